@@ -1,0 +1,37 @@
+"""What flows into an engine: records that insert or delete a tuple at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from schema.model import Row
+
+
+class Record(NamedTuple):
+    """One insertion or deletion.
+
+    ``relation`` is the relation's position in the schema, ``time`` the event
+    time in microseconds since the epoch (0 for static tables). A deletion's
+    row may hold the key attributes alone.
+    """
+
+    relation: int
+    time: int
+    row: Row
+    delete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """Input that is no record: where it stands, its raw bytes, and why.
+
+    ``line`` counts from 1 (0 where the format has no lines); ``offset`` is in
+    bytes (in rows for Parquet).
+    """
+
+    source: str
+    line: int
+    offset: int
+    raw: bytes
+    reason: str

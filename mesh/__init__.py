@@ -1,1 +1,1 @@
-"""mesh"""
+"""Candidate networks (CNGen), the operator mesh, and its execution over live tuples."""

@@ -1,1 +1,1 @@
-"""purging"""
+"""Removal of tuples whose lifespan has passed (S-KWS paper, Section 4.3)."""

@@ -50,8 +50,7 @@ def edges(schema: Schema) -> tuple[Edge, ...]:
 def edges_from(schema: Schema) -> tuple[tuple[Edge, ...], ...]:
     """For each relation, the edges that leave it. A self-join leaves its relation twice."""
     return tuple(
-        tuple(e for e in edges(schema) if e.source == relation)
-        for relation in range(len(schema.relations))
+        tuple(e for e in edges(schema) if e.source == relation) for relation in range(len(schema.relations))
     )
 
 
@@ -59,8 +58,7 @@ def edges_from(schema: Schema) -> tuple[tuple[Edge, ...], ...]:
 def edges_into(schema: Schema) -> tuple[tuple[Edge, ...], ...]:
     """For each relation, the edges that arrive at it."""
     return tuple(
-        tuple(e for e in edges(schema) if e.target == relation)
-        for relation in range(len(schema.relations))
+        tuple(e for e in edges(schema) if e.target == relation) for relation in range(len(schema.relations))
     )
 
 

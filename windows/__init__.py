@@ -1,1 +1,1 @@
-"""windows"""
+"""Windows and the lifespans they give to tuples."""

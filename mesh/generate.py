@@ -1,0 +1,205 @@
+"""CNGen: every candidate network once, growing trees on their rightmost path (S-KWS paper, Section 3.2).
+
+Four kinds of duplicates are avoided: the same tree from another root (roots
+go in order and are removed), by another insertion order (preorder growth),
+by swapping equal siblings (left-heavy codes), and from another occurrence of
+the root's own label (the greatest code wins). A tree is grown only while a
+lower bound on the nodes still needed fits in T_max.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from mesh.order import NodeOrder
+from mesh.reach import Reach
+from mesh.tree import DEPTH, Tree, neighbours
+from schema.graph import Edge, edges_from
+from schema.model import Schema
+
+
+class CNGen:
+    """Candidate networks of a keyword query over a schema.
+
+    ``searchable[r]`` is the bitmap of the keywords that tuples of relation
+    ``r`` can carry; ``max_size`` is T_max, the most nodes of a network.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        slots: int,
+        max_size: int,
+        searchable: Sequence[int] | None = None,
+        order: NodeOrder | None = None,
+    ) -> None:
+        self.schema = schema
+        self.slots = slots
+        self.max_size = max_size
+        self.all = (1 << slots) - 1
+        self.searchable = tuple(searchable or [self.all] * len(schema.relations))
+        self.order = order or NodeOrder.default(slots)
+        self.edges_from = edges_from(schema)
+        self._reach = Reach(schema, self.searchable)
+        self._choices: dict[tuple[int, ...], list[tuple[int, bool]]] = {}
+
+    @cached_property
+    def roots(self) -> tuple[tuple[int, int], ...]:
+        """The nodes (relation, keywords) that contain the root keyword, in the order they are processed."""
+        bit = 1 << self.order.root_keyword
+        found = [
+            (relation, keywords)
+            for relation, carried in enumerate(self.searchable)
+            for keywords in range(1 << self.slots)
+            if keywords & bit and not keywords & ~carried
+        ]
+        return tuple(sorted(found, key=lambda n: -self.order.root_rank(*n)))
+
+    def networks(self) -> Iterator[Tree]:
+        """All candidate networks as canonical rooted trees, grouped by root (cluster)."""
+        for relation, keywords in self.roots:
+            yield from self.cluster(Tree.single(relation, keywords))
+
+    def cluster(self, root: Tree) -> Iterator[Tree]:
+        """The candidate networks discovered from one root, depth first."""
+        if self.is_total(root):
+            yield root
+            return
+        stack = [root]
+        while stack:
+            for tree, complete in self.extensions(stack.pop()):
+                if complete:
+                    yield tree
+                else:
+                    stack.append(tree)
+
+    def is_total(self, tree: Tree) -> bool:
+        """True if the tree contains every keyword; a tree that CNGen keeps is then minimal, too."""
+        return tree.covered == self.all
+
+    def extensions(self, tree: Tree) -> list[tuple[Tree, bool]]:
+        """One step of CNGen: the trees with one node more, each with whether it is a candidate network.
+
+        Others are returned only if they have the potential of becoming one.
+        ``tree`` must lack a keyword.
+        """
+        grown: list[tuple[Tree, bool]] = []
+        last = len(tree.path) - 1
+        for depth, bound in enumerate(tree.growth_bounds()):
+            if depth < last and not self._may_finish(tree):
+                continue
+            for edge in self.edges_from[tree.relations[tree.path[depth]]]:
+                if edge.at_most_one and _already_joined(tree, tree.path[depth], edge):
+                    continue
+                grown.extend(self._attach(tree, depth, edge, bound))
+        return grown
+
+    def _attach(self, tree: Tree, depth: int, edge: Edge, bound: int) -> Iterator[tuple[Tree, bool]]:
+        order, root_bit = self.order, 1 << self.order.root_keyword
+        root_rank = order.root_rank(tree.relations[0], tree.keywords[0])
+        level = (depth + 1) * DEPTH
+        for keywords, complete in self._keyword_choices(tree, depth, edge.target):
+            element = level + order.label(edge.id, keywords)
+            if element > bound:
+                continue
+            if keywords & root_bit and order.root_rank(edge.target, keywords) > root_rank:
+                continue  # that node has been a root already, and was removed
+            new = tree.grow(depth, edge.id, edge.target, keywords, element)
+            if not complete or self._is_greatest_rooting(new):
+                yield new, complete
+
+    def _may_finish(self, tree: Tree) -> bool:
+        """True if the rightmost leaf holds a unique keyword, so that growth may go on elsewhere."""
+        return bool(tree.keywords[-1] & ~tree.repeated) or len(tree.relations) == 1
+
+    def _keyword_choices(self, tree: Tree, depth: int, target: int) -> list[tuple[int, bool]]:
+        """The keyword sets a new node of ``target`` may have, each with whether it completes the tree.
+
+        Depends on little of the tree, so answers are remembered.
+        """
+        unique = tree.covered & ~tree.repeated
+        size = len(tree.relations)
+        leaves = [tree.keywords[leaf] & unique for leaf in tree.finished]
+        if tree.path[depth] != size - 1:
+            leaves.append(tree.keywords[-1] & unique)
+        terminal_root = tree.root_children + (depth == 0) == 1
+        root = tree.keywords[0] & unique if terminal_root else -1
+        key = (target, tree.covered, size, root, *sorted(leaves))
+        found = self._choices.get(key)
+        if found is None:
+            found = self._choices[key] = self._compute_choices(target, tree.covered, size, root, leaves)
+        return found
+
+    def _compute_choices(
+        self, target: int, covered: int, size: int, root: int, leaves: list[int]
+    ) -> list[tuple[int, bool]]:
+        """``leaves``: unique keywords of finished leaves; ``root``: those of a terminal root, else -1."""
+        missing = self.all & ~covered
+        budget = self.max_size - size - 1
+        found = []
+        for keywords in range(1 << self.slots):
+            if keywords & ~self.searchable[target] or any(not leaf & ~keywords for leaf in leaves):
+                continue
+            root_valid = root == -1 or bool(root & ~keywords)
+            left = missing & ~keywords
+            if not left:
+                if root_valid:
+                    found.append((keywords, True))
+            elif self._needed(target, left, bool(keywords & missing), root_valid) <= budget:
+                found.append((keywords, False))
+        return found
+
+    def _needed(self, target: int, missing: int, leaf_valid: bool, root_valid: bool) -> int:
+        """Fewest nodes still needed: an unfinished leaf or root needs one more with a new keyword."""
+        nodes = 0
+        if not leaf_valid:
+            nodes += self._reach.distance(target, missing)
+        if not root_valid:
+            nodes += 1
+        if not leaf_valid and not root_valid and missing.bit_count() < 2:
+            return self.max_size + 1
+        return max(nodes, 1)
+
+    def _is_greatest_rooting(self, tree: Tree) -> bool:
+        """True unless the tree, rooted at another node with the root's label, has a greater code."""
+        label = (tree.relations[0], tree.keywords[0])
+        others = [
+            node
+            for node in range(1, len(tree.relations))
+            if (tree.relations[node], tree.keywords[node]) == label
+        ]
+        if not others:
+            return True
+        around = neighbours(tree)
+        own = tree.elements[1:]
+        return all(tuple(self._code(tree, around, node, -1, 0)[1:]) < own for node in others)
+
+    def _code(
+        self,
+        tree: Tree,
+        around: list[list[tuple[int, int]]],
+        node: int,
+        edge: int,
+        depth: int,
+        came: int = -1,
+    ) -> list[int]:
+        """Left-heavy code seen from ``node``, entered from ``came`` through ``edge`` (-1: as the root)."""
+        label = self.order.label(edge, tree.keywords[node]) if edge >= 0 else 0
+        below = [
+            self._code(tree, around, other, step, depth + 1, node)
+            for step, other in around[node]
+            if other != came
+        ]
+        below.sort(reverse=True)
+        return [depth * DEPTH + label, *(element for code in below for element in code)]
+
+
+def _already_joined(tree: Tree, node: int, edge: Edge) -> bool:
+    """True if ``node`` has a neighbour through ``edge``: with a key at the far end there is no second one."""
+    if tree.edges[node] >= 0 and tree.edges[node] ^ 1 == edge.id:
+        return True
+    return any(
+        tree.parents[other] == node and tree.edges[other] == edge.id
+        for other in range(node + 1, len(tree.relations))
+    )

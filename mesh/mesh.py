@@ -1,0 +1,238 @@
+"""The operator mesh at work: tuples in, results out, each as soon as its last tuple arrives.
+
+Every live tuple is indexed by the columns on which others join it, every
+partial result by the value it waits for. An arriving tuple meets the partials
+that wait for it, and each new partial the live tuples it was waiting for; both
+by hash. Of a stream's tuples few carry a keyword: for most, insertion is a
+look-up per join that finds nobody waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+from typing import TypeAlias
+
+from mesh.generate import CNGen
+from mesh.operator import Operator, Wait
+from mesh.tree import Tree
+from purging.expiry import ExpiryQueue
+from purging.sweep import Sweep
+from schema.graph import Edge, edges, edges_into
+from schema.model import Row, Value
+from windows.tuples import StreamTuple
+from windows.window import FOREVER
+
+Members: TypeAlias = tuple[StreamTuple, ...]
+Found: TypeAlias = tuple[Operator, Members]
+Key: TypeAlias = Value | tuple[Value, ...]
+Partial: TypeAlias = tuple[Wait, Members]
+GetKey: TypeAlias = Callable[[Row], Key]
+
+
+class Mesh:
+    """Full mesh of one keyword query (S-KWS paper, Sections 3.3 and 4.1).
+
+    ``accepts_root`` can restrict the mesh to the results whose root tuple it
+    accepts: the results of disjoint and exhaustive meshes add up to all.
+    """
+
+    def __init__(self, generator: CNGen, accepts_root: Callable[[StreamTuple], bool] | None = None) -> None:
+        self._generator = generator
+        self._accepts_root = accepts_root or (lambda _: True)
+        schema = generator.schema
+        self._edges = edges(schema)
+        self._source_key = [_key_getter(e.source_columns) for e in self._edges]
+        self._roots = {node: self._root(*node) for node in generator.roots}
+        self._waiting: list[dict[Key, list[Partial]]] = [{} for _ in self._edges]
+        self._live: dict[tuple[int, tuple[int, ...]], dict[Key, list[StreamTuple]]] = {}
+        self._live_by_edge = [self._live_index(e) for e in self._edges]
+        self._incoming = [
+            [(self._waiting[e.id], _key_getter(e.target_columns)) for e in into]
+            for into in edges_into(schema)
+        ]
+        self._indexes = [
+            [(index, _key_getter(columns)) for (r, columns), index in self._live.items() if r == relation]
+            for relation in range(len(schema.relations))
+        ]
+        self._expiry: ExpiryQueue[StreamTuple] = ExpiryQueue()
+        self._sweep = Sweep()
+        self._partials = 0
+        self._present: set[StreamTuple] = set()
+
+    def build(self) -> None:
+        """Make every operator now, and drop those below no candidate network."""
+        self._roots = {node: op for node, op in self._roots.items() if op.trim(self._generator)}
+
+    @property
+    def operators(self) -> int:
+        """Operators made so far."""
+        return sum(op.count() for op in self._roots.values())
+
+    @property
+    def live_tuples(self) -> int:
+        return len(self._present)
+
+    @property
+    def partials(self) -> int:
+        """Waiting partial results, dead ones not yet purged included."""
+        return sum(len(found) for waiting in self._waiting for found in waiting.values())
+
+    def insert(self, new: StreamTuple) -> list[Found]:
+        """Add a live tuple; give the results that it completes."""
+        found = list(self._probe(new, keep=True))
+        for index, key_of in self._indexes[new.relation]:
+            key = key_of(new.row)
+            if key is not None:
+                index.setdefault(key, []).append(new)
+        self._expiry.push(new.end, new)
+        self._present.add(new)
+        return found
+
+    def end(self, ended: StreamTuple, tick: int) -> list[Found]:
+        """A negative tuple: end a live tuple at ``tick``; give the results that this retracts.
+
+        They are found on the route of the insertion. What the tuple has left
+        in buffers is dead from now on, and purged as such.
+        """
+        found = [r for r in self._probe(ended, keep=False) if _end_of(r[1]) > tick]
+        ended.end = tick
+        self._expiry.push(tick, ended)
+        return found
+
+    def revive(self, known: StreamTuple, end: int) -> list[Found]:
+        """Prolong a tuple whose deletion proved to be another's; give the results that this adds.
+
+        Happens only when an insertion arrives after the deletion meant for it.
+        """
+        former = known.end
+        self._forget(known)
+        known.end = end
+        lasting = self.insert(known)
+        if former <= known.start:
+            return lasting
+        return [r for r in lasting if _end_of(r[1]) > former]
+
+    def _forget(self, known: StreamTuple) -> None:
+        """Remove a tuple and every partial that contains it."""
+        if known in self._present:
+            self._remove(known)
+            for waiting in self._waiting:
+                for key, partials in waiting.items():
+                    waiting[key] = [p for p in partials if known not in p[1]]
+
+    def purge(self, horizon: int) -> None:
+        """Remove the tuples, and in time the partials, whose lifespan ended at or before ``horizon``."""
+        for end, expired in self._expiry.expired(horizon):
+            # Ended early, it was removed then; prolonged, it is queued again.
+            if expired.end == end and expired in self._present:
+                self._remove(expired)
+        if not self._present:
+            self._clear_partials()
+        elif self._sweep.due(horizon, self._partials):
+            self._partials = self._drop_dead_partials(horizon)
+            self._sweep.done(horizon, self._partials)
+
+    def _probe(self, new: StreamTuple, keep: bool) -> Iterator[Found]:
+        """Results of ``new`` with known tuples; ``keep`` its partials for tuples to come."""
+        for waiting, key_of in self._incoming[new.relation]:
+            partials = waiting.get(key_of(new.row)) if waiting else None
+            if partials:
+                # A copy: partials that contain the new tuple may join the very list.
+                for wait, members in tuple(partials):
+                    operator = wait.targets.get(new.keywords)
+                    if operator is not None and _compatible(members, new):
+                        yield from self._produce(operator, (*members, new), keep)
+        root = self._roots.get((new.relation, new.keywords))
+        if root is not None and self._accepts_root(new):
+            yield from self._produce(root, (new,), keep)
+
+    def _produce(self, operator: Operator, members: Members, keep: bool) -> Iterator[Found]:
+        """Output of an operator: a result, or a partial that probes the live tuples and waits."""
+        if operator.complete:
+            yield operator, members
+            return
+        for wait in operator.waits(self._generator):
+            key = self._source_key[wait.edge](members[wait.node].row)
+            if key is None:
+                continue
+            if keep:
+                self._waiting[wait.edge].setdefault(key, []).append((wait, members))
+                self._partials += 1
+            for other in self._live_by_edge[wait.edge].get(key, ()):
+                successor = wait.targets.get(other.keywords)
+                if successor is not None and _compatible(members, other):
+                    yield from self._produce(successor, (*members, other), keep)
+
+    def _clear_partials(self) -> None:
+        self._partials = 0
+        for waiting in self._waiting:
+            waiting.clear()
+
+    def _remove(self, expired: StreamTuple) -> None:
+        self._present.remove(expired)
+        for index, key_of in self._indexes[expired.relation]:
+            key = key_of(expired.row)
+            bucket = index.get(key)
+            if bucket and expired in bucket:
+                bucket.remove(expired)
+                if not bucket:
+                    del index[key]
+
+    def _drop_dead_partials(self, horizon: int) -> int:
+        """Lazy purging's second half: buffers that nobody probes are swept; gives the number left."""
+        left = 0
+        for waiting in self._waiting:
+            for key, partials in list(waiting.items()):
+                alive = [p for p in partials if _alive(p[1], horizon)]
+                left += len(alive)
+                if alive:
+                    waiting[key] = alive
+                else:
+                    del waiting[key]
+        return left
+
+    def _root(self, relation: int, keywords: int) -> Operator:
+        tree = Tree.single(relation, keywords)
+        return Operator(tree, self._generator.is_total(tree))
+
+    def _live_index(self, edge: Edge) -> dict[Key, list[StreamTuple]]:
+        return self._live.setdefault((edge.target, edge.target_columns), {})
+
+
+def _end_of(members: Members) -> int:
+    return min(member.end for member in members)
+
+
+def _compatible(members: Iterable[StreamTuple], new: StreamTuple) -> bool:
+    """True if ``new`` is none of the members and all are alive at one instant."""
+    start, end = new.start, new.end
+    for member in members:
+        if member is new:
+            return False
+        if member.start > start:
+            start = member.start
+        if member.end < end:
+            end = member.end
+    return start < end
+
+
+def _alive(members: Members, horizon: int) -> bool:
+    start, end = -FOREVER, FOREVER
+    for member in members:
+        start = max(start, member.start)
+        end = min(end, member.end)
+    return end > horizon and (start < end or end == FOREVER)
+
+
+def _key_getter(columns: tuple[int, ...]) -> GetKey:
+    """A row's join value; None if any part of it is NULL, which joins nothing."""
+    if len(columns) == 1:
+        return itemgetter(columns[0])
+    many = itemgetter(*columns)
+
+    def composite(row: Row) -> Key:
+        values: tuple[Value, ...] = many(row)
+        return None if None in values else values
+
+    return composite

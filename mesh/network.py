@@ -1,0 +1,138 @@
+"""Candidate networks as people read them: free trees in one fixed reading order.
+
+CNGen roots a network wherever its node order says. Here the reading starts at
+the terminal node with the first keywords, so the same network always reads
+the same: ``director{tarantino} - movie{} - plays{} - actor{travolta}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mesh.tree import Tree, neighbours
+from schema.graph import edges
+from schema.model import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateNetwork:
+    """Nodes in preorder from the reading's start.
+
+    ``positions[i]`` is where node ``i`` stands in the tree it was read from;
+    ``parents[i]`` and ``edges[i]`` are -1 at the start.
+    """
+
+    relations: tuple[int, ...]
+    keywords: tuple[int, ...]
+    parents: tuple[int, ...]
+    edges: tuple[int, ...]
+    positions: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.relations)
+
+    @classmethod
+    def of(cls, tree: Tree) -> CandidateNetwork:
+        around = neighbours(tree)
+        start = min(
+            (node for node in range(len(around)) if len(around[node]) <= 1),
+            key=lambda node: _reading_code(tree, around, node),
+        )
+        reading: list[tuple[int, int, int]] = []
+        _read(tree, around, start, -1, -1, reading)
+        return cls(
+            relations=tuple(tree.relations[node] for node, _, _ in reading),
+            keywords=tuple(tree.keywords[node] for node, _, _ in reading),
+            parents=tuple(parent for _, parent, _ in reading),
+            edges=tuple(edge for _, _, edge in reading),
+            positions=tuple(node for node, _, _ in reading),
+        )
+
+    def joins(self, schema: Schema) -> tuple[tuple[int, int, str], ...]:
+        """Each join as (node on its left side, node on its right side, its name), in reading order."""
+        found = []
+        for node in range(1, self.size):
+            ends = (self.parents[node], node) if self.edges[node] % 2 == 0 else (node, self.parents[node])
+            found.append((*ends, schema.joins[self.edges[node] // 2].name))
+        return tuple(found)
+
+    def text(self, schema: Schema, keywords: Sequence[str]) -> str:
+        """One line; joins are named where more than one connects the two relations."""
+        return self._text_from(0, schema, keywords)
+
+    def _text_from(self, node: int, schema: Schema, keywords: Sequence[str]) -> str:
+        parts = [node_text(schema, self.relations[node], self.keywords[node], keywords)]
+        children = [n for n in range(node + 1, self.size) if self.parents[n] == node]
+        for child in children:
+            branch = f"{_connector(schema, self.edges[child])} {self._text_from(child, schema, keywords)}"
+            parts.append(branch if child == children[-1] else f"[{branch}]")
+        return " ".join(parts)
+
+    def tree_lines(self, schema: Schema, keywords: Sequence[str]) -> list[str]:
+        """The network as an indented tree, one node a line."""
+        lines = []
+        depths = [0] * self.size
+        for node in range(self.size):
+            label = node_text(schema, self.relations[node], self.keywords[node], keywords)
+            if node:
+                depths[node] = depths[self.parents[node]] + 1
+                label = f"{label}  ({schema.joins[self.edges[node] // 2].name})"
+            lines.append("  " * depths[node] + label)
+        return lines
+
+
+def node_text(schema: Schema, relation: int, bitmap: int, keywords: Sequence[str]) -> str:
+    """A node of the expanded schema, such as ``movie{pulp, fiction}``."""
+    carried = ", ".join(word for slot, word in enumerate(keywords) if bitmap >> slot & 1)
+    return f"{schema.relations[relation].name}{{{carried}}}"
+
+
+def _connector(schema: Schema, edge: int) -> str:
+    """``-`` where the relations tell the join; else its name, for a self-join with the side walked to."""
+    walked = edges(schema)[edge]
+    pair = {walked.source, walked.target}
+    parallel = sum({e.source, e.target} == pair for e in edges(schema)) > 2
+    if walked.source == walked.target:
+        name = schema.joins[walked.join].name
+        return f"-({name})->" if walked.forward else f"<-({name})-"
+    return f"-({schema.joins[walked.join].name})-" if parallel else "-"
+
+
+def _reading_code(tree: Tree, around: list[list[tuple[int, int]]], start: int) -> tuple[object, ...]:
+    """Orders possible readings: by the first node's keywords in query order, then by all that follows."""
+    reading: list[tuple[int, int, int]] = []
+    _read(tree, around, start, -1, -1, reading)
+    slots = [s for s in range(tree.keywords[start].bit_length()) if tree.keywords[start] >> s & 1]
+    rest = [(tree.relations[n], tree.keywords[n], edge, parent) for n, parent, edge in reading]
+    return slots, rest
+
+
+def _read(
+    tree: Tree,
+    around: list[list[tuple[int, int]]],
+    node: int,
+    edge: int,
+    parent: int,
+    reading: list[tuple[int, int, int]],
+) -> None:
+    """Append (node, its parent's place in the reading, edge) in preorder, the longest branch last."""
+    place = len(reading)
+    came = reading[parent][0] if parent >= 0 else -1
+    reading.append((node, parent, edge))
+    for step, other in sorted(
+        ((s, o) for s, o in around[node] if o != came),
+        key=lambda branch: _branch_code(tree, around, branch[1], branch[0], node),
+    ):
+        _read(tree, around, other, step, place, reading)
+
+
+def _branch_code(
+    tree: Tree, around: list[list[tuple[int, int]]], node: int, edge: int, came: int
+) -> tuple[int, int, int, int, tuple[object, ...]]:
+    below = sorted(
+        _branch_code(tree, around, other, step, node) for step, other in around[node] if other != came
+    )
+    size = 1 + sum(branch[0] for branch in below)
+    return size, tree.relations[node], tree.keywords[node], edge, tuple(below)

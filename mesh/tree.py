@@ -1,0 +1,106 @@
+"""Rooted trees over the expanded schema, as CNGen grows them.
+
+A tree is kept in preorder, so appending a node on the rightmost path is the
+only way to grow it. Its *code* lists (depth, label) in preorder; a tree is
+canonical when every subtree's code is at least its right sibling's
+(left-heavy), which every prefix of a canonical tree then is, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+DEPTH = 1 << 40  # above every label: deeper elements compare greater
+
+
+class Tree(NamedTuple):
+    """A prefix of a candidate network; all sequences run over its nodes in preorder.
+
+    ``edges[i]`` is the directed edge walked from the parent to node ``i`` (-1
+    at the root). ``elements`` is the code. ``path`` holds the positions on the
+    rightmost path, root first; ``finished`` the leaves that lie off it.
+    ``covered`` are the keywords in some node, ``repeated`` those in several.
+    """
+
+    relations: tuple[int, ...]
+    keywords: tuple[int, ...]
+    parents: tuple[int, ...]
+    edges: tuple[int, ...]
+    elements: tuple[int, ...]
+    path: tuple[int, ...]
+    finished: tuple[int, ...]
+    covered: int
+    repeated: int
+    root_children: int
+
+    @classmethod
+    def single(cls, relation: int, keywords: int) -> Tree:
+        return cls((relation,), (keywords,), (-1,), (-1,), (0,), (0,), (), keywords, 0, 0)
+
+    def grow(self, at: int, edge: int, relation: int, keywords: int, element: int) -> Tree:
+        """Append a child to the node at depth ``at`` of the rightmost path."""
+        size = len(self.relations)
+        parent = self.path[at]
+        inner = parent == size - 1
+        return Tree(
+            (*self.relations, relation),
+            (*self.keywords, keywords),
+            (*self.parents, parent),
+            (*self.edges, edge),
+            (*self.elements, element),
+            (*self.path[: at + 1], size),
+            self.finished if inner else (*self.finished, size - 1),
+            self.covered | keywords,
+            self.repeated | (self.covered & keywords),
+            self.root_children + (at == 0),
+        )
+
+    def growth_bounds(self) -> list[int]:
+        """For each depth of the rightmost path, the greatest element a child there may have.
+
+        Keeps left-heavy order: at every level the growing subtree stays at
+        most its left sibling. A bound of -1 admits no child.
+        """
+        elements, parents, path = self.elements, self.parents, self.path
+        size, last = len(elements), len(path) - 1
+        bounds = []
+        inherited = 2 * len(elements) * DEPTH + DEPTH
+        for depth, node in enumerate(path):
+            if depth:
+                left = left_sibling(parents, node)
+                if left >= 0:
+                    inherited = min(inherited, self._continuation(left, node))
+            bound = inherited
+            if depth < last:
+                child = path[depth + 1]
+                # A lone left sibling must be strictly greater: equal subtrees have no unique keyword.
+                bound = min(bound, elements[child] - (child == size - 1))
+            bounds.append(bound)
+        return bounds
+
+    def _continuation(self, left: int, right: int) -> int:
+        """The greatest next element that keeps the subtree at ``right`` below the one at ``left``."""
+        grown = self.elements[right:]
+        reference = self.elements[left:right]
+        if grown != reference[: len(grown)]:
+            return 2 * len(self.elements) * DEPTH + DEPTH
+        return reference[len(grown)] if len(grown) < len(reference) else -1
+
+
+def left_sibling(parents: Sequence[int], node: int) -> int:
+    """Position of the nearest earlier child of the same parent, or -1."""
+    for other in range(node - 1, parents[node], -1):
+        if parents[other] == parents[node]:
+            return other
+    return -1
+
+
+def neighbours(tree: Tree) -> list[list[tuple[int, int]]]:
+    """For each node its (edge walked, neighbour) pairs, the parent's included."""
+    around: list[list[tuple[int, int]]] = [[] for _ in tree.relations]
+    for node in range(1, len(tree.relations)):
+        parent = tree.parents[node]
+        around[parent].append((tree.edges[node], node))
+        around[node].append((tree.edges[node] ^ 1, parent))
+    return around

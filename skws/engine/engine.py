@@ -1,0 +1,154 @@
+"""The in-process engine: records in order of arrival, results as soon as their last tuple is there.
+
+Records of one instant are one step: lifespans settle first, then negative
+tuples go through the mesh, then new ones. Within a step results come sorted,
+so that equal replays give equal output whatever the order of ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, groupby
+
+from mesh.mesh import Found, Members, Mesh
+from schema.model import Row
+from skws.plan import Plan
+from skws.records import Record
+from skws.results.assemble import Assembler
+from skws.results.model import Result
+from windows.lifespans import Lifespans, static_tuples
+from windows.tuples import ALWAYS, StreamTuple
+from windows.window import FOREVER
+
+EXCLUDED = -1  # the matcher's answer for tuples that take no part
+
+
+@dataclass(slots=True)
+class Counts:
+    """What an engine has seen so far; every drop is among them."""
+
+    tuples: int = 0
+    static: int = 0
+    deletions: int = 0
+    unmatched_deletions: int = 0
+    late: int = 0
+    excluded: int = 0
+    results: int = 0
+    retractions: int = 0
+
+
+class Engine:
+    """Runs one plan over one stream. ``on_late`` hears of records dropped for coming too late."""
+
+    def __init__(self, plan: Plan, on_late: Callable[[Record], None] = lambda _: None) -> None:
+        self.plan = plan
+        self.counts = Counts()
+        self.mesh = Mesh(plan.generator())
+        self._lifespans = Lifespans(plan.schema, plan.window)
+        self._assembler = Assembler(plan)
+        self._on_late = on_late
+        self._position = 0
+        self._now = ALWAYS
+
+    def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
+        """Take in the static tables, before the stream; give the results of static tuples alone."""
+        found: list[Found] = []
+        for static in static_tuples(self.plan.schema, ((r.relation, r.row) for r in records)):
+            self.counts.static += 1
+            found += self._insert(static)
+        yield from self._completed(found, snapshot=True)
+
+    def process(self, records: Iterable[Record]) -> Iterator[Result]:
+        """Take in stream records in order of arrival. Neighbours with equal time are one instant."""
+        if self.plan.by_count:
+            for record in records:
+                yield from self._step(self._position, record.time, [record])
+                self._position += not record.delete
+            return
+        for time, group in groupby(records, key=_time_of):
+            if time < self._now - self.plan.lateness:
+                self._drop_late(group)
+            else:
+                yield from self._step(time, time, group)
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing of the stream is remembered."""
+        return not (self.mesh.live_tuples or self.mesh.partials or len(self._lifespans))
+
+    def expire(self, tick: int) -> None:
+        """Let time pass without a record, up to ``tick`` (a position for count windows)."""
+        self._now = max(self._now, tick)
+        horizon = self._now - (0 if self.plan.by_count else self.plan.lateness)
+        self.mesh.purge(horizon)
+        self._lifespans.forget(horizon)
+
+    def _drop_late(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self.counts.late += 1
+            self._on_late(record)
+
+    def _step(self, tick: int, time: int, records: Iterable[Record]) -> Iterator[Result]:
+        self.expire(tick)
+        changes = self._lifespans.step(tick, map(self._seen, records))
+        self.counts.unmatched_deletions += changes.unmatched
+        retracted: list[tuple[Found, int]] = []
+        for ended, end in changes.ended:
+            shown = time if self.plan.by_count else end
+            retracted += ((found, shown) for found in self._end(ended, end))
+        completed = [self._revive(prolonged, end) for prolonged, end in changes.prolonged]
+        completed += [self._insert(new) for new in changes.inserted]
+        yield from self._retracted(retracted)
+        yield from self._completed(chain.from_iterable(completed))
+
+    def _seen(self, record: Record) -> tuple[int, Row, bool, int]:
+        if record.delete:
+            self.counts.deletions += 1
+        else:
+            self.counts.tuples += 1
+        return record.relation, record.row, record.delete, record.time
+
+    def _insert(self, new: StreamTuple) -> list[Found]:
+        new.keywords = self.plan.matcher.bitmap(new.relation, new.row)
+        if new.keywords == EXCLUDED:
+            self.counts.excluded += 1
+            return []
+        return self.mesh.insert(new)
+
+    def _end(self, ended: StreamTuple, end: int) -> list[Found]:
+        if ended.keywords == EXCLUDED:
+            ended.end = end
+            return []
+        return self.mesh.end(ended, end)
+
+    def _revive(self, prolonged: StreamTuple, end: int) -> list[Found]:
+        if prolonged.keywords == EXCLUDED:
+            prolonged.end = end
+            return []
+        return self.mesh.revive(prolonged, end)
+
+    def _retracted(self, retracted: list[tuple[Found, int]]) -> Iterator[Result]:
+        self.counts.retractions += len(retracted)
+        results = [self._assembler.result("-", *found, end) for found, end in retracted]
+        yield from sorted(results, key=_id_of)
+
+    def _completed(self, found: Iterable[Found], snapshot: bool = False) -> Iterator[Result]:
+        results = [
+            self._assembler.result("+", operator, members, self._known_end(members), snapshot)
+            for operator, members in found
+        ]
+        self.counts.results += len(results)
+        yield from sorted(results, key=_id_of)
+
+    def _known_end(self, members: Members) -> int:
+        # With a count window nobody knows when so many tuples will have come.
+        return FOREVER if self.plan.by_count else min(member.end for member in members)
+
+
+def _time_of(record: Record) -> int:
+    return record.time
+
+
+def _id_of(result: Result) -> str:
+    return result.id

@@ -1,0 +1,1 @@
+"""Results: their shape, their identity, and the formats they are written in."""

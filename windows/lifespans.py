@@ -1,0 +1,97 @@
+"""From records to tuples with lifespans.
+
+One step takes the records of one instant together, since tuples with equal
+time are simultaneous: a tuple deleted or replaced in the instant of its
+insertion never lives. Steps may arrive out of order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import count
+
+from purging.expiry import ExpiryQueue
+from schema.model import Row, Schema
+from windows.tuples import ALWAYS, StreamTuple
+from windows.versions import Changes, Group, Mark
+from windows.window import FOREVER, Window
+
+GroupKey = tuple[int, Row]
+
+
+def identity(schema: Schema, relation: int, row: Row) -> GroupKey:
+    """What makes two tuples versions of one thing: the key where there is one, else the whole row."""
+    columns = schema.relations[relation].key_columns
+    return (relation, tuple(row[c] for c in columns) if columns else row)
+
+
+def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[StreamTuple]:
+    """The tuples of static tables, alive for ever; of rows with equal keys the last counts."""
+    kept: dict[tuple[GroupKey, int], StreamTuple] = {}
+    seen: Counter[GroupKey] = Counter()
+    for relation, row in rows:
+        key = identity(schema, relation, row)
+        occurrence = 0 if schema.relations[relation].key else seen[key]
+        seen[key] += 1
+        kept[key, occurrence] = StreamTuple(relation, row, ALWAYS, FOREVER, occurrence=occurrence)
+    return list(kept.values())
+
+
+class Lifespans:
+    """The lifespans of a schema's live tuples under a window; keeps what later records may change."""
+
+    def __init__(self, schema: Schema, window: Window) -> None:
+        self._window = window
+        self._schema = schema
+        self._groups: dict[GroupKey, Group] = {}
+        self._due: ExpiryQueue[GroupKey] = ExpiryQueue()
+        self._arrival = count()
+
+    def __len__(self) -> int:
+        """Number of identities remembered."""
+        return len(self._groups)
+
+    def step(self, tick: int, records: Iterable[tuple[int, Row, bool, int]]) -> Changes:
+        """Apply the records (relation, row, delete, time) of one tick, in order of arrival."""
+        changes = Changes()
+        touched: dict[int, Group] = {}
+        fresh: set[int] = set()
+        for relation, row, delete, time in records:
+            key = identity(self._schema, relation, row)
+            group = self._group(key)
+            if delete:
+                group.add(Mark(tick, next(self._arrival), None))
+                self._due.push(tick, key)
+            else:
+                new = StreamTuple(relation, row, tick, self._window.end(tick), time=time)
+                self._name(new, group)
+                group.add(Mark(tick, next(self._arrival), new))
+                fresh.add(id(new))
+                self._due.push(new.end, key)
+            touched[id(group)] = group
+        for group in touched.values():
+            group.settle(self._window, fresh, changes)
+        return changes
+
+    def forget(self, horizon: int) -> None:
+        """Drop what no record at or after ``horizon`` can change."""
+        for _, key in self._due.expired(horizon - 1):
+            group = self._groups.get(key)
+            if group and group.forget(self._window, horizon):
+                del self._groups[key]
+
+    def _group(self, key: GroupKey) -> Group:
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(keyed=bool(self._schema.relations[key[0]].key))
+        return group
+
+    def _name(self, new: StreamTuple, group: Group) -> None:
+        """Set what tells the tuple from others of its identity."""
+        if group.keyed:
+            new.successor = any(
+                m.inserted and m.tick < new.start < self._window.end(m.tick) for m in group.marks
+            )
+        else:
+            new.occurrence = sum(1 for m in group.marks if m.inserted and m.tick == new.start)

@@ -1,0 +1,105 @@
+"""Sliding windows by time and by count, and how they are written.
+
+A window gives a tuple that starts at a tick its natural end. Ticks are
+microseconds since the epoch for time windows and positions in the stream for
+count windows; a count window of N keeps the tuple at position j alive up to
+the arrival of position j + N.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeAlias
+
+from schema.errors import UsageError, nearest
+
+FOREVER = 1 << 62
+MICROSECOND = 1_000_000
+
+_UNITS = {
+    "us": 1,
+    "microsecond": 1,
+    "ms": 1_000,
+    "millisecond": 1_000,
+    "s": MICROSECOND,
+    "sec": MICROSECOND,
+    "second": MICROSECOND,
+    "m": 60 * MICROSECOND,
+    "min": 60 * MICROSECOND,
+    "minute": 60 * MICROSECOND,
+    "h": 3600 * MICROSECOND,
+    "hour": 3600 * MICROSECOND,
+    "d": 86400 * MICROSECOND,
+    "day": 86400 * MICROSECOND,
+    "week": 7 * 86400 * MICROSECOND,
+}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Tuples live for ``length`` microseconds of event time."""
+
+    length: int
+
+    def end(self, start: int) -> int:
+        return start + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """Tuples live until more than ``size`` others have arrived after them, over all relations."""
+
+    size: int
+
+    def end(self, start: int) -> int:
+        return start + self.size + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded:
+    """Tuples live until they are deleted."""
+
+    def end(self, start: int) -> int:  # noqa: ARG002 - same signature as its siblings
+        return FOREVER
+
+
+Window: TypeAlias = TimeWindow | CountWindow | Unbounded
+
+
+def parse_window(text: str) -> Window:
+    """``20 minutes``, ``1h 30m``, ``1000 tuples`` or ``none``; raises UsageError for anything else."""
+    stripped = text.strip().lower()
+    if stripped in ("none", "unbounded"):
+        return Unbounded()
+    count = re.fullmatch(r"(\d+)\s*(?:tuples?|records?)", stripped)
+    if count:
+        if int(count[1]) < 1:
+            raise UsageError(f"window {text!r}: must hold at least 1 tuple")
+        return CountWindow(int(count[1]))
+    return TimeWindow(parse_duration(stripped, what="window"))
+
+
+def parse_duration(text: str, what: str = "duration") -> int:
+    """``1h 30m`` and the like in microseconds, above 0; raises UsageError naming the offender."""
+    total, position = Decimal(0), 0
+    while position < len(text):
+        part = _PART.match(text, position)
+        if not part:
+            raise UsageError(f"{what} {text!r}: expected a duration such as '20 minutes' or '1h 30m'")
+        total += Decimal(part[1]) * _unit(part[2], text, what)
+        position = part.end()
+    if total < 1:
+        raise UsageError(f"{what} {text!r}: must be longer than 0")
+    if total >= FOREVER // 4:
+        raise UsageError(f"{what} {text!r}: too long; write 'none' for a window that never closes")
+    return int(total)
+
+
+def _unit(word: str, text: str, what: str) -> int:
+    for name in (word, word.removesuffix("s")):
+        if name in _UNITS:
+            return _UNITS[name]
+    raise UsageError(f"{what} {text!r}: unknown unit {word!r}{nearest(word, _UNITS)}")

@@ -1,0 +1,105 @@
+"""CSV files: a header, then records by columns; an empty field is NULL.
+
+Read in the strict dialect, so that a quote that never closes is a bad record
+and no text. The lines that the parser takes for one record are kept beside
+it: they are the raw bytes of a bad record, and tell its line and offset.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+
+from schema.model import Attribute, Schema
+from skws.records import BadRecord, Record
+from skws.replay.files import Advance, ignore, opened
+from skws.replay.flat import FlatReader
+from skws.replay.splits import Split
+from skws.replay.values import TEXT_CONVERSIONS, Convert, MalformedError, timestamp_of_text
+
+# The largest field. It bounds what an unclosed quote can swallow; csv's own limit (128 KiB)
+# is below the size of real documents.
+FIELD_BYTES = 16 << 20
+
+
+def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
+    """The records of a CSV file. Raises SourceError if the file cannot be read."""
+    with opened(split.path, advance) as file:
+        yield from _Reading(split, schema, file).items()
+
+
+class _Reading:
+    def __init__(self, split: Split, schema: Schema, file: Iterable[bytes]) -> None:
+        self._split = split
+        self._schema = schema
+        self._file = file
+        self._taken: list[bytes] = []
+        self._line = 1
+        self._offset = 0
+
+    def items(self) -> Iterator[Record | BadRecord]:
+        csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))
+        parser = csv.reader(self._texts(), strict=True)
+        flat: FlatReader | None = None
+        width = 0
+        while True:
+            try:
+                fields = next(parser, None)
+                if fields is None:
+                    return
+                if fields and flat is None:
+                    flat, width = self._header(fields), len(fields)
+                elif flat is not None and (fields or width == 1):
+                    yield self._record(flat, fields, width)
+            except (csv.Error, MalformedError) as error:
+                yield self._bad(str(error))
+                if flat is None:
+                    return
+            self._advance()
+
+    def _texts(self) -> Iterator[str]:
+        """The lines as text; bytes that are no UTF-8 become lone surrogates, to be found in the fields."""
+        for line in self._file:
+            self._taken.append(line)
+            yield line.decode("utf-8", "surrogateescape")
+
+    def _header(self, fields: list[str]) -> FlatReader:
+        names = [fields[0].removeprefix("\ufeff"), *fields[1:]]
+        for name in names:
+            _check_utf8(name)
+            if names.count(name) > 1:
+                raise MalformedError(f"the header names column {name!r} twice")
+        return FlatReader(self._schema, names, self._split.relation, _of_text, timestamp_of_text)
+
+    def _record(self, flat: FlatReader, fields: list[str], width: int) -> Record:
+        if len(fields) != width:
+            if not fields:
+                fields = [""]
+            else:
+                raise MalformedError(f"{len(fields)} fields, and the header names {width}")
+        if not all(map(str.isascii, fields)):
+            for field in fields:
+                _check_utf8(field)
+        return flat.record([field or None for field in fields])
+
+    def _bad(self, reason: str) -> BadRecord:
+        raw = b"".join(self._taken).rstrip(b"\r\n")
+        return BadRecord(str(self._split.path), self._line, self._offset, raw, reason)
+
+    def _advance(self) -> None:
+        self._line += len(self._taken)
+        self._offset += sum(map(len, self._taken))
+        self._taken.clear()
+
+
+def _of_text(_column: int, attribute: Attribute) -> Convert:
+    return TEXT_CONVERSIONS[attribute.type]
+
+
+def _check_utf8(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise MalformedError(
+            f"not UTF-8: {text[error.start : error.end].encode('utf-8', 'surrogateescape')!r}"
+        ) from None

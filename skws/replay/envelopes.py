@@ -1,0 +1,105 @@
+"""Records in JSON: ``{"relation": ..., "time": ..., "op": ..., "row": {...}}``, or bare rows of one relation.
+
+A bare row may carry its own ``time`` and ``op`` beside its attributes, where
+the relation has no attributes of these names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from schema.errors import nearest
+from schema.model import Schema
+from skws.records import Record
+from skws.replay.rows import RowReader, no_relation, readers
+from skws.replay.values import MalformedError, shown, timestamp
+
+FIELDS: Final = frozenset({"relation", "time", "op", "row"})
+
+
+def is_deletion(op: object) -> bool:
+    """Whether ``op`` is ``-``; raises MalformedError if it is neither that nor ``+``."""
+    if op == "+":
+        return False
+    if op == "-":
+        return True
+    raise MalformedError(f"expected op '+' or '-', got {shown(op)}")
+
+
+def refuse_deletion(reader: RowReader) -> None:
+    """Raises MalformedError if ``reader`` reads a static table."""
+    if reader.table:
+        raise MalformedError(f"{reader.relation.name} is a table, and tables take no deletions")
+
+
+class Envelopes:
+    """Reads records that name their relation."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._readers = readers(schema)
+
+    def record(self, item: Any) -> Record:
+        """The record of a parsed JSON value. Raises MalformedError."""
+        try:
+            reader = self._readers[item["relation"]]
+            row = item["row"]
+            given = item.get("time")
+            op = item.get("op", "+")
+            known = item.keys() <= FIELDS
+        except (KeyError, TypeError, AttributeError):
+            raise self._misshapen(item) from None
+        if not known:
+            raise self._misshapen(item)
+        if op != "+" and is_deletion(op):
+            return _deletion(reader, row, given)
+        values = reader.insertion(row)
+        if reader.table:
+            return Record(reader.index, 0, values)
+        if reader.time_column is None and given is not None:
+            return Record(reader.index, timestamp(given), values)
+        return Record(reader.index, reader.time(values, None, delete=False), values)
+
+    def _misshapen(self, item: Any) -> MalformedError:
+        if type(item) is not dict:
+            return MalformedError(f"expected a JSON object, got {shown(item)}")
+        for field in ("relation", "row"):
+            if field not in item:
+                return MalformedError(f"the record has no field '{field}'")
+        name = item["relation"]
+        if not isinstance(name, str) or name not in self._readers:
+            return no_relation(name, self._schema)
+        extra = next(field for field in item if field not in FIELDS)
+        return MalformedError(f"a record has no field {shown(extra)}{nearest(extra, FIELDS)}")
+
+
+class BareRows:
+    """Reads rows of the one relation at position ``relation``."""
+
+    def __init__(self, schema: Schema, relation: int) -> None:
+        self._reader = RowReader(schema, relation)
+        self._own = frozenset({"time", "op"} - self._reader.relation.columns.keys())
+
+    def record(self, item: Any) -> Record:
+        """The record of a parsed JSON value. Raises MalformedError."""
+        if type(item) is not dict or self._own.isdisjoint(item):
+            values = self._reader.insertion(item)
+            return Record(self._reader.index, self._reader.time(values, None, delete=False), values)
+        row = {name: value for name, value in item.items() if name not in self._own}
+        given = item.get("time") if "time" in self._own else None
+        if "op" in self._own and is_deletion(item.get("op", "+")):
+            return _deletion(self._reader, row, given)
+        return _insertion(self._reader, row, given)
+
+
+def _insertion(reader: RowReader, row: Any, given: Any) -> Record:
+    values = reader.insertion(row)
+    own = timestamp(given) if given is not None and reader.takes_time(delete=False) else None
+    return Record(reader.index, reader.time(values, own, delete=False), values)
+
+
+def _deletion(reader: RowReader, row: Any, given: Any) -> Record:
+    refuse_deletion(reader)
+    values = reader.deletion(row)
+    own = None if given is None else timestamp(given)
+    return Record(reader.index, reader.time(values, own, delete=True), values, True)

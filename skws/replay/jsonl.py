@@ -1,0 +1,98 @@
+"""JSON lines: one record, bare row or change event a line. The path that most replays take.
+
+Lines are parsed and read without a look at their bytes; only what fails is
+looked at again (blank lines, a byte order mark, tombstones, change events).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any
+
+import orjson
+
+from schema.model import Schema
+from skws.records import BadRecord, Record
+from skws.replay.envelopes import BareRows, Envelopes
+from skws.replay.files import BLOCK, BOM, Advance, ignore, opened
+from skws.replay.splits import Split
+from skws.replay.values import MalformedError
+
+
+def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
+    """The records of the lines that start in ``split``. Raises SourceError if the file cannot be read."""
+    reader = _LineReader(split, schema)
+    with opened(split.path, advance) as file:
+        yield from reader.items(file)
+
+
+class _LineReader:
+    def __init__(self, split: Split, schema: Schema) -> None:
+        self._split = split
+        bare = split.relation is not None
+        self._records = BareRows(schema, split.relation) if bare else Envelopes(schema)  # type: ignore[arg-type]
+        self._lines_before: int | None = 0 if split.start == 0 else None
+
+    def items(self, file: IO[bytes]) -> Iterator[Record | BadRecord]:
+        offset, end = _skip_to(file, self._split.start), self._split.end
+        record = self._records.record
+        loads = orjson.loads
+        if offset >= end:
+            return
+        for number, line in enumerate(file, start=1):
+            try:
+                yield record(loads(line))
+            except ValueError:
+                yield from self._unusual(line, offset, number)
+            offset += len(line)
+            if offset >= end:
+                return
+
+    def _unusual(self, line: bytes, offset: int, number: int) -> Iterator[Record | BadRecord]:
+        text = line.removeprefix(BOM) if offset == 0 else line
+        if not text.strip():
+            return
+        try:
+            yield from self._read_again(text)
+        except MalformedError as bad:
+            yield self._bad(line, offset, number, str(bad))
+
+    def _read_again(self, text: bytes) -> list[Record]:
+        try:
+            item: Any = orjson.loads(text)
+        except orjson.JSONDecodeError as broken:
+            raise MalformedError(f"not JSON: {broken}") from None
+        if item is None:
+            return []
+        return [self._records.record(item)]
+
+    def _bad(self, line: bytes, offset: int, number: int, reason: str) -> BadRecord:
+        if self._lines_before is None:
+            self._lines_before = _lines_before(self._split)
+        return BadRecord(
+            str(self._split.path), self._lines_before + number, offset, line.rstrip(b"\r\n"), reason
+        )
+
+
+def _skip_to(file: IO[bytes], start: int) -> int:
+    """Moves to the first line that starts at or after ``start``; its offset."""
+    if start == 0:
+        return 0
+    # One byte back: if it ends a line, the line that starts at `start` is ours.
+    file.seek(start - 1)
+    return start - 1 + len(file.readline())
+
+
+def _lines_before(split: Split) -> int:
+    """How many lines start before the first line of ``split``."""
+    with opened(split.path) as file:
+        left = _skip_to(file, split.start)
+        file.seek(0)
+        lines = 0
+        while left > 0:
+            block = file.read(min(left, BLOCK))
+            if not block:
+                break
+            lines += block.count(b"\n")
+            left -= len(block)
+    return lines

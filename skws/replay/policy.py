@@ -1,0 +1,125 @@
+"""What is done about bad records: fail, skip, or put them in a dead letter file. They are always counted."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final
+
+import orjson
+
+from schema.errors import BadRecordsError, SourceError, UsageError
+from skws.records import BadRecord, Record
+
+KEPT: Final = 5
+
+
+class OnError(StrEnum):
+    """What to do about a bad record."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
+
+
+class BadRecordLog:
+    """Applies a policy to what is read, and remembers how much of it was bad.
+
+    ``count``: bad records so far; ``first``: the first few of them.
+    ``dead_letters`` names the file they go to as JSON lines, made at the first
+    one; raises UsageError if the policy needs it and it is not given.
+    """
+
+    def __init__(self, on_error: OnError = OnError.FAIL, dead_letters: Path | None = None) -> None:
+        if on_error is OnError.DEAD_LETTER and dead_letters is None:
+            raise UsageError("--on-error dead-letter needs the name of a file for the dead letters")
+        self.on_error = on_error
+        self.count = 0
+        self.first: list[BadRecord] = []
+        self._path = dead_letters
+        self._file: IO[bytes] | None = None
+
+    def records(self, items: Iterable[Record | BadRecord]) -> Iterator[Record]:
+        """The records among ``items``; the others are dealt with.
+
+        Raises BadRecordsError at the first bad one if the policy is to fail,
+        SourceError if the dead letter file cannot be written.
+        """
+        for item in items:
+            if type(item) is BadRecord:
+                self.add(item)
+            else:
+                yield item  # type: ignore[misc]  # type() does not narrow, and isinstance is slower here
+
+    def add(self, bad: BadRecord) -> None:
+        """Deals with one bad record; raises as ``records`` does."""
+        self.count += 1
+        if len(self.first) < KEPT:
+            self.first.append(bad)
+        if self.on_error is OnError.FAIL:
+            raise BadRecordsError(
+                f"{place(bad)}: {bad.reason} (use --on-error skip or dead-letter to go on past bad records)"
+            )
+        if self.on_error is OnError.DEAD_LETTER:
+            self._write(bad)
+
+    def summary(self) -> str:
+        """One line with the count, then the first few reasons."""
+        lines = [f"{self.count} bad record{'' if self.count == 1 else 's'}"]
+        lines += [f"  {place(bad)}: {bad.reason}" for bad in self.first]
+        if self.count > len(self.first):
+            lines.append(f"  and {self.count - len(self.first)} more")
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        """Closes the dead letter file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> BadRecordLog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _write(self, bad: BadRecord) -> None:
+        try:
+            if self._file is None and self._path is not None:
+                # Opened anew it starts empty; after `close` it goes on where it was.
+                self._file = self._path.open("wb" if self.count == 1 else "ab")
+            if self._file is not None:
+                self._file.write(dead_letter(bad))
+                self._file.flush()
+        except OSError as error:
+            raise SourceError(f"{self._path}: cannot write dead letters: {error.strerror}") from None
+
+
+def place(bad: BadRecord) -> str:
+    """Where a bad record stands: ``FILE:LINE``, or the row where the format has no lines."""
+    if bad.line:
+        return f"{bad.source}:{bad.line}"
+    return f"{bad.source}: row {bad.offset + 1}"
+
+
+def dead_letter(bad: BadRecord) -> bytes:
+    """A bad record as a JSON line; its raw bytes as ``raw`` if they are UTF-8, else as ``raw_base64``."""
+    letter: dict[str, str | int] = {
+        "source": bad.source.encode("utf-8", "replace").decode(),
+        "line": bad.line,
+        "offset": bad.offset,
+        "reason": bad.reason.encode("utf-8", "replace").decode(),
+    }
+    try:
+        letter["raw"] = bad.raw.decode()
+    except UnicodeDecodeError:
+        letter["raw_base64"] = base64.b64encode(bad.raw).decode()
+    return orjson.dumps(letter) + b"\n"

@@ -1,0 +1,96 @@
+"""A replay: the files that stand for a stream, as tables to load and a stream in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from schema.model import Schema
+from skws.records import Record
+from skws.replay.files import ignore
+from skws.replay.merge import MEMORY_RECORDS, sorted_records
+from skws.replay.policy import BadRecordLog
+from skws.replay.reader import read_split
+from skws.replay.splits import SPLIT_BYTES, Split, plan
+
+Progress: TypeAlias = Callable[[int], None]
+_NONE: Final = ignore
+
+
+class Replay:
+    """Replay files, planned.
+
+    ``splits``: their parts in order of arrival; ``size_bytes``: their bytes on disk.
+    """
+
+    def __init__(self, splits: Sequence[Split], schema: Schema) -> None:
+        self.splits = tuple(splits)
+        self.schema = schema
+        self.size_bytes = sum(split.size for split in splits)
+        self._tables = frozenset(i for i, r in enumerate(schema.relations) if r.table)
+
+    @classmethod
+    def open(cls, paths: Path | Sequence[Path], schema: Schema, *, split_bytes: int = SPLIT_BYTES) -> Replay:
+        """The replay of files and directories. Raises SourceError as ``plan`` does."""
+        splits: list[Split] = []
+        for path in [paths] if isinstance(paths, Path) else paths:
+            splits += plan(path, schema, split_bytes=split_bytes, first=len(splits))
+        return cls(splits, schema)
+
+    def tables(self, policy: BadRecordLog, progress: Progress = _NONE) -> Iterator[Record]:
+        """The rows of static tables, at time 0. To be loaded before the stream.
+
+        Bad records of files that hold streams as well are left to ``stream``,
+        which reads them again. ``progress`` is told the bytes read so far.
+        Raises BadRecordsError, SourceError.
+        """
+        if not self._tables:
+            return
+        advance = _total(progress)
+        for split in self.splits:
+            if split.relation in self._tables or (split.relation is None and not self._has_streams()):
+                yield from policy.records(read_split(split, self.schema, advance))
+            elif split.relation is None:
+                for item in read_split(split, self.schema):
+                    if type(item) is Record and item.relation in self._tables:
+                        yield item
+
+    def stream(
+        self,
+        policy: BadRecordLog,
+        progress: Progress = _NONE,
+        *,
+        memory_records: int = MEMORY_RECORDS,
+    ) -> Iterator[Record]:
+        """All other records by time, in order of arrival where times are equal.
+
+        ``progress`` is told the bytes read so far, those of the tables apart.
+        Everything is read before the first record comes out; at most
+        ``memory_records`` are in memory. Raises BadRecordsError, SourceError.
+        """
+        return sorted_records(self.arrivals(policy, progress), memory_records=memory_records)
+
+    def arrivals(self, policy: BadRecordLog, progress: Progress = _NONE) -> Iterator[Record]:
+        """The records of ``stream`` in the order of the files."""
+        advance = _total(progress)
+        for split in self.splits:
+            if split.relation not in self._tables and self._has_streams():
+                records = policy.records(read_split(split, self.schema, advance))
+                if split.relation is None and self._tables:
+                    records = (r for r in records if r.relation not in self._tables)
+                yield from records
+
+    def _has_streams(self) -> bool:
+        return len(self._tables) < len(self.schema.relations)
+
+
+def _total(progress: Progress) -> Callable[[int], None]:
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done)
+
+    return advance

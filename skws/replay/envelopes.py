@@ -45,20 +45,14 @@ class Envelopes:
             reader = self._readers[item["relation"]]
             row = item["row"]
             given = item.get("time")
-            op = item.get("op", "+")
-            known = item.keys() <= FIELDS
+            op = item.get("op")
         except (KeyError, TypeError, AttributeError):
             raise self._misshapen(item) from None
-        if not known:
+        if (op is None or given is None or len(item) != len(FIELDS)) and not item.keys() <= FIELDS:
             raise self._misshapen(item)
-        if op != "+" and is_deletion(op):
+        if op is not None and op != "+" and is_deletion(op):
             return _deletion(reader, row, given)
-        values = reader.insertion(row)
-        if reader.table:
-            return Record(reader.index, 0, values)
-        if reader.time_column is None and given is not None:
-            return Record(reader.index, timestamp(given), values)
-        return Record(reader.index, reader.time(values, None, delete=False), values)
+        return _insertion(reader, row, given)
 
     def _misshapen(self, item: Any) -> MalformedError:
         if type(item) is not dict:
@@ -87,15 +81,16 @@ class BareRows:
             return Record(self._reader.index, self._reader.time(values, None, delete=False), values)
         row = {name: value for name, value in item.items() if name not in self._own}
         given = item.get("time") if "time" in self._own else None
-        if "op" in self._own and is_deletion(item.get("op", "+")):
+        if "op" in self._own and item.get("op") is not None and is_deletion(item["op"]):
             return _deletion(self._reader, row, given)
         return _insertion(self._reader, row, given)
 
 
 def _insertion(reader: RowReader, row: Any, given: Any) -> Record:
     values = reader.insertion(row)
-    own = timestamp(given) if given is not None and reader.takes_time(delete=False) else None
-    return Record(reader.index, reader.time(values, own, delete=False), values)
+    if reader.stamped and given is not None:
+        return Record(reader.index, timestamp(given), values)
+    return Record(reader.index, reader.time(values, None, delete=False), values)
 
 
 def _deletion(reader: RowReader, row: Any, given: Any) -> Record:

@@ -13,6 +13,7 @@ import orjson
 
 from schema.model import Schema
 from skws.records import BadRecord, Record
+from skws.replay.debezium import Changes, is_change
 from skws.replay.envelopes import BareRows, Envelopes
 from skws.replay.files import BLOCK, BOM, Advance, ignore, opened
 from skws.replay.splits import Split
@@ -29,8 +30,12 @@ def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Re
 class _LineReader:
     def __init__(self, split: Split, schema: Schema) -> None:
         self._split = split
-        bare = split.relation is not None
-        self._records = BareRows(schema, split.relation) if bare else Envelopes(schema)  # type: ignore[arg-type]
+        self._records: BareRows | Envelopes
+        self._changes: Changes | None
+        if split.relation is None:
+            self._records, self._changes = Envelopes(schema), Changes(schema)
+        else:
+            self._records, self._changes = BareRows(schema, split.relation), None
         self._lines_before: int | None = 0 if split.start == 0 else None
 
     def items(self, file: IO[bytes]) -> Iterator[Record | BadRecord]:
@@ -41,30 +46,46 @@ class _LineReader:
             return
         for number, line in enumerate(file, start=1):
             try:
-                yield record(loads(line))
+                item = loads(line)
             except ValueError:
-                yield from self._unusual(line, offset, number)
+                yield from self._unreadable(line, offset, number)
+            else:
+                try:
+                    yield record(item)
+                except MalformedError as error:
+                    yield from self._unusual(item, error, line, offset, number)
             offset += len(line)
             if offset >= end:
                 return
 
-    def _unusual(self, line: bytes, offset: int, number: int) -> Iterator[Record | BadRecord]:
+    def _unreadable(self, line: bytes, offset: int, number: int) -> Iterator[Record | BadRecord]:
+        """A line that is not JSON: blank, behind a byte order mark, or bad."""
         text = line.removeprefix(BOM) if offset == 0 else line
         if not text.strip():
             return
         try:
-            yield from self._read_again(text)
-        except MalformedError as bad:
-            yield self._bad(line, offset, number, str(bad))
+            item = orjson.loads(text)
+            yield self._records.record(item)
+        except orjson.JSONDecodeError as error:
+            yield self._bad(line, offset, number, f"not JSON: {error}")
+        except MalformedError as error:
+            yield from self._unusual(item, error, line, offset, number)
 
-    def _read_again(self, text: bytes) -> list[Record]:
-        try:
-            item: Any = orjson.loads(text)
-        except orjson.JSONDecodeError as broken:
-            raise MalformedError(f"not JSON: {broken}") from None
+    def _unusual(
+        self, item: Any, error: MalformedError, line: bytes, offset: int, number: int
+    ) -> Iterator[Record | BadRecord]:
+        """JSON that is no record: a change event, a tombstone, or bad."""
         if item is None:
-            return []
-        return [self._records.record(item)]
+            return
+        reason = str(error)
+        if self._changes is not None and is_change(item) and "relation" not in item:
+            try:
+                yield from self._changes.records(item)
+            except MalformedError as bad:
+                reason = str(bad)
+            else:
+                return
+        yield self._bad(line, offset, number, reason)
 
     def _bad(self, line: bytes, offset: int, number: int, reason: str) -> BadRecord:
         if self._lines_before is None:

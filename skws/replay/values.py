@@ -24,7 +24,14 @@ class MalformedError(ValueError):
     """Input that is no value, row or record; its text is the reason a user reads."""
 
 
+class Micros(int):
+    """A timestamp that is in microseconds since the epoch already."""
+
+    __slots__ = ()
+
+
 LARGEST: Final = 2**63 - 1
+SMALLEST: Final = -(2**63)
 EXACT: Final = 2**53
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
@@ -58,7 +65,7 @@ def refusal(kind: AttributeType, value: object) -> MalformedError:
 
 
 def integer_of_int(value: int) -> int:
-    if -LARGEST - 1 <= value <= LARGEST:
+    if SMALLEST <= value <= LARGEST:
         return value
     raise MalformedError(f"expected an integer of 64 bits, got {shown(value)}")
 
@@ -140,6 +147,10 @@ def _seconds_of_text(text: str) -> int:
     raise refusal(AttributeType.TIMESTAMP, text)
 
 
+def timestamp_of_micros(micros: Micros) -> int:
+    return within_calendar(int(micros), int(micros))
+
+
 def within_calendar(micros: int, given: object) -> int:
     """``micros`` if it lies in the years 1 to 9999, which is as far as dates can be shown."""
     if EARLIEST <= micros <= LATEST:
@@ -165,6 +176,7 @@ JSON_CONVERSIONS: Final[dict[AttributeType, dict[type, Convert]]] = {
         str: timestamp_of_text,
         int: timestamp_of_int,
         float: timestamp_of_float,
+        Micros: timestamp_of_micros,
     },
 }
 

@@ -26,12 +26,28 @@ class AttributeType(StrEnum):
     TIMESTAMP = "timestamp"
 
 
+BOUNDABLE = (AttributeType.INTEGER, AttributeType.NUMBER, AttributeType.TIMESTAMP)
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A named, typed column of a relation."""
+    """A named, typed column of a relation.
+
+    ``min`` and ``max`` bound its values, both inclusive (microseconds since
+    the epoch for a timestamp); a bounded attribute can make a query answerable
+    in constant memory (bounded-memory paper).
+    """
 
     name: str
     type: AttributeType
+    min: int | float | None = None
+    max: int | float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.min, self.max) != (None, None) and self.type not in BOUNDABLE:
+            raise ValueError(f"attribute {self.name}: a {self.type} has no min or max")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"attribute {self.name}: min exceeds max")
 
 
 @dataclass(frozen=True)
@@ -39,7 +55,8 @@ class Relation:
     """A streaming relation (S-KWS paper, Section 3.1), or a static table.
 
     ``search`` names the attributes in which keywords are looked for; ``key``
-    is unique among live tuples; ``time`` is the event-time attribute.
+    is unique among live tuples; ``time`` is the event-time attribute;
+    ``finite`` promises that the stream ends.
     """
 
     name: str
@@ -48,6 +65,7 @@ class Relation:
     search: tuple[str, ...] = ()
     time: str | None = None
     table: bool = False
+    finite: bool = False
 
     def __post_init__(self) -> None:
         names = [a.name for a in self.attributes]

@@ -1,0 +1,120 @@
+"""From the YAML of a schema to the schema, or to every problem in it at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schema.check import CheckWindow, bound_value, check_relations, check_window_text, drafts
+from schema.document import AttributeDocument, AttributeEntry, Document, RelationDocument
+from schema.errors import Problem, SchemaError, nearest
+from schema.joins import read_joins
+from schema.located import locate, place_of
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from schema.shape import read_shape
+
+MAX_BYTES = 4 << 20
+DEFAULT_NAME = "schema"
+
+
+def load_schema(path: Path, *, check_window: CheckWindow | None = None) -> Schema:
+    """The schema of a YAML file; its default name is the file's.
+
+    ``check_window`` says what is wrong with a window's text, None if nothing.
+    Raises SchemaError with every problem, in order of line and column.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise SchemaError(f"{path}: no such file; expected the YAML of a schema{_sibling(path)}") from None
+    except OSError as error:
+        raise SchemaError(f"{path}: cannot be read as the YAML of a schema: {error.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise SchemaError(f"{path}: larger than {MAX_BYTES >> 20} MiB; expected the YAML of a schema")
+    return parse_schema(_decode(raw, str(path)), str(path), check_window=check_window, default_name=path.stem)
+
+
+def parse_schema(
+    text: str,
+    source: str = "<schema>",
+    *,
+    check_window: CheckWindow | None = None,
+    default_name: str = DEFAULT_NAME,
+) -> Schema:
+    """The schema of a YAML text; ``source`` is what problems call it.
+
+    Raises SchemaError with every problem, in order of line and column.
+    """
+    located = locate(text.removeprefix("\ufeff"), source)
+    if located.data is None and not located.problems:
+        raise SchemaError([Problem(source, 1, 1, "empty; expected a mapping with 'relations' and 'joins'")])
+    document = read_shape(located)
+    relations = drafts(located)
+    check_relations(located, relations)
+    joins = read_joins(located, relations)
+    check_window_text(located, check_window)
+    if located.problems or document is None:
+        raise SchemaError(sorted(set(located.problems), key=lambda p: (p.line, p.column, p.message)))
+    return _schema(document, joins, default_name)
+
+
+def warnings(schema: Schema) -> list[str]:
+    """What is allowed but seldom meant, one sentence each."""
+    joined = {name for join in schema.joins for name in (join.left, join.right)}
+    isolated = [
+        f"relation {r.name!r} has no join: its tuples are results only on their own"
+        for r in schema.relations
+        if r.name not in joined and len(schema.relations) > 1
+    ]
+    symmetric = [
+        f"join {j.name!r} is the same from both sides: each pair of tuples joins twice"
+        for j in schema.joins
+        if j.left == j.right and set(j.on) == {(b, a) for a, b in j.on}
+    ]
+    return isolated + symmetric
+
+
+def _schema(document: Document, joins: tuple[Join, ...], default_name: str) -> Schema:
+    return Schema(
+        name=document.name or default_name,
+        relations=tuple(_relation(name, entry) for name, entry in document.relations.items()),
+        joins=joins,
+        window=document.window,
+    )
+
+
+def _relation(name: str, entry: RelationDocument) -> Relation:
+    attributes = tuple(_attribute(n, a) for n, a in entry.attributes.items())
+    texts = tuple(a.name for a in attributes if a.type is AttributeType.TEXT)
+    return Relation(
+        name=name,
+        attributes=attributes,
+        key=tuple(entry.key),
+        search=texts if entry.search is None else tuple(entry.search),
+        time=entry.time,
+        table=entry.table,
+        finite=entry.finite,
+    )
+
+
+def _attribute(name: str, entry: AttributeEntry) -> Attribute:
+    if not isinstance(entry, AttributeDocument):
+        return Attribute(name, entry)
+    low, high = (None if b is None else bound_value(entry.type, b) for b in (entry.min, entry.max))
+    return Attribute(name, entry.type, low, high)
+
+
+def _decode(raw: bytes, source: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode()
+        message = f"byte 0x{raw[error.start]:02X} is not UTF-8; save the file as UTF-8"
+        raise SchemaError([Problem(source, *place_of(before, len(before)), message)]) from None
+
+
+def _sibling(path: Path) -> str:
+    """A hint at the YAML file beside ``path`` whose name is nearest."""
+    if not path.parent.is_dir():
+        return ""
+    return nearest(path.name, sorted(p.name for p in path.parent.iterdir() if p.suffix in {".yaml", ".yml"}))

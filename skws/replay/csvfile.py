@@ -36,25 +36,24 @@ class _Reading:
         self._taken: list[bytes] = []
         self._line = 1
         self._offset = 0
+        self._width = 0
+        self._flat: FlatReader | None = None
+        self._fault = ""
 
     def items(self) -> Iterator[Record | BadRecord]:
         csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))
         parser = csv.reader(self._texts(), strict=True)
-        flat: FlatReader | None = None
-        width = 0
         while True:
             try:
                 fields = next(parser, None)
                 if fields is None:
                     return
-                if fields and flat is None:
-                    flat, width = self._header(fields), len(fields)
-                elif flat is not None and (fields or width == 1):
-                    yield self._record(flat, fields, width)
+                if fields and self._width == 0:
+                    self._header(fields)
+                elif fields:
+                    yield self._record(fields)
             except (csv.Error, MalformedError) as error:
                 yield self._bad(str(error))
-                if flat is None:
-                    return
             self._advance()
 
     def _texts(self) -> Iterator[str]:
@@ -63,24 +62,25 @@ class _Reading:
             self._taken.append(line)
             yield line.decode("utf-8", "surrogateescape")
 
-    def _header(self, fields: list[str]) -> FlatReader:
+    def _header(self, fields: list[str]) -> None:
+        self._width = len(fields)
+        # What is wrong with the header is wrong with every record below it.
         names = [fields[0].removeprefix("\ufeff"), *fields[1:]]
-        for name in names:
-            _check_utf8(name)
-            if names.count(name) > 1:
-                raise MalformedError(f"the header names column {name!r} twice")
-        return FlatReader(self._schema, names, self._split.relation, _of_text, timestamp_of_text)
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            self._fault = f"the header names the column {twice!r} twice"
+        else:
+            self._flat = FlatReader(self._schema, names, self._split.relation, _of_text, timestamp_of_text)
 
-    def _record(self, flat: FlatReader, fields: list[str], width: int) -> Record:
-        if len(fields) != width:
-            if not fields:
-                fields = [""]
-            else:
-                raise MalformedError(f"{len(fields)} fields, and the header names {width}")
+    def _record(self, fields: list[str]) -> Record:
+        if self._flat is None:
+            raise MalformedError(self._fault)
+        if len(fields) != self._width:
+            raise MalformedError(f"{len(fields)} fields, and the header names {self._width}")
         if not all(map(str.isascii, fields)):
             for field in fields:
                 _check_utf8(field)
-        return flat.record([field or None for field in fields])
+        return self._flat.record([field or None for field in fields])
 
     def _bad(self, reason: str) -> BadRecord:
         raw = b"".join(self._taken).rstrip(b"\r\n")

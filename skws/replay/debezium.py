@@ -129,7 +129,8 @@ class _Change:
             raise MalformedError("the change event has no row `after`")
         for name in [name for name, value in after.items() if value == UNAVAILABLE]:
             known = self._part("before").get(name, UNAVAILABLE) if type(before) is dict else UNAVAILABLE
-            if known == UNAVAILABLE:
+            # What is stored apart is never NULL: a NULL is a `before` of key attributes alone.
+            if known is None or known == UNAVAILABLE:
                 raise MalformedError(
                     f"{self.reader.relation.name}.{name}: its value did not change and was not logged"
                     " (set REPLICA IDENTITY FULL)"

@@ -78,6 +78,7 @@ def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Re
                 yield from reading.items(batch, row)
                 row += batch.num_rows
             advance(split.size // len(groups))
+        advance(split.size % max(len(groups), 1))
 
 
 class _Reading:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from schema.model import Schema
-from skws.records import Record
+from skws.records import BadRecord, Record
 from skws.replay.files import ignore
 from skws.replay.merge import MEMORY_RECORDS, sorted_records
 from skws.replay.policy import BadRecordLog
@@ -15,7 +15,6 @@ from skws.replay.reader import read_split
 from skws.replay.splits import SPLIT_BYTES, Split, plan
 
 Progress: TypeAlias = Callable[[int], None]
-_NONE: Final = ignore
 
 
 class Replay:
@@ -38,7 +37,7 @@ class Replay:
             splits += plan(path, schema, split_bytes=split_bytes, first=len(splits))
         return cls(splits, schema)
 
-    def tables(self, policy: BadRecordLog, progress: Progress = _NONE) -> Iterator[Record]:
+    def tables(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
         """The rows of static tables, at time 0. To be loaded before the stream.
 
         Bad records of files that hold streams as well are left to ``stream``,
@@ -47,10 +46,10 @@ class Replay:
         """
         if not self._tables:
             return
-        advance = _total(progress)
+        meter = _Meter(progress)
         for split in self.splits:
             if split.relation in self._tables or (split.relation is None and not self._has_streams()):
-                yield from policy.records(read_split(split, self.schema, advance))
+                yield from policy.records(meter.read(split, self.schema))
             elif split.relation is None:
                 for item in read_split(split, self.schema):
                     if type(item) is Record and item.relation in self._tables:
@@ -59,7 +58,7 @@ class Replay:
     def stream(
         self,
         policy: BadRecordLog,
-        progress: Progress = _NONE,
+        progress: Progress = ignore,
         *,
         memory_records: int = MEMORY_RECORDS,
     ) -> Iterator[Record]:
@@ -71,12 +70,12 @@ class Replay:
         """
         return sorted_records(self.arrivals(policy, progress), memory_records=memory_records)
 
-    def arrivals(self, policy: BadRecordLog, progress: Progress = _NONE) -> Iterator[Record]:
+    def arrivals(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
         """The records of ``stream`` in the order of the files."""
-        advance = _total(progress)
+        meter = _Meter(progress)
         for split in self.splits:
             if split.relation not in self._tables and self._has_streams():
-                records = policy.records(read_split(split, self.schema, advance))
+                records = policy.records(meter.read(split, self.schema))
                 if split.relation is None and self._tables:
                     records = (r for r in records if r.relation not in self._tables)
                 yield from records
@@ -85,12 +84,21 @@ class Replay:
         return len(self._tables) < len(self.schema.relations)
 
 
-def _total(progress: Progress) -> Callable[[int], None]:
-    done = 0
+class _Meter:
+    """Bytes done over all splits; a split counts for its size, however much was read around it."""
 
-    def advance(count: int) -> None:
-        nonlocal done
-        done += count
-        progress(done)
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._done = 0
 
-    return advance
+    def read(self, split: Split, schema: Schema) -> Iterator[Record | BadRecord]:
+        part = 0
+
+        def advance(count: int) -> None:
+            nonlocal part
+            part = min(part + count, split.size)
+            self._progress(self._done + part)
+
+        yield from read_split(split, schema, advance)
+        self._done += split.size
+        self._progress(self._done)

@@ -26,13 +26,14 @@ MAX_DIGITS = 300
 MAX_NODES = 200_000
 """Nodes of a document with its aliases expanded."""
 
-_PREFIX = "tag:yaml.org,2002:"
-_SCALARS = {
-    "null": re.compile(r"~|null|Null|NULL|"),
-    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
-    "int": re.compile(r"[-+]?[0-9]+"),
-    "float": re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"),
+TAG_PREFIX = "tag:yaml.org,2002:"
+SCALARS = {
+    "null": re.compile(r"(?:~|null|Null|NULL|)\Z"),
+    "bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
+    "int": re.compile(r"[-+]?[0-9]+\Z"),
+    "float": re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"),
 }
+"""What a plain scalar must look like to be no text (YAML 1.2 core schema, without octals, inf and nan)."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -56,9 +57,8 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-for _name, _pattern in _SCALARS.items():
-    _whole = re.compile(rf"(?:{_pattern.pattern})\Z")
-    _Loader.add_implicit_resolver(_PREFIX + _name, _whole, None)
+for _name, _pattern in SCALARS.items():
+    _Loader.add_implicit_resolver(TAG_PREFIX + _name, _pattern, None)
 
 
 @dataclass
@@ -191,10 +191,10 @@ class _Reader:
         return found
 
     def _scalar(self, node: yaml.Node) -> Data:
-        kind = node.tag.removeprefix(_PREFIX)
-        pattern = _SCALARS.get(kind)
+        kind = node.tag.removeprefix(TAG_PREFIX)
+        pattern = SCALARS.get(kind)
         text = str(node.value)
-        if pattern is None or not pattern.fullmatch(text):
+        if pattern is None or not pattern.match(text):
             self._expect_tag(node, "str")
             return text
         if kind == "null":
@@ -211,8 +211,8 @@ class _Reader:
         return int(text) if kind == "int" else float(text)
 
     def _expect_tag(self, node: yaml.Node, kind: str) -> None:
-        if node.tag != _PREFIX + kind:
-            tag = node.tag.replace(_PREFIX, "!!")
+        if node.tag != TAG_PREFIX + kind:
+            tag = node.tag.replace(TAG_PREFIX, "!!")
             self._document.report(_start(node), f"tag {tag} is not supported; leave it out")
 
 

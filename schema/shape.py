@@ -36,6 +36,7 @@ _EXPECTED: dict[tuple[str, ...], str] = {
     ("relations", "*", "time"): "the name of an attribute",
     ("relations", "*", "table"): "true or false",
     ("relations", "*", "finite"): "true or false",
+    ("relations", "*", "attributes", "*", "type"): f"a type ({_TYPES})",
     ("relations", "*", "attributes", "*", "min"): "a number or a timestamp",
     ("relations", "*", "attributes", "*", "max"): "a number or a timestamp",
     ("joins", "*", "name"): "a name (text)",
@@ -78,7 +79,7 @@ def _report(located: Located, fault: Mapping[str, Any]) -> None:
                 located.report(located.key_place(path[:-1]), f"{_whose(path[:-1])}{path[-1]!r} is missing")
         case "value_error" if fault["loc"][-1] == "[key]":
             located.report(located.key_place(path), str(fault["ctx"]["error"]))
-        case "enum":
+        case "enum" if isinstance(fault["input"], str):
             located.report(located.value_place(path), _unknown_type(fault["input"]))
         case "too_short":
             located.report(
@@ -127,8 +128,8 @@ def _unknown_key(path: Path) -> str:
     return f"{_whose(path[:-1])}unknown key {key!r}{hint}"
 
 
-def _unknown_type(value: object) -> str:
-    hint = nearest(str(value).lower(), [t.value for t in AttributeType])
+def _unknown_type(value: str) -> str:
+    hint = nearest(value.lower(), [t.value for t in AttributeType])
     return f"unknown type {value!r}; expected one of {_TYPES}{hint}"
 
 

@@ -1,0 +1,171 @@
+"""The one analysis chain: what a text's words are, for data, queries and highlighting alike.
+
+Words are compared folded (case, accents) and stemmed (English); English stop
+words are not searchable on their own. A compound such as ``Spider-Man``,
+``O'Neil``, ``AT&T`` or ``node.js`` is found whole and by each piece. Its
+hyphens, apostrophes and underscores do not count (``spiderman``, ``oneil``),
+save between digits. A text is cut at white space first, which is fast and can
+split no word; each distinct chunk is analysed once and remembered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain, pairwise
+from typing import Final, NamedTuple
+
+from whoosh.analysis.filters import STOP_WORDS
+from whoosh.lang.porter2 import stem as porter2
+
+from skws.keywords.alphabet import APOSTROPHES, COMPOUND, HYPHENS, PIECE, UNSPACED, fold
+
+REMEMBERED: Final = 200_000
+"""Distinct chunks whose analysis is remembered: at most some 150 MB."""
+MEMORABLE: Final = 64
+"""Longer chunks (in characters) are no words that recur: they are not remembered, nor stemmed."""
+
+_CHUNK: Final = re.compile(r"\S+")
+
+
+class Token(NamedTuple):
+    """A word of a text. Pieces have consecutive positions; a whole stands beside its pieces.
+
+    ``start`` and ``end`` are offsets in characters, ``word`` is folded,
+    ``stem`` is what queries are compared with. A whole has the position of its
+    first piece and spans ``width`` of them.
+    """
+
+    start: int
+    end: int
+    position: int
+    width: int
+    word: str
+    stem: str
+    whole: bool
+    searchable: bool
+
+
+class Chunk(NamedTuple):
+    """The analysis of a text without white space: its tokens, what it is found by, its pieces in order."""
+
+    tokens: tuple[Token, ...]
+    terms: tuple[str, ...]
+    stems: tuple[str, ...]
+
+
+class _Piece(NamedTuple):
+    start: int
+    end: int
+    word: str
+
+
+def stem(word: str) -> str:
+    """The English stem of a folded word; words not of plain Latin letters are their own stem."""
+    if len(word) > MEMORABLE or not (word.isascii() and word.isalpha()):
+        return word
+    stemmed: str = porter2(word)  # type: ignore[no-untyped-call]  # Whoosh is typed in part
+    return stemmed
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The tokens of a text in order, a whole after its pieces."""
+    position = 0
+    for match in _CHUNK.finditer(text):
+        chunk = analyse(match.group())
+        offset = match.start()
+        for token in chunk.tokens:
+            yield token._replace(
+                start=token.start + offset, end=token.end + offset, position=token.position + position
+            )
+        position += len(chunk.stems)
+
+
+def stems(text: str) -> tuple[str, ...]:
+    """The stems of a text's pieces in order, stop words included: what phrases are compared with."""
+    return tuple(chain.from_iterable([analyse(chunk).stems for chunk in text.split()]))
+
+
+def terms(text: str) -> frozenset[str]:
+    """The stems that a text is found by: its searchable pieces and wholes."""
+    return frozenset(chain.from_iterable([analyse(chunk).terms for chunk in text.split()]))
+
+
+def analyse(chunk: str) -> Chunk:
+    """The words of a text without white space; offsets and positions count from its start."""
+    return _remember(chunk) if len(chunk) <= MEMORABLE else _analyse(chunk)
+
+
+def _analyse(chunk: str) -> Chunk:
+    found: list[Token] = []
+    position = 0
+    for match in COMPOUND.finditer(chunk):
+        added = _compound(match.group(), match.start(), position)
+        position += sum(not token.whole for token in added)
+        found += added
+    return Chunk(
+        tuple(found),
+        tuple(token.stem for token in found if token.searchable),
+        tuple(token.stem for token in found if not token.whole),
+    )
+
+
+_remember = lru_cache(maxsize=REMEMBERED)(_analyse)
+
+
+def _compound(raw: str, offset: int, position: int) -> list[Token]:
+    """The pieces of one compound, then its whole where that is another word."""
+    pieces = _pieces(raw)
+    if not pieces:
+        return []
+    found = [
+        Token(
+            offset + piece.start, offset + piece.end, position + i, 1, piece.word, stem(piece.word), False,
+            piece.word not in STOP_WORDS,
+        )
+        for i, piece in enumerate(pieces)
+    ]  # fmt: skip
+    whole = _whole(raw, pieces)
+    if whole and (len(pieces) > 1 or whole != pieces[0].word):
+        start, end = offset + pieces[0].start - (whole[0] == "."), offset + pieces[-1].end
+        found.append(Token(start, end, position, len(pieces), whole, stem(whole), True, True))
+    return found
+
+
+def _pieces(raw: str) -> list[_Piece]:
+    pieces = [
+        _Piece(match.start(), match.end(), word)
+        for match in PIECE.finditer(raw)
+        # A lone mark (the variation selector of an emoji) is no word.
+        if any(map(str.isalnum, word := fold(match.group())))
+    ]
+    if len(pieces) > 1 and pieces[-1].word == "s" and raw[pieces[-1].start - 1] in APOSTROPHES:
+        pieces.pop()  # the possessive: Tarantino's is Tarantino
+    if pieces and pieces[-1].end < len(raw) and raw[pieces[-1].end] in "+#":
+        last = pieces[-1]
+        if last.end - last.start == 1:  # C++, C#, F#; but "fan#" is "fan"
+            pieces[-1] = _Piece(last.start, len(raw), last.word + raw[last.end :])
+    return pieces
+
+
+def _whole(raw: str, pieces: list[_Piece]) -> str:
+    """The word that a compound is, taken whole; empty if white space is all it lacks."""
+    if UNSPACED.search(raw):
+        return ""
+    acronym = len(pieces) > 1 and all(len(piece.word) == 1 and piece.word.isalpha() for piece in pieces)
+    parts = ["." if raw[0] == "." and len(pieces) == 1 else "", pieces[0].word]
+    for before, after in pairwise(pieces):
+        between = raw[before.end : after.start]
+        parts.append(_joint(between, before.word[-1:] + after.word[:1], acronym=acronym))
+        parts.append(after.word)
+    return "".join(parts)
+
+
+def _joint(between: str, sides: str, *, acronym: bool) -> str:
+    """What stays of a joiner in the whole. ``sides`` are the characters left and right of it."""
+    if "&" in between:
+        return "&"
+    if sides.isdigit():
+        return "-" if between[0] in HYPHENS else between[0]
+    return "." if "." in between and not acronym else ""

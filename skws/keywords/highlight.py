@@ -1,0 +1,53 @@
+"""Where in a text the keywords of a query stand, by the very analysis that matches tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from schema.model import Schema
+from skws.keywords.analysis import Token, tokens
+from skws.keywords.query import Alternative, KeywordQuery, Phrase, Prefix, Term
+
+Span = tuple[int, int, int]
+
+
+def highlight(query: KeywordQuery, schema: Schema, relation: int, column: int, text: str) -> list[Span]:
+    """Spans (start, end, slot) of the keywords in a value, sorted, none overlapping.
+
+    ``relation`` is a position in the schema, ``column`` one in its rows;
+    offsets are in characters. Of overlapping spans the one that begins first
+    stays, of those the longest. A column that is not searched has no spans.
+    """
+    if column not in schema.relations[relation].search_columns:
+        return []
+    words = list(tokens(text))
+    found = [
+        (start, end, number)
+        for number, slot in enumerate(query.slots)
+        for alternative in slot.alternatives
+        if alternative.applies(relation, column)
+        for start, end in _spans(alternative, words)
+    ]
+    return _without_overlaps(found)
+
+
+def _spans(alternative: Alternative, words: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    match alternative:
+        case Term(stem=stem):
+            yield from ((w.start, w.end) for w in words if w.searchable and w.stem == stem)
+        case Prefix(start=start):
+            yield from ((w.start, w.end) for w in words if w.searchable and w.word.startswith(start))
+        case Phrase(stems=stems):
+            pieces = [w for w in words if not w.whole]
+            for i in range(len(pieces) - len(stems) + 1):
+                run = pieces[i : i + len(stems)]
+                if tuple(piece.stem for piece in run) == stems:
+                    yield run[0].start, run[-1].end
+
+
+def _without_overlaps(spans: list[Span]) -> list[Span]:
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span[0], -span[1], span[2])):
+        if not kept or span[0] >= kept[-1][1]:
+            kept.append(span)
+    return kept

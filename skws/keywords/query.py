@@ -1,0 +1,267 @@
+"""Keyword queries: from what a user types to predicates on single tuples.
+
+A query is a conjunction of slots; each becomes one bit of the keyword bitmaps
+that the expanded schema is made of (S-KWS paper, Section 4). A slot is a
+disjunction of words, phrases and prefixes, each perhaps limited to a relation
+or attribute. ``syntax`` parses, this module gives the tree its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from schema.errors import QueryError
+from schema.model import Schema
+from skws.keywords import syntax
+from skws.keywords.analysis import Token, tokens
+from skws.keywords.fault import fault
+from skws.keywords.scope import Scope, resolve
+
+MAX_SLOTS: Final = 8
+"""The expanded schema doubles with every slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scoped:
+    scope: Scope | None = field(default=None, kw_only=True)
+
+    def applies(self, relation: int, column: int) -> bool:
+        """True if values of this column of this relation (both by position) can satisfy it."""
+        scope = self.scope
+        return scope is None or (scope.relation == relation and scope.column in {None, column})
+
+
+@dataclass(frozen=True, slots=True)
+class Term(_Scoped):
+    """A word, by its stem."""
+
+    stem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase(_Scoped):
+    """Consecutive pieces of one attribute, by their stems; stop words count."""
+
+    stems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix(_Scoped):
+    """Any searchable word that begins so, before stemming."""
+
+    start: str
+
+
+Alternative: TypeAlias = Term | Phrase | Prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One predicate on one tuple: any of the alternatives. ``text`` is what the user typed, in lower case."""
+
+    text: str
+    alternatives: tuple[Alternative, ...]
+
+    def same(self, other: Slot) -> bool:
+        """True if both are the same predicate, however typed."""
+        return set(self.alternatives) == set(other.alternatives)
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordQuery:
+    """A parsed query. Tuples that satisfy one of the ``exclusions`` take no part in any result.
+
+    ``dropped`` are the terms that analysis left nothing of, for display.
+    """
+
+    text: str
+    slots: tuple[Slot, ...]
+    exclusions: tuple[Slot, ...] = ()
+    dropped: tuple[str, ...] = ()
+    match_names: bool = False
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The text of each slot, in the order of the bits."""
+        return tuple(slot.text for slot in self.slots)
+
+
+def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> KeywordQuery:
+    """The query that ``text`` means over ``schema``.
+
+    ``match_names``: tuples also carry the keywords that their relation's name
+    matches. Raises ``QueryError`` with a caret below the place where the text
+    is malformed, names what is not in the schema, or asks for nothing.
+    """
+    tree, places = syntax.parse(text)
+    reader = _Reader(text, {name: _resolve(name, schema, text, at) for name, at in places.items()})
+    for node in _conjuncts(tree):
+        reader.read(node)
+    _check(reader, text)
+    return KeywordQuery(
+        text, tuple(reader.slots), tuple(reader.exclusions), tuple(dict.fromkeys(reader.dropped)), match_names
+    )
+
+
+def _resolve(name: str, schema: Schema, text: str, position: int) -> tuple[Scope, ...]:
+    try:
+        return resolve(name, schema)
+    except QueryError as error:
+        raise fault(str(error), text, position) from None
+
+
+def _conjuncts(node: syntax.Node) -> Iterator[syntax.Node]:
+    if isinstance(node, syntax.All):
+        for child in node:
+            yield from _conjuncts(child)
+    else:
+        yield node
+
+
+def _unwrap(node: syntax.Node) -> syntax.Node:
+    """The node inside parentheses around one node."""
+    while isinstance(node, syntax.All) and len(node) == 1:
+        node = node[0]
+    return node
+
+
+class _Leaf(NamedTuple):
+    text: str
+    alternatives: tuple[Alternative, ...]
+
+
+class _Reader:
+    """Collects the slots and exclusions of a tree."""
+
+    def __init__(self, text: str, scopes: dict[str, tuple[Scope, ...]]) -> None:
+        self.text = text
+        self.scopes = scopes
+        self.slots: list[Slot] = []
+        self.exclusions: list[Slot] = []
+        self.dropped: list[str] = []
+
+    def read(self, node: syntax.Node) -> None:
+        """Add what one conjunct asks for; a predicate already there is not repeated."""
+        negated = isinstance(node, syntax.Not)
+        slot = self._slot(_unwrap(node[0] if negated else node), negated=negated)
+        into = self.exclusions if negated else self.slots
+        if slot is not None and not any(slot.same(other) for other in into):
+            into.append(slot)
+
+    def _slot(self, node: syntax.Node, *, negated: bool) -> Slot | None:
+        leaves = [self._leaf(leaf) for leaf in self._leaves(node, negated=negated)]
+        self.dropped += [leaf.text for leaf in leaves if not leaf.alternatives]
+        kept = [leaf for leaf in leaves if leaf.alternatives]
+        if not kept:
+            return None
+        alternatives = dict.fromkeys(alternative for leaf in kept for alternative in leaf.alternatives)
+        return Slot("|".join(dict.fromkeys(leaf.text for leaf in kept)), tuple(alternatives))
+
+    def _leaves(self, node: syntax.Node, *, negated: bool) -> Iterator[syntax.Node]:
+        """The words, phrases and prefixes of a disjunction."""
+        node = _unwrap(node)
+        if isinstance(node, syntax.Either):
+            for child in node:
+                yield from self._leaves(child, negated=negated)
+        elif isinstance(node, syntax.Not):
+            message = (
+                "an exclusion cannot be an alternative or be excluded; write it outside of OR, NOT and -"
+            )
+            raise fault(message, self.text, node.startchar)
+        elif isinstance(node, syntax.All):
+            message = (
+                "one of several terms is excluded by '-a -b' or '-(a OR b)'; all of them together cannot be"
+            )
+            if not negated:
+                message = (
+                    "OR joins single words, phrases and prefixes; put parentheses around the alternatives"
+                )
+            raise fault(message, self.text, node.startchar)
+        else:
+            yield node
+
+    def _leaf(self, node: syntax.Node) -> _Leaf:
+        scopes: tuple[Scope | None, ...] = self.scopes[node.fieldname] if node.fieldname else (None,)
+        scoped = f"{node.fieldname.lower()}:" if node.fieldname else ""
+        match node:
+            case syntax.Phrase():
+                text, alternatives = f'"{" ".join(node.text.lower().split())}"', _phrase(node.text, scopes)
+            case syntax.Prefix():
+                text, alternatives = f"{node.text.lower()}*", self._prefix(node, scopes)
+            case _:
+                text, alternatives = _typed(node.text), _word(node.text, scopes)
+        return _Leaf(scoped + text, tuple(alternatives))
+
+    def _prefix(self, node: syntax.Prefix, scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
+        found = list(tokens(node.text))
+        pieces = [token for token in found if not token.whole]
+        if not pieces:
+            raise fault("'*' needs at least one letter or digit before it", self.text, node.startchar)
+        if found[-1].width == len(pieces):
+            return (Prefix(found[-1].word, scope=scope) for scope in scopes)
+        if pieces[-1].end - pieces[0].start == sum(piece.end - piece.start for piece in pieces):
+            return _phrase(node.text, scopes)  # unspaced script: whatever follows, the phrase is there
+        raise fault("a prefix is one word; put quotes around several", self.text, node.startchar)
+
+
+def _typed(text: str) -> str:
+    """A word as typed, in lower case, without the punctuation around it."""
+    found = list(tokens(text))
+    if not found:
+        return text.lower()
+    return text[min(token.start for token in found) : max(token.end for token in found)].lower()
+
+
+def _word(text: str, scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
+    """A typed word: by itself; ``spider-man`` also as the phrase of its pieces; ``ac/dc`` only so."""
+    found = list(tokens(text))
+    pieces = [token for token in found if not token.whole]
+    wholes = [token for token in found if token.whole]
+    if len(wholes) == 1 and wholes[0].width == len(pieces):
+        yield from (Term(wholes[0].stem, scope=scope) for scope in scopes)
+        if wholes[0].word != "".join(piece.word for piece in pieces):
+            return  # what joins the pieces counts: AT&T is not "at t"
+    elif len(pieces) == 1 and pieces[0].searchable:
+        yield from (Term(pieces[0].stem, scope=scope) for scope in scopes)
+    if len(pieces) > 1 and any(piece.searchable for piece in pieces):
+        yield from _consecutive(pieces, scopes)
+
+
+def _phrase(text: str, scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
+    """A quoted phrase. Quotes make stop words count, so that films called "It" can be found."""
+    pieces = [token for token in tokens(text) if not token.whole]
+    if len(pieces) == 1 and pieces[0].searchable:
+        return (Term(pieces[0].stem, scope=scope) for scope in scopes)
+    return _consecutive(pieces, scopes)
+
+
+def _consecutive(pieces: list[Token], scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
+    stems = tuple(piece.stem for piece in pieces)
+    return (Phrase(stems, scope=scope) for scope in scopes if stems)
+
+
+def _reason(dropped: list[str]) -> str:
+    """Why the dropped terms do not count, and how to insist on one."""
+    if not dropped:
+        return ""
+    return (
+        f": not searched are {', '.join(dict.fromkeys(dropped))} (stop words, or no words at all); "
+        "a stop word in quotes is searched all the same"
+    )
+
+
+def _check(reader: _Reader, text: str) -> None:
+    slots, exclusions, dropped = reader.slots, reader.exclusions, reader.dropped
+    if not slots:
+        if exclusions:
+            raise QueryError(f"the query {text!r} only excludes; add a keyword to look for{_reason(dropped)}")
+        if dropped:
+            raise QueryError(f"the query {text!r} has nothing left to look for{_reason(dropped)}")
+        raise QueryError("the query is empty; type at least one keyword")
+    if len(slots) > MAX_SLOTS:
+        raise QueryError(f"a query may have {MAX_SLOTS} keywords at most; this one has {len(slots)}")
+    for slot in slots:
+        if any(slot.same(exclusion) for exclusion in exclusions):
+            raise QueryError(f"nothing can match: {slot.text!r} is both looked for and excluded")

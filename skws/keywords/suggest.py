@@ -1,0 +1,62 @@
+"""Did you mean: words of the data that a typed word is nearly equal to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from whoosh.spelling import ListCorrector
+
+from skws.keywords.alphabet import fold
+from skws.keywords.analysis import tokens
+
+_SHORT: Final = 4
+"""Words this short have one letter wrong at most: with two, any word is near any other."""
+
+
+class Vocabulary(Mapping[str, int]):
+    """How often each searchable word, folded, was met; of more than ``limit`` the most frequent stay."""
+
+    def __init__(self, limit: int = 200_000) -> None:
+        if limit < 2:
+            raise ValueError("a vocabulary holds two words at least")
+        self._limit = limit
+        self._counts: Counter[str] = Counter()
+
+    def add(self, text: str) -> None:
+        """Count the words of a text."""
+        self._counts.update(token.word for token in tokens(text) if token.searchable)
+        if len(self._counts) > self._limit:
+            # Half of them, so that the sorting is paid for by as many new words.
+            self._counts = Counter(dict(self._counts.most_common(self._limit // 2)))
+
+    def __getitem__(self, word: str) -> int:
+        if word not in self._counts:
+            raise KeyError(word)
+        return self._counts[word]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+
+def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list[str]:
+    """Up to ``limit`` words of ``vocabulary`` (word to frequency, words folded) that ``word`` may stand for.
+
+    Nearest first (letters inserted, deleted or replaced: two at most, one in a
+    short word), then the more frequent. Nothing if the word is known.
+    """
+    typed = fold(word)
+    if not typed or typed in vocabulary:
+        return []
+    farthest = 1 if len(typed) <= _SHORT else 2
+    # The lengths rule out most words before the automaton meets them.
+    corrector = ListCorrector(sorted(w for w in vocabulary if abs(len(w) - len(typed)) <= farthest))
+    ranked: dict[str, int] = {}
+    for distance in range(1, farthest + 1):
+        for near in corrector.suggest(typed, limit=len(vocabulary), maxdist=distance):
+            ranked.setdefault(near, distance)
+    return sorted(ranked, key=lambda near: (ranked[near], -vocabulary[near], near))[:limit]

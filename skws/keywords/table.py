@@ -1,0 +1,128 @@
+"""What the texts of a column mean to a query: the bits of the alternatives that a text satisfies.
+
+Texts are cut at white space and each distinct chunk is analysed when first
+met; from then on it is one look-up. On whole Arrow columns, a regular
+expression first rules out the texts that cannot match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skws.keywords.analysis import MEMORABLE, analyse, stems
+from skws.keywords.prefilter import condition, hopeless
+from skws.keywords.query import Alternative, Phrase, Prefix, Term
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+Bitmaps: TypeAlias = npt.NDArray[np.int16]
+Numbered: TypeAlias = tuple[tuple[int, Alternative], ...]
+"""Alternatives, each with the bit it sets."""
+
+_REMEMBERED: Final = 500_000
+# Above the bits of 8 slots and of the exclusions; one for each phrase.
+_FIRST_FLAG: Final = 16
+
+
+class ChunkTable(dict[str, int]):
+    """From chunks to bits and flags; filled as chunks are met, emptied when too large.
+
+    A phrase cannot be told from a single chunk: its longest word sets a flag,
+    and only texts with a flag are compared word by word.
+    """
+
+    def __init__(self, numbered: Numbered) -> None:
+        super().__init__()
+        self.possible = 0
+        self._terms: dict[str, int] = {}
+        self._prefixes: list[tuple[str, int]] = []
+        self._phrases: list[tuple[tuple[str, ...], int]] = []
+        self._flags: dict[str, int] = {}
+        for bit, alternative in numbered:
+            self.possible |= bit
+            self._add(alternative, bit)
+        alternatives = [alternative for _, alternative in numbered]
+        self._hopeless = hopeless(alternatives)
+        self._condition = condition(alternatives)
+
+    def find(self, text: str) -> int:
+        """The bits of the alternatives that ``text`` satisfies."""
+        if self._hopeless(text):
+            return 0
+        found = 0
+        for chunk in text.split():
+            found |= self[chunk]
+        return found if found >> _FIRST_FLAG == 0 else self._with_phrases(found, text)
+
+    def find_all(self, column: Column, found: Bitmaps) -> None:
+        """Add to ``found`` the bits of every text of an Arrow column; NULL satisfies nothing."""
+        if not self.possible:
+            return
+        if self._condition is None or not _is_text(column.type):
+            found |= self._bits(column)
+            return
+        candidate = pc.fill_null(pc.match_substring_regex(column, self._condition), fill_value=False)
+        rows = np.flatnonzero(candidate.to_numpy(zero_copy_only=False))
+        found[rows] |= self._bits(column.take(pa.array(rows)))
+
+    def _bits(self, column: Column) -> Bitmaps:
+        find = self.find
+        return np.array(
+            [0 if text is None else find(str(text)) for text in column.to_pylist()], dtype=np.int16
+        )
+
+    def _add(self, alternative: Alternative, bit: int) -> None:
+        match alternative:
+            case Term(stem=stem):
+                self._terms[stem] = self._terms.get(stem, 0) | bit
+            case Prefix(start=start):
+                self._prefixes.append((start, bit))
+            case Phrase(stems=words):
+                flag = 1 << (_FIRST_FLAG + len(self._phrases))
+                longest = max(words, key=len)
+                self._flags[longest] = self._flags.get(longest, 0) | flag
+                self._phrases.append((words, bit))
+
+    def __missing__(self, chunk: str) -> int:
+        found = self._look_up(chunk)
+        if len(chunk) <= MEMORABLE:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[chunk] = found
+        return found
+
+    def _look_up(self, chunk: str) -> int:
+        found = 0
+        for token in analyse(chunk).tokens:
+            if token.searchable:
+                found |= self._terms.get(token.stem, 0)
+                for start, bit in self._prefixes:
+                    if token.word.startswith(start):
+                        found |= bit
+            if not token.whole:
+                found |= self._flags.get(token.stem, 0)
+        return found
+
+    def _with_phrases(self, found: int, text: str) -> int:
+        """``found`` with the bits of the phrases in ``text`` in place of their flags."""
+        words = stems(text)
+        bits = found & ((1 << _FIRST_FLAG) - 1)
+        for number, (phrase, bit) in enumerate(self._phrases):
+            if found >> (_FIRST_FLAG + number) & 1 and contains(words, phrase):
+                bits |= bit
+        return bits
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def contains(words: Sequence[str], phrase: Sequence[str]) -> bool:
+    """True if ``phrase`` is a run of consecutive ``words``."""
+    size = len(phrase)
+    return any(words[i : i + size] == phrase for i in range(len(words) - size + 1) if words[i] == phrase[0])

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import json
+import re
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.drawing import draw, spanning_trees
+from schema.graph import join_graph
+from schema.json_schema import json_schema
+from schema.load import parse_schema
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from schema.show import show, to_dot, to_yaml
+
+MOVIES = parse_schema(
+    """
+name: movies
+window: 20 minutes
+relations:
+  director:
+    attributes: {did: integer, name: text}
+    key: [did]
+  movie:
+    attributes: {mid: integer, title: text, did: integer, released: timestamp,
+                 rating: {type: number, min: 0, max: 10}}
+    time: released
+  plays:
+    attributes: {mid: integer, aid: integer, role: text}
+    table: true
+  actor: {attributes: {aid: integer, name: text, mentor: integer}, finite: true}
+  note: {attributes: {body: text}, search: []}
+joins:
+  - director.did = movie.did
+  - {name: cast_of, on: movie.mid = plays.mid}
+  - plays.aid = actor.aid
+  - {name: again, on: [plays.mid = movie.mid, plays.aid = movie.did]}
+  - actor.mentor = actor.aid
+"""
+)
+
+SHOWN = """\
+movies: 5 relations, 5 joins
+window: 20 minutes
+
+relations
+  director
+    did   integer    key
+    name  text       search
+  movie
+    mid       integer
+    title     text       search
+    did       integer
+    released  timestamp  time
+    rating    number     min 0, max 10
+  plays (table)
+    mid   integer
+    aid   integer
+    role  text       search
+  actor (finite)
+    aid     integer
+    name    text       search
+    mentor  integer
+  note
+    body  text
+
+joins
+  director.did = movie.did
+  cast_of: movie.mid = plays.mid
+  plays.aid = actor.aid
+  again: plays.mid = movie.mid and plays.aid = movie.did
+  actor.mentor = actor.aid
+
+join graph
+  movie
+  ├─ director  (director.did = movie.did)
+  └─ plays     (cast_of)
+     └─ actor  (plays.aid = actor.aid)
+  note
+  and
+    plays - movie  (again)
+    actor - actor  (actor.mentor = actor.aid)
+"""
+
+YAML = """\
+version: 1
+name: movies
+window: 20 minutes
+relations:
+  director:
+    attributes: {did: integer, name: text}
+    key: [did]
+  movie:
+    attributes:
+      mid: integer
+      title: text
+      did: integer
+      released: timestamp
+      rating: {type: number, min: 0, max: 10}
+    time: released
+  plays:
+    attributes: {mid: integer, aid: integer, role: text}
+    table: true
+  actor:
+    attributes: {aid: integer, name: text, mentor: integer}
+    finite: true
+  note:
+    attributes: {body: text}
+    search: []
+joins:
+  - director.did = movie.did
+  - {name: cast_of, on: movie.mid = plays.mid}
+  - plays.aid = actor.aid
+  - {name: again, on: [plays.mid = movie.mid, plays.aid = movie.did]}
+  - actor.mentor = actor.aid
+"""
+
+
+def test_show() -> None:
+    assert show(MOVIES) == SHOWN
+
+
+def test_yaml_as_people_write_it() -> None:
+    assert to_yaml(MOVIES) == YAML
+
+
+def test_dot() -> None:
+    dot = to_dot(MOVIES)
+    assert dot.startswith('graph "movies" {\n')
+    assert '  "plays" [style=dashed];\n' in dot
+    assert '  "movie" -- "plays" [label="cast_of"];\n' in dot
+    assert dot.count(" -- ") == len(MOVIES.joins)
+
+
+def test_dot_escapes_names() -> None:
+    schema = parse_schema("name: 'a\"b\\c'\nrelations:\n  r: {attributes: {t: text}}\n")
+    assert to_dot(schema).startswith('graph "a\\"b\\\\c" {')
+
+
+NAMES = st.from_regex(r"\w[\w-]{0,6}", fullmatch=True) | st.sampled_from(
+    ["on", "no", "null", "true", "1", "0x1", "1e3", "y", "key", "relations", "attributes", "a-", "Straße"]
+)
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12
+) | st.sampled_from(
+    [
+        "on",
+        "1:30",
+        "2026-01-01",
+        "a: b",
+        "- a",
+        "#",
+        "{x",
+        "1e3",
+        ".5",
+        "a\nb",
+        " a ",
+        "\x85",
+        "'",
+        '"',
+        "=",
+        "<<",
+        "%a",
+    ]
+)
+MICROSECONDS = st.integers(-60_000_000_000_000_000, 250_000_000_000_000_000)
+
+
+@st.composite
+def attributes(draw: st.DrawFn, name: str) -> Attribute:
+    kind = draw(st.sampled_from(list(AttributeType)))
+    numbers: dict[AttributeType, st.SearchStrategy[int] | st.SearchStrategy[float]] = {
+        AttributeType.INTEGER: st.integers(),
+        AttributeType.NUMBER: st.floats(allow_nan=False, allow_infinity=False),
+        AttributeType.TIMESTAMP: MICROSECONDS,
+    }
+    if kind not in numbers:
+        return Attribute(name, kind)
+    low, high = sorted(draw(st.tuples(numbers[kind], numbers[kind])))
+    return Attribute(
+        name, kind, *draw(st.sampled_from([(low, high), (low, None), (None, high), (None, None)]))
+    )
+
+
+@st.composite
+def relations(draw: st.DrawFn, name: str) -> Relation:
+    columns = tuple(draw(attributes(n)) for n in draw(st.lists(NAMES, min_size=1, max_size=5, unique=True)))
+    by_type = {kind: [a.name for a in columns if a.type is kind] for kind in AttributeType}
+    table = draw(st.booleans())
+    times = [None, *([] if table else by_type[AttributeType.TIMESTAMP])]
+    return Relation(
+        name,
+        columns,
+        key=tuple(draw(st.lists(st.sampled_from([a.name for a in columns]), unique=True))),
+        search=tuple(draw(st.permutations(by_type[AttributeType.TEXT])))[draw(st.integers(0, 2)) :],
+        time=draw(st.sampled_from(times)),
+        table=table,
+        finite=draw(st.booleans()),
+    )
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Schema:
+    parts = tuple(draw(relations(n)) for n in draw(st.lists(NAMES, min_size=1, max_size=5, unique=True)))
+    joins: dict[object, Join] = {}
+    for name in draw(st.lists(TEXTS, max_size=6, unique=True)):
+        left, right = draw(st.sampled_from(parts)), draw(st.sampled_from(parts))
+        pairs = [(a.name, b.name) for a in left.attributes for b in right.attributes if a.type is b.type]
+        if pairs:
+            on = tuple(draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=2, unique=True)))
+            condition = " and ".join(f"{left.name}.{a} = {right.name}.{b}" for a, b in on)
+            named = Join(draw(st.sampled_from([name, condition])), left.name, right.name, on)
+            joins.setdefault(frozenset((frozenset(((left.name, a), (right.name, b)))) for a, b in on), named)
+    unique_names = {join.name: join for join in joins.values()}
+    return Schema(draw(TEXTS), parts, tuple(unique_names.values()), draw(TEXTS))
+
+
+@settings(max_examples=300, deadline=None)
+@given(schemas())
+def test_yaml_reads_back_as_the_same_schema(schema: Schema) -> None:
+    assert parse_schema(to_yaml(schema)) == schema
+
+
+@settings(max_examples=100, deadline=None)
+@given(schemas())
+def test_drawing_spans_the_graph_with_a_forest(schema: Schema) -> None:
+    trees = spanning_trees(schema)
+    graph = join_graph(schema)
+    assert len(trees) == nx.number_connected_components(graph)
+    assert sum(len(tree.joins) for tree in trees) == len(schema.relations) - len(trees)
+    assert sorted(r for tree in trees for r in tree.children) == list(range(len(schema.relations)))
+    lines = draw(schema)
+    spanned = lines[: lines.index("and")] if "and" in lines else lines
+    drawn = [re.sub(r"^[│├└─ ]+", "", line).split(" ")[0].strip() for line in spanned]
+    assert sorted(drawn) == sorted(r.name for r in schema.relations)
+
+
+@settings(max_examples=50, deadline=None)
+@given(schemas())
+def test_showing_never_fails_and_is_deterministic(schema: Schema) -> None:
+    again = parse_schema(to_yaml(schema))
+    assert show(schema) == show(again)
+    assert to_dot(schema) == to_dot(again)
+
+
+def test_json_schema_serves_editors() -> None:
+    described = json_schema()
+    assert json.loads(json.dumps(described)) == described
+    definitions = described["$defs"]
+    assert definitions["AttributeType"]["enum"] == [t.value for t in AttributeType]
+    assert described["required"] == ["relations"]
+    for level in (described, *definitions.values()):
+        assert level["description"]
+        assert level.get("additionalProperties", False) is False
+        for name, part in level.get("properties", {}).items():
+            assert part["description"], name
+    assert set(definitions["RelationDocument"]["properties"]) == {
+        "attributes",
+        "key",
+        "search",
+        "time",
+        "table",
+        "finite",
+    }
+
+
+@pytest.mark.parametrize("name", ["movie", "a-b", "_x", "1", "Straße", "映画"])
+def test_json_schema_allows_the_names_that_are_allowed(name: str) -> None:
+    (pattern,) = json_schema()["properties"]["relations"]["patternProperties"]
+    assert re.search(pattern, name)
+    assert parse_schema(f"relations:\n  {name}: {{attributes: {{t: text}}}}").relations[0].name == name
+
+
+@pytest.mark.parametrize("name", ["a.b", "a:b", "a b", "-a", "a/b", "", "a$"])
+def test_json_schema_refuses_names_that_are_refused(name: str) -> None:
+    (pattern,) = json_schema()["properties"]["relations"]["patternProperties"]
+    assert not re.search(pattern, name)

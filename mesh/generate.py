@@ -85,6 +85,8 @@ class CNGen:
         ``tree`` must lack a keyword.
         """
         grown: list[tuple[Tree, bool]] = []
+        if len(tree.relations) == self.max_size:
+            return grown
         last = len(tree.path) - 1
         for depth, bound in enumerate(tree.growth_bounds()):
             if depth < last and not self._may_finish(tree):

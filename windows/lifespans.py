@@ -7,14 +7,16 @@ insertion never lives. Steps may arrive out of order.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from itertools import count
+from operator import itemgetter
 
 from purging.expiry import ExpiryQueue
 from schema.model import Row, Schema
 from windows.tuples import ALWAYS, StreamTuple
-from windows.versions import Changes, Group, Mark
+from windows.versions import Changes, Group, Mark, due, is_successor
 from windows.window import FOREVER, Window
 
 GroupKey = tuple[int, Row]
@@ -60,15 +62,14 @@ class Lifespans:
         for relation, row, delete, time in records:
             key = identity(self._schema, relation, row)
             group = self._group(key)
-            if delete:
-                group.add(Mark(tick, next(self._arrival), None))
-                self._due.push(tick, key)
-            else:
+            mark = Mark(tick, next(self._arrival), None)
+            if not delete:
                 new = StreamTuple(relation, row, tick, self._window.end(tick), time=time)
                 self._name(new, group)
-                group.add(Mark(tick, next(self._arrival), new))
+                mark = mark._replace(inserted=new)
                 fresh.add(id(new))
-                self._due.push(new.end, key)
+            group.add(mark)
+            self._due.push(due(mark, self._window, group.keyed), key)
             touched[id(group)] = group
         for group in touched.values():
             group.settle(self._window, fresh, changes)
@@ -90,8 +91,7 @@ class Lifespans:
     def _name(self, new: StreamTuple, group: Group) -> None:
         """Set what tells the tuple from others of its identity."""
         if group.keyed:
-            new.successor = any(
-                m.inserted and m.tick < new.start < self._window.end(m.tick) for m in group.marks
-            )
+            before = bisect_right(group.marks, new.start, key=itemgetter(0))
+            new.successor = is_successor(group.marks, before, new.start, self._window)
         else:
             new.occurrence = sum(1 for m in group.marks if m.inserted and m.tick == new.start)

@@ -17,7 +17,8 @@ class StreamTuple:
     ``keywords`` is the bitmap of the query's keywords that it contains.
     ``occurrence`` counts equal tuples with the same start; ``successor`` says
     that an earlier tuple with the same key started less than a window before.
-    ``time`` is the event time in microseconds, which for time windows is the start.
+    ``time`` is the event time in microseconds, which for time windows is the
+    start; ``ended_at`` the event time at which it was deleted or replaced, where that is known beforehand.
     """
 
     relation: int
@@ -28,6 +29,7 @@ class StreamTuple:
     occurrence: int = 0
     successor: bool = False
     time: int = 0
+    ended_at: int | None = None
 
     @property
     def static(self) -> bool:

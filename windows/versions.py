@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from windows.tuples import StreamTuple
-from windows.window import Window
+from windows.window import Unbounded, Window
 
 
 class Mark(NamedTuple):
@@ -27,13 +27,26 @@ class Mark(NamedTuple):
     inserted: StreamTuple | None
 
 
-def lifespan_ends(marks: Sequence[Mark], window: Window, keyed: bool) -> tuple[dict[int, int], int]:
-    """The end of each inserted tuple by its mark's position, and the deletions that met no live tuple.
+class Ends(NamedTuple):
+    """Lifespans that follow from marks, by the marks' positions.
 
-    ``marks`` are in order. Keyed: each mark ends the tuple before it. Else a
-    deletion ends the oldest live tuple of the group.
+    ``ends``: the end of each insertion. ``ended_by``: the mark that ended an
+    insertion before its time. ``unmatched``: deletions that met no live tuple.
+    """
+
+    ends: dict[int, int]
+    ended_by: dict[int, int]
+    unmatched: int
+
+
+def lifespan_ends(marks: Sequence[Mark], window: Window, keyed: bool) -> Ends:
+    """Lifespans of the tuples of one identity; ``marks`` are in order.
+
+    Keyed: each mark ends the tuple before it. Else a deletion ends the oldest
+    live tuple.
     """
     ends: dict[int, int] = {}
+    ended_by: dict[int, int] = {}
     live: list[int] = []
     unmatched = 0
     for position, mark in enumerate(marks):
@@ -41,11 +54,12 @@ def lifespan_ends(marks: Sequence[Mark], window: Window, keyed: bool) -> tuple[d
         if mark.inserted is None:
             unmatched += not live
         if live and (keyed or mark.inserted is None):
+            ended_by[live[0]] = position
             ends[live.pop(0)] = mark.tick
         if mark.inserted is not None:
             ends[position] = window.end(mark.tick)
             live.append(position)
-    return ends, unmatched
+    return Ends(ends, ended_by, unmatched)
 
 
 @dataclass(slots=True)
@@ -71,7 +85,7 @@ class Group:
 
     def settle(self, window: Window, fresh: set[int], changes: Changes) -> None:
         """Recompute lifespans; ``fresh`` holds the ids of tuples whose insertion is part of this step."""
-        ends, unmatched = lifespan_ends(self.marks, window, self.keyed)
+        ends, _, unmatched = lifespan_ends(self.marks, window, self.keyed)
         changes.unmatched += max(0, unmatched - self.unmatched)
         self.unmatched = unmatched
         for position, end in ends.items():
@@ -97,11 +111,34 @@ class Group:
         tuple's end is the deletion's tick; so what is left gives the same lifespans.
         """
         self.marks = [m for m in self.marks if self._due(m, window) >= horizon]
-        self.unmatched = lifespan_ends(self.marks, window, self.keyed)[1]
+        self.unmatched = lifespan_ends(self.marks, window, self.keyed).unmatched
         return not self.marks
 
     def _due(self, mark: Mark, window: Window) -> int:
+        return due(mark, window, self.keyed)
+
+
+def due(mark: Mark, window: Window, keyed: bool) -> int:
+    """The tick after which a mark matters no more.
+
+    A key's marks stay for a window's length, to tell its tuples apart.
+    """
+    if keyed and not isinstance(window, Unbounded):
+        return window.end(mark.tick)
+    return mark.inserted.end if mark.inserted else mark.tick
+
+
+def is_successor(marks: Sequence[Mark], position: int, tick: int, window: Window) -> bool:
+    """True if a tuple that starts at ``tick`` follows another of its key closely.
+
+    That is, less than a window after its start; without a window, while it is
+    alive. ``marks`` before ``position`` came before the tuple.
+    """
+    unbounded = isinstance(window, Unbounded)
+    for mark in (marks[p] for p in range(position - 1, -1, -1)):
         if mark.inserted is None:
-            return mark.tick
-        # A key's former tuples are told apart from later ones for a window's length.
-        return window.end(mark.tick) if self.keyed else mark.inserted.end
+            if unbounded:
+                return False
+        elif mark.tick < tick:
+            return tick < window.end(mark.tick)
+    return False

@@ -62,15 +62,15 @@ class Engine:
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in stream records in order of arrival. Neighbours with equal time are one instant."""
         if self.plan.by_count:
-            for record in records:
-                yield from self._step(self._position, record.time, [record])
-                self._position += not record.delete
+            for group in _arrivals(records):
+                yield from self._step(self._position, group[0].time, group)
+                self._position += not group[-1].delete
             return
-        for time, group in groupby(records, key=_time_of):
+        for time, simultaneous in groupby(records, key=_time_of):
             if time < self._now - self.plan.lateness:
-                self._drop_late(group)
+                self._drop_late(simultaneous)
             else:
-                yield from self._step(time, time, group)
+                yield from self._step(time, time, simultaneous)
 
     @property
     def idle(self) -> bool:
@@ -148,6 +148,21 @@ class Engine:
 
 def _time_of(record: Record) -> int:
     return record.time
+
+
+def _arrivals(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """The steps of a count window: one insertion each, with the deletions of its instant before it."""
+    step: list[Record] = []
+    for record in records:
+        if step and record.time != step[0].time:
+            yield step
+            step = []
+        step.append(record)
+        if not record.delete:
+            yield step
+            step = []
+    if step:
+        yield step
 
 
 def _id_of(result: Result) -> str:

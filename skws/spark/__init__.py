@@ -1,0 +1,1 @@
+"""The Spark runtime. Nothing outside this package imports pyspark."""

@@ -1,0 +1,160 @@
+"""The batch job: all results over a replay, equal to those of the in-process engine, record for record.
+
+    decode -> settle lifespans -> cut into slices -> mesh over each slice -> sort
+
+Docs: ``docs/architecture/spark.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+
+import numpy as np
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.storagelevel import StorageLevel
+
+from skws.engine.engine import EXCLUDED, Counts
+from skws.plan import Plan
+from skws.records import BadRecord
+from skws.replay import Replay
+from skws.results.model import Result
+from skws.spark.decode import BAD, decoded, unpack_bad
+from skws.spark.evaluate import COMPLETED, COUNTED, RETRACTED, evaluated
+from skws.spark.lifespans import TUPLES, settled
+from skws.spark.positions import with_positions
+from skws.spark.slices import Slicing, plan_slices, sliced
+from windows.lifespans import static_tuples
+from windows.tuples import StreamTuple
+from windows.window import FOREVER
+
+QUANTILES = 256
+
+
+class BatchRun:
+    """One query over one replay on Spark. ``counts`` are complete when the results have been read."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, replay: Replay) -> None:
+        self.counts = Counts()
+        self.slicing = Slicing((), 1)
+        self._spark = spark
+        self._plan = plan
+        self._decoded = decoded(spark, plan, replay.splits).persist(StorageLevel.MEMORY_AND_DISK)
+        relations = plan.schema.relations
+        self._tables = [i for i, r in enumerate(relations) if r.table]
+        self._keyed = frozenset(i for i, r in enumerate(relations) if r.key)
+
+    def __enter__(self) -> BatchRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._decoded.unpersist()
+
+    def bad_records(self) -> Iterator[BadRecord]:
+        """What was no record, in order of arrival. Decodes the replay; to be read before ``results``."""
+        bad = self._decoded.where(sf.col("relation") == BAD).orderBy("split", "place").select("packed")
+        for row in bad.toLocalIterator():
+            yield unpack_bad(bytes(row.packed))
+
+    def results(self, limit: int | None = None) -> Iterator[Result]:
+        """Results in order of time; at one time retractions first, then by id."""
+        counted = self._count()
+        stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(self._tables))
+        ticked = self._ticked(stream).persist(StorageLevel.MEMORY_AND_DISK)
+        self.slicing = plan_slices(self._plan.window, _quantiles(ticked), self._cores())
+        tuples = self._with_lifespans(ticked, self._keyed | counted)
+        found = evaluated(sliced(tuples, self.slicing), self._plan, self._static(), self.slicing)
+        ordered = found.sort("tick", "kind", "time", "id")
+        ordered = ordered if limit is None else ordered.limit(limit)
+        try:
+            yield from self._received(ordered)
+        finally:
+            ticked.unpersist()
+
+    def _received(self, ordered: DataFrame) -> Iterator[Result]:
+        for row in ordered.toLocalIterator(prefetchPartitions=True):
+            if row.kind == COUNTED:
+                self.counts.unmatched_deletions += row.tick
+                continue
+            self.counts.results += row.kind == COMPLETED
+            self.counts.retractions += row.kind == RETRACTED
+            yield Result.from_json(bytes(row.result))
+
+    def _cores(self) -> int:
+        return self._spark.sparkContext.defaultParallelism
+
+    def _count(self) -> frozenset[int]:
+        """Fill the counts of input; give the relations that have deletions."""
+        deleting = set()
+        excluded = sf.sum((sf.col("keywords") == EXCLUDED).cast("long"))
+        grouped = self._decoded.where("relation >= 0").groupBy("relation", "deletion")
+        for row in grouped.agg(sf.count("*").alias("records"), excluded.alias("excluded")).collect():
+            if row.deletion:
+                deleting.add(int(row.relation))
+                self.counts.deletions += row.records
+                continue
+            if row.relation in self._tables:
+                self.counts.static += row.records
+            else:
+                self.counts.tuples += row.records
+            self.counts.excluded += row.excluded
+        return frozenset(deleting)
+
+    def _ticked(self, stream: DataFrame) -> DataFrame:
+        if self._plan.by_count:
+            return with_positions(stream)
+        return stream.withColumn("tick", sf.col("time"))
+
+    def _with_lifespans(self, ticked: DataFrame, settle: frozenset[int]) -> DataFrame:
+        """Tuples with lifespans: settled where tuples may end each other, else by the window alone."""
+        chosen = sf.col("relation").isin(sorted(settle))
+        parts = [self._natural(ticked.where(~chosen))]
+        if settle:
+            parts.append(settled(ticked.where(chosen), self._plan.window, self._keyed))
+        return reduce(DataFrame.unionAll, parts)
+
+    def _natural(self, ticked: DataFrame) -> DataFrame:
+        none = sf.lit(None)
+        columns = {
+            "start": sf.col("tick"),
+            "end": self._natural_end(),
+            "occurrence": none,
+            "successor": sf.lit(False),
+            "ended_at": none,
+        }
+        shaped = ticked.withColumns(columns)
+        return shaped.select(
+            *(sf.col(name).cast(kind).alias(name) for name, kind in (c.split() for c in TUPLES.split(", ")))
+        )
+
+    def _natural_end(self) -> sf.Column:
+        first_end = self._plan.window.end(0)
+        return sf.lit(FOREVER) if first_end == FOREVER else sf.col("tick") + sf.lit(first_end)
+
+    def _static(self) -> Callable[[], list[StreamTuple]]:
+        """The static tables, broadcast as packed rows; a worker makes its tuples from them."""
+        if not self._tables:
+            return list
+        rows = self._decoded.where(sf.col("relation").isin(self._tables)).orderBy("split", "place")
+        packed = rows.select("relation", "packed").toArrow()
+        shipped = self._spark.sparkContext.broadcast(
+            list(zip(packed.column(0).to_pylist(), packed.column(1).to_pylist(), strict=True))
+        )
+        plan = self._plan
+
+        def unpack() -> list[StreamTuple]:
+            found = static_tuples(plan.schema, ((r, tuple(orjson.loads(row))) for r, row in shipped.value))
+            for static in found:
+                static.keywords = plan.matcher.bitmap(static.relation, static.row)
+            return [static for static in found if static.keywords != EXCLUDED]
+
+        return unpack
+
+
+def _quantiles(ticked: DataFrame) -> list[int]:
+    """Quantiles of the ticks of insertions, the least and the greatest included; empty without any."""
+    fractions = [float(f) for f in np.linspace(0, 1, QUANTILES + 1)]
+    row = ticked.where(~sf.col("deletion")).select(sf.percentile_approx("tick", fractions, 10_000)).first()
+    return list(row[0]) if row and row[0] else []

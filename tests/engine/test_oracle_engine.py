@@ -1,0 +1,124 @@
+"""After every instant the in-process engine has found exactly what brute force finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.model import Schema
+from skws.engine.engine import Engine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.records import Record
+from skws.results.model import Result
+from tests.oracle import Oracle, instants, shape_of
+from tests.strategies import WORDS, schemas, static_rows, streams
+from windows.window import CountWindow, TimeWindow, Unbounded, Window
+
+WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded()]
+
+
+def plan(schema: Schema, words: int, window: Window, max_size: int = 4) -> Plan:
+    return Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, max_size)
+
+
+def ops(results: list[Result], op: str) -> Counter[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return Counter(shape_of(r) for r in results if r.op == op)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
+    schema = draw(schemas(tables=True))
+    words = draw(st.integers(1, 3))
+    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words))
+
+
+@given(cases(), st.sampled_from(WINDOWS), st.integers(1, 4))
+@settings(max_examples=300, deadline=None)
+def test_time_windows(
+    case: tuple[Schema, int, list[Record], list[Record]], window: Window, max_size: int
+) -> None:
+    schema, words, static, stream = case
+    engine = Engine(plan(schema, words, window, max_size))
+    oracle = Oracle(schema, words, max_size, engine.plan.matcher.bitmap)
+    snapshot = list(engine.load_tables(static))
+    assert ops(snapshot, "+") == oracle.load([(r.relation, r.row) for r in static])
+    length = window.length if isinstance(window, TimeWindow) else float("inf")
+    reported = snapshot
+    for time, records in instants(stream):
+        results = list(engine.process(records))
+        retracted, appeared = oracle.instant(time, records, length)
+        assert (ops(results, "-"), ops(results, "+")) == (retracted, appeared)
+        reported = reported + results
+    ids = [r.id for r in reported if r.op == "+"]
+    assert len(ids) == len(set(ids))
+
+
+@given(cases(), st.integers(1, 6))
+@settings(max_examples=150, deadline=None)
+def test_count_windows(case: tuple[Schema, int, list[Record], list[Record]], size: int) -> None:
+    schema, words, static, stream = case
+    engine = Engine(plan(schema, words, CountWindow(size)))
+    oracle = Oracle(schema, words, 4, engine.plan.matcher.bitmap)
+    list(engine.load_tables(static))
+    oracle.load([(r.relation, r.row) for r in static])
+    position = 0
+    for record in stream:
+        results = list(engine.process([record]))
+        retracted, appeared = oracle.instant(position, [record], size + 1)
+        assert (ops(results, "-"), ops(results, "+")) == (retracted, appeared)
+        position += not record.delete
+
+
+@given(cases(), st.sampled_from(WINDOWS[:3]))
+@settings(max_examples=100, deadline=None)
+def test_nothing_is_left_when_the_stream_has_expired(
+    case: tuple[Schema, int, list[Record], list[Record]], window: Window
+) -> None:
+    schema, words, _, stream = case
+    engine = Engine(plan(schema, words, window))
+    list(engine.process(stream))
+    engine.expire(10**6)
+    assert engine.idle
+
+
+@given(cases(), st.sampled_from(WINDOWS), st.data())
+@settings(max_examples=200, deadline=None)
+def test_order_of_arrival_does_not_matter_within_lateness(
+    case: tuple[Schema, int, list[Record], list[Record]], window: Window, data: st.DataObject
+) -> None:
+    schema, words, _, stream = case
+    # Records of one identity at one time have an order of their own, which a shuffle must keep.
+    stream = [r._replace(time=2 * i + r.time) for i, r in enumerate(stream)]
+    shuffled = data.draw(st.permutations(stream))
+    in_order = Engine(plan(schema, words, window))
+    late = Engine(Plan(schema, in_order.plan.query, window, 4, lateness=10**6))
+    assert net(list(late.process(shuffled))) == net(list(in_order.process(stream)))
+    assert late.counts.late == 0
+
+
+def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:
+    """Lifespans of the results that were alive for some time, as last told."""
+    spans: dict[str, tuple[float | None, float | None]] = {}
+    for r in results:
+        spans[r.id] = (r.start, r.end)
+    return {i: s for i, s in spans.items() if s[0] is None or s[1] is None or s[0] < s[1]}
+
+
+def test_late_records_are_counted_and_told() -> None:
+    schema = Schema("s", _one_relation(), ())
+    told: list[Record] = []
+    engine = Engine(Plan(schema, parse_query("alpha", schema), TimeWindow(100), lateness=5), told.append)
+    early, late = Record(0, 50, ("alpha", 1, 1)), Record(0, 44, ("alpha", 2, 2))
+    in_time = Record(0, 45, ("alpha", 3, 3))
+    assert len(list(engine.process([early, late, in_time]))) == 2
+    assert (engine.counts.late, told) == (1, [late])
+
+
+def _one_relation() -> tuple[object, ...]:
+    from schema.model import Attribute, AttributeType, Relation
+
+    kinds = (("t", AttributeType.TEXT), ("x", AttributeType.INTEGER), ("y", AttributeType.INTEGER))
+    return (Relation("r0", tuple(Attribute(n, k) for n, k in kinds), search=("t",)),)

@@ -1,0 +1,76 @@
+"""Hypothesis strategies for schemas, streams and keyword queries, small enough for brute force."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws.records import Record
+
+WORDS = ("alpha", "beta", "gamma")
+JOINABLE = ("x", "y")
+
+
+@st.composite
+def schemas(draw: st.DrawFn, max_relations: int = 3, keys: bool = True, tables: bool = False) -> Schema:
+    """Schemas with self-joins, parallel joins, composite joins, cycles, keys and relations without text."""
+    count = draw(st.integers(1, max_relations))
+    relations = []
+    for i in range(count):
+        searched = draw(st.sampled_from([True, True, True, False]))
+        relations.append(
+            Relation(
+                f"r{i}",
+                (
+                    Attribute("t", AttributeType.TEXT),
+                    Attribute("x", AttributeType.INTEGER),
+                    Attribute("y", AttributeType.INTEGER),
+                ),
+                key=draw(st.sampled_from([(), (), ("x",), ("x", "y")])) if keys else (),
+                search=("t",) if searched else (),
+                table=draw(st.sampled_from([False, False, True])) if tables else False,
+            )
+        )
+    names = st.sampled_from([r.name for r in relations])
+    pair = st.tuples(st.sampled_from(JOINABLE), st.sampled_from(JOINABLE))
+    joins = []
+    for j in range(draw(st.integers(0, 4))):
+        on = tuple(draw(st.lists(pair, min_size=1, max_size=2, unique=True)))
+        joins.append(Join(f"j{j}", draw(names), draw(names), on))
+    return Schema("random", tuple(relations), tuple(joins))
+
+
+def rows(words: int) -> st.SearchStrategy[Row]:
+    """Rows of (text, x, y); texts hold any of the first ``words`` keywords, values sometimes NULL."""
+    text = st.lists(st.sampled_from(WORDS[:words]), max_size=2, unique=True).map(
+        lambda w: " ".join([*w, "pad"])
+    )
+    value = st.one_of(st.integers(0, 1), st.integers(0, 2), st.none())
+    return st.tuples(text, value, value)
+
+
+@st.composite
+def streams(draw: st.DrawFn, schema: Schema, words: int, max_records: int = 14) -> list[Record]:
+    """Records in order of time with ties, deletions of known and unknown rows, and equal rows."""
+    streaming = [i for i, r in enumerate(schema.relations) if not r.table]
+    records: list[Record] = []
+    time = 0
+    for _ in range(draw(st.integers(0, max_records)) if streaming else 0):
+        time += draw(st.sampled_from([0, 0, 1, 1, 2, 7]))
+        known = [r for r in records if not r.delete]
+        if known and draw(st.integers(0, 3)) == 0:
+            again = draw(st.sampled_from(known))
+            records.append(again._replace(time=time, delete=draw(st.booleans())))
+        else:
+            delete = draw(st.integers(0, 9)) == 0
+            records.append(Record(draw(st.sampled_from(streaming)), time, draw(rows(words)), delete))
+    return records
+
+
+@st.composite
+def static_rows(draw: st.DrawFn, schema: Schema, words: int, max_rows: int = 4) -> list[Record]:
+    tables = [i for i, r in enumerate(schema.relations) if r.table]
+    if not tables:
+        return []
+    chosen = st.tuples(st.sampled_from(tables), rows(words))
+    return [Record(r, 0, row) for r, row in draw(st.lists(chosen, max_size=max_rows))]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from schema.model import Attribute, Schema
 from skws.records import BadRecord, Record
-from skws.replay.files import Advance, ignore, opened
+from skws.replay.files import BOM, Advance, ignore, opened
 from skws.replay.flat import FlatReader
 from skws.replay.splits import Split
 from skws.replay.values import TEXT_CONVERSIONS, Convert, MalformedError, timestamp_of_text
@@ -59,18 +59,18 @@ class _Reading:
     def _texts(self) -> Iterator[str]:
         """The lines as text; bytes that are no UTF-8 become lone surrogates, to be found in the fields."""
         for line in self._file:
+            start = self._offset == 0 and not self._taken
             self._taken.append(line)
-            yield line.decode("utf-8", "surrogateescape")
+            yield (line.removeprefix(BOM) if start else line).decode("utf-8", "surrogateescape")
 
     def _header(self, fields: list[str]) -> None:
         self._width = len(fields)
         # What is wrong with the header is wrong with every record below it.
-        names = [fields[0].removeprefix("\ufeff"), *fields[1:]]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name in fields if fields.count(name) > 1), None)
         if twice is not None:
             self._fault = f"the header names the column {twice!r} twice"
         else:
-            self._flat = FlatReader(self._schema, names, self._split.relation, _of_text, timestamp_of_text)
+            self._flat = FlatReader(self._schema, fields, self._split.relation, _of_text, timestamp_of_text)
 
     def _record(self, fields: list[str]) -> Record:
         if self._flat is None:

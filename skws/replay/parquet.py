@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +57,13 @@ def group_ranges(path: Path, split_bytes: int) -> list[tuple[int, int, int]]:
     with opened(path) as file:
         total = path.stat().st_size
         sizes = [file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)]
-    # Sizes of groups are unpacked bytes; what is counted is the file's share on disk.
-    unpacked = max(sum(sizes), 1)
-    ranges, start, part = [], 0, 0
-    for end, size in enumerate(sizes, start=1):
-        part += size
-        if part * total // unpacked >= split_bytes or end == len(sizes):
-            ranges.append((start, end, part * total // unpacked))
-            start, part = end, 0
+    # Sizes of groups are those of unpacked bytes; what is counted is the file's share on disk.
+    share = [done * total // max(sum(sizes), 1) for done in accumulate(sizes, initial=0)]
+    ranges, start = [], 0
+    for end in range(1, len(share)):
+        if share[end] - share[start] >= split_bytes or end == len(sizes):
+            ranges.append((start, end, share[end] - share[start]))
+            start = end
     return ranges
 
 

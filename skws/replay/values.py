@@ -56,7 +56,11 @@ EXPECTED: Final = {
 
 def shown(value: object) -> str:
     """``value`` as a message shows it: quoted, at most 60 characters."""
-    text = ascii(value) if isinstance(value, bytes) else repr(value)
+    try:
+        # Only the start of a long text is seen, so only that is worth quoting.
+        text = repr(value[:60] if isinstance(value, str | bytes) else value)
+    except RecursionError:
+        return "a deeply nested value"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -128,7 +132,7 @@ def timestamp_of_float(seconds: float) -> int:
 
 def timestamp_of_text(text: str) -> int:
     """Microseconds since the epoch of an ISO 8601 text, or of seconds written as a number."""
-    if text[4:5] != "-" or text[7:8] != "-" or text[10:11] not in {"", "T", " ", "t"}:
+    if len(text) < 10 or text[4] != "-" or text[7] != "-" or (len(text) > 10 and text[10] not in "T t"):
         return _seconds_of_text(text)
     try:
         moment = datetime.fromisoformat(text)

@@ -169,6 +169,15 @@ def test_mutated_records_raise_nothing(data: st.DataObject) -> None:
                 assert (len(found.row), type(found.time)) == (width, int)
 
 
+@pytest.mark.parametrize("depth", [500, 1010, 5000])
+def test_deeply_nested_json_is_a_bad_record(tmp_path: Path, depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    lines = [nested, b'{"relation":"plays","time":1,"row":' + nested + b"}", b'{"payload":' + nested + b"}"]
+    lines.append(b'{"relation":"plays","time":1,"row":{"mid":' + nested + b"}}")
+    (tmp_path / "s.jsonl").write_bytes(b"\n".join(lines))
+    assert [b.line for b in bad(tmp_path / "s.jsonl")] == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

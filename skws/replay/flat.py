@@ -10,7 +10,7 @@ has attributes of these names. In a stream, an attribute called ``relation``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -102,7 +102,7 @@ class _Layout:
         self,
         reader: RowReader,
         columns: Sequence[str],
-        own: Sequence[str] | Any,
+        own: Collection[str],
         convert: ConvertColumn,
     ) -> None:
         self._reader = reader

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import reduce
+from itertools import islice
 
 import numpy as np
 import orjson
@@ -16,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
-from skws.engine.engine import EXCLUDED, Counts
+from skws.engine.engine import Counts
 from skws.plan import Plan
 from skws.records import BadRecord
 from skws.replay import Replay
@@ -67,16 +68,15 @@ class BatchRun:
         tuples = self._with_lifespans(ticked, self._keyed | counted)
         found = evaluated(sliced(tuples, self.slicing), self._plan, self._static(), self.slicing)
         ordered = found.sort("tick", "kind", "time", "id")
-        ordered = ordered if limit is None else ordered.limit(limit)
         try:
-            yield from self._received(ordered)
+            yield from islice(self._received(ordered), limit)
         finally:
             ticked.unpersist()
 
     def _received(self, ordered: DataFrame) -> Iterator[Result]:
         for row in ordered.toLocalIterator(prefetchPartitions=True):
             if row.kind == COUNTED:
-                self.counts.unmatched_deletions += row.tick
+                setattr(self.counts, row.id, getattr(self.counts, row.id) + row.time)
                 continue
             self.counts.results += row.kind == COMPLETED
             self.counts.retractions += row.kind == RETRACTED
@@ -88,18 +88,13 @@ class BatchRun:
     def _count(self) -> frozenset[int]:
         """Fill the counts of input; give the relations that have deletions."""
         deleting = set()
-        excluded = sf.sum((sf.col("keywords") == EXCLUDED).cast("long"))
         grouped = self._decoded.where("relation >= 0").groupBy("relation", "deletion")
-        for row in grouped.agg(sf.count("*").alias("records"), excluded.alias("excluded")).collect():
+        for row in grouped.agg(sf.count("*").alias("records")).collect():
             if row.deletion:
                 deleting.add(int(row.relation))
                 self.counts.deletions += row.records
-                continue
-            if row.relation in self._tables:
-                self.counts.static += row.records
-            else:
+            elif row.relation not in self._tables:
                 self.counts.tuples += row.records
-            self.counts.excluded += row.excluded
         return frozenset(deleting)
 
     def _ticked(self, stream: DataFrame) -> DataFrame:
@@ -148,7 +143,7 @@ class BatchRun:
             found = static_tuples(plan.schema, ((r, tuple(orjson.loads(row))) for r, row in shipped.value))
             for static in found:
                 static.keywords = plan.matcher.bitmap(static.relation, static.row)
-            return [static for static in found if static.keywords != EXCLUDED]
+            return found
 
         return unpack
 

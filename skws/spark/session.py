@@ -37,7 +37,8 @@ def start_session(master: str | None = None, app_name: str = "skws") -> SparkSes
                 "spark.driver.bindAddress", "127.0.0.1"
             )
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    cores = session.sparkContext.defaultParallelism
+    session.conf.set("spark.sql.shuffle.partitions", str(cores))
     if not session.sparkContext.master.startswith("local[") and session.sparkContext.master != "local":
         session.sparkContext.addPyFile(str(packages_zip()))
     return session

@@ -78,7 +78,7 @@ def test_equals_brute_force(schema: Schema, keywords: int, size: int, frequencie
 
 
 def test_star_of_equal_keyword_nodes_from_the_paper() -> None:
-    """(S{k1}, T{k2}, U{k2}, T{k3}): two interior nodes give the same keyword, which earlier algorithms miss."""
+    """(S{k1}, T{k2}, U{k2}, T{k3}): two interior nodes give the same keyword (Section 3.2)."""
     schema = schema_of(3, [(0, 1), (1, 2)])
     found = {CandidateNetwork.of(t).text(schema, ["k1", "k2", "k3"]) for t in CNGen(schema, 3, 4).networks()}
     assert "r0{k1} - r1{k2} - r2{k2} - r1{k3}" in found
@@ -147,7 +147,7 @@ def brute_force(
 
 
 def is_network(schema: Schema, tree: Tree, everything: int) -> bool:
-    carried = [k for k in tree.keywords]
+    carried = list(tree.keywords)
     total = 0
     for k in carried:
         total |= k

@@ -55,7 +55,7 @@ _MARKS: Final = _ranges(
 )
 # Scripts written without spaces: every character is a word, and a word typed is a phrase of them.
 _UNSPACED: Final = (
-    "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\u3005-\u3007\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9d\U00020000-\U000323af"
 )
 HYPHENS: Final = "-\u2010\u2011"

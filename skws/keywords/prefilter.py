@@ -47,7 +47,10 @@ def condition(alternatives: Iterable[Alternative]) -> str | None:
     starts = {_start(alternative) for alternative in alternatives}
     if "" in starts or not starts:
         return None
-    return f"{_BEGIN}(?:{'|'.join(_beginning(start) for start in sorted(starts))})"
+    patterns = [_BEGIN + _beginning(start) for start in sorted(starts) if start[0].isascii()]
+    if len(patterns) < len(starts):
+        patterns.append(_ANY_FOREIGN)  # without a beginning: an ideograph is a word even after a letter
+    return "|".join(patterns)
 
 
 def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:

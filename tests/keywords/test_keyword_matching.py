@@ -1,0 +1,228 @@
+"""Keyword bitmaps against an independent matcher: plain loops over the analysed tokens of each value."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLAYS, SCHEMA, TOTAL, queries, rows, texts
+
+from schema.errors import QueryError
+from schema.model import Row
+from skws.keywords import EXCLUDED, KeywordQuery, Matcher, Phrase, Prefix, Slot, Term, parse_query, tokens
+
+
+def oracle_satisfies(slot: Slot, relation: int, row: Row) -> bool:
+    """Whether a row satisfies a slot, by the definition of words, prefixes and phrases."""
+    for column in SCHEMA.relations[relation].search_columns:
+        value = row[column]
+        if value is None:
+            continue
+        found = list(tokens(str(value)))
+        pieces = [token for token in found if not token.whole]
+        for alternative in slot.alternatives:
+            scope = alternative.scope
+            if scope and (scope.relation != relation or scope.column not in (None, column)):
+                continue
+            match alternative:
+                case Term():
+                    hit = any(t.searchable and t.stem == alternative.stem for t in found)
+                case Prefix():
+                    hit = any(t.searchable and t.word.startswith(alternative.start) for t in found)
+                case Phrase():
+                    size = len(alternative.stems)
+                    hit = any(
+                        [piece.stem for piece in pieces[i : i + size]] == list(alternative.stems)
+                        for i in range(len(pieces))
+                    )
+            if hit:
+                return True
+    return False
+
+
+def oracle_bitmap(query: KeywordQuery, relation: int, row: Row) -> int:
+    if any(oracle_satisfies(slot, relation, row) for slot in query.exclusions):
+        return EXCLUDED
+    return sum(oracle_satisfies(slot, relation, row) << i for i, slot in enumerate(query.slots))
+
+
+def parsed(text: str) -> KeywordQuery:
+    try:
+        return parse_query(text, SCHEMA)
+    except QueryError:
+        assume(False)
+        raise
+
+
+@settings(max_examples=300, deadline=None)
+@given(queries(), st.lists(rows(), max_size=6))
+@example("東", [(1, "U東", None, None)])
+def test_bitmaps_of_rows_and_of_columns_are_those_of_the_oracle(text: str, some: list[Row]) -> None:
+    query = parsed(text)
+    matcher = Matcher(query, SCHEMA)
+    expected = [oracle_bitmap(query, MOVIE, row) for row in some]
+    assert [matcher.bitmap(MOVIE, row) for row in some] == expected
+    columns = [_column([row[column] for row in some]) for column in SCHEMA.relations[MOVIE].search_columns]
+    assert matcher.bitmaps(MOVIE, columns).tolist() == expected
+
+
+def _column(values: list[object]) -> pa.ChunkedArray:
+    """Lone surrogates are legal in Python's texts, not in Arrow's; the values go in two chunks."""
+    assume(all(value is None or not _has_surrogate(str(value)) for value in values))
+    half = len(values) // 2
+    return pa.chunked_array([pa.array(values[:half], pa.string()), pa.array(values[half:], pa.string())])
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(
+        ("tarantino", "die", "sky", '"spider man"', "run*", "strasse", "sensible", "at&t", ".net", "3.14")
+    ),
+    texts(),
+)
+@example("die", "They were dying")
+@example("sky", "SKIES")
+@example("tarantino", "TARAN\u00adTI\u0301NO")
+@example("tarantino", "taran-tino")
+@example("strasse", "Große Straße")
+@example("fine", "ﬁne")
+@example("at&t", "_AT&T_")
+def test_what_is_ruled_out_early_does_not_match(keyword: str, text: str) -> None:
+    query = parse_query(keyword, SCHEMA)
+    row = (1, text, None, None)
+    expected = oracle_bitmap(query, MOVIE, row)
+    assert Matcher(query, SCHEMA).bitmap(MOVIE, row) == expected
+    assume(not _has_surrogate(text))
+    columns = [pa.array([text]), pa.nulls(1, pa.string())]
+    assert Matcher(query, SCHEMA).bitmaps(MOVIE, columns).tolist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("query", "title", "satisfied"),
+    [
+        ("tarantino", "Quentin TARANTINO's best", True),
+        ("movie", "Movies about movies", True),
+        ("cafe", "Le CAFÉ", True),
+        ("café", "cafe", True),
+        ("strasse", "Straße", True),
+        ("spider-man", "Spiderman", True),
+        ("spider-man", "Spider Man", True),
+        ("man", "Spider-Man", True),
+        ("at&t", "AT&T", True),
+        ("at&t", "look at T", False),
+        ("t", "AT&T", True),
+        ("c++", "Thinking in C++.", True),
+        ("c", "Thinking in C++", False),
+        ("c#", "C++", False),
+        (".net", "The .NET runtime", True),
+        (".net", "net profit", False),
+        ("o'neil", "Shaquille ONeil", True),
+        ("o’neil", "O'Neil", True),
+        ("3.14", "3 14", False),
+        ("東京", "東京物語", True),
+        ("京東", "東京物語", False),
+        ("кино", "КИНО", True),
+        ('"pulp fiction"', "Pulp Fictions", True),
+        ('"pulp fiction"', "fiction and pulp", False),
+        ('"lord of the rings"', "The Lord of the Rings", True),
+        ('"lord of the rings"', "The Lord of Rings", False),
+        ('"it"', "It", True),
+        ("trav*", "Travolta", True),
+        ("movies*", "movie", False),
+        ("th*", "the", False),
+        ("tarantino OR rodriguez", "Robert Rodriguez", True),
+        ("title:pulp", "Pulp", True),
+        ("plot:pulp", "Pulp", False),
+        ("actor:pulp", "Pulp", False),
+    ],
+)
+def test_a_keyword_and_a_title(query: str, title: str, satisfied: bool) -> None:
+    matcher = Matcher(parse_query(query, SCHEMA), SCHEMA)
+    row: Row = (1, title, None, None)
+    assert matcher.bitmap(MOVIE, row) == satisfied
+    assert matcher.bitmaps(MOVIE, [pa.array([title]), pa.array([None], pa.string())]).tolist() == [satisfied]
+
+
+def test_only_searched_attributes_of_any_type_of_value_count() -> None:
+    matcher = Matcher(parse_query("pulp 7", SCHEMA), SCHEMA)
+    assert matcher.bitmap(MOVIE, (7, "a", None, "pulp")) == 0
+    assert matcher.bitmap(MOVIE, (1, "pulp", 7, None)) == 0b11
+    assert matcher.bitmap(PLAYS, (7, "pulp")) == 0
+
+
+def test_arrow_columns_of_other_types_match_as_rows_do() -> None:
+    matcher = Matcher(parse_query("pulp 7", SCHEMA), SCHEMA)
+    titles = pa.array(["pulp", "fiction", None, "pulp"]).dictionary_encode()
+    numbers = pa.array([7, 8, 7, None])
+    assert matcher.bitmaps(MOVIE, [titles, numbers]).tolist() == [0b11, 0, 0b10, 0b01]
+    large = titles.cast(pa.string()).cast(pa.large_string())
+    assert matcher.bitmaps(MOVIE, [large, numbers]).tolist() == [0b11, 0, 0b10, 0b01]
+
+
+def test_bitmaps_are_int16_even_with_eight_slots() -> None:
+    matcher = Matcher(parse_query("a1 a2 a3 a4 a5 a6 a7 a8 -a9", SCHEMA), SCHEMA)
+    found = matcher.bitmaps(ACTOR, [pa.array(["a8", "a1 a2 a3 a4 a5 a6 a7 a8", "a1 a9"])])
+    assert found.dtype == np.int16
+    assert found.tolist() == [0x80, 0xFF, EXCLUDED]
+
+
+def test_batches_need_all_search_columns() -> None:
+    matcher = Matcher(parse_query("pulp", SCHEMA), SCHEMA)
+    with pytest.raises(ValueError, match="2 search columns expected, 1 given"):
+        matcher.bitmaps(MOVIE, [pa.array(["pulp"])])
+
+
+def test_names_of_relations_carry_keywords_only_if_asked_for() -> None:
+    for match_names, expected in ((False, 0), (True, 0b01)):
+        matcher = Matcher(parse_query("actors travolta", SCHEMA, match_names=match_names), SCHEMA)
+        assert matcher.bitmap(ACTOR, (1, None)) == expected
+        assert matcher.bitmaps(ACTOR, [pa.nulls(2, pa.string())]).tolist() == [expected] * 2
+        assert matcher.bitmap(DIRECTOR, (1, None)) == 0
+
+
+@pytest.mark.parametrize(
+    "keyword", ["box", "office", "total", "BoxOffice", "boxofficetotal", '"office total"', "off*"]
+)
+def test_names_are_matched_whole_and_by_part(keyword: str) -> None:
+    matcher = Matcher(parse_query(keyword, SCHEMA, match_names=True), SCHEMA)
+    assert matcher.bitmap(TOTAL, (None,)) == 1
+    assert matcher.searchable(TOTAL) == 1
+
+
+def test_a_name_is_neither_scoped_nor_excluded() -> None:
+    matcher = Matcher(parse_query("actor:actor pulp -actor", SCHEMA, match_names=True), SCHEMA)
+    assert matcher.bitmap(ACTOR, (1, "Pulp")) == 0b10
+    assert matcher.bitmap(ACTOR, (1, "Actor")) == EXCLUDED
+
+
+def test_relations_without_search_columns_match_by_name_alone() -> None:
+    matcher = Matcher(parse_query("plays pulp", SCHEMA, match_names=True), SCHEMA)
+    assert matcher.bitmaps(PLAYS, [], rows=3).tolist() == [0b01] * 3
+
+
+def test_searchable_says_which_slots_a_relation_could_carry() -> None:
+    matcher = Matcher(parse_query("pulp actor:travolta movie.plot:gun name:quentin -x", SCHEMA), SCHEMA)
+    assert [matcher.searchable(relation) for relation in range(5)] == [0b1001, 0b0101, 0, 0b1011, 0b0001]
+
+
+def test_a_matcher_pickles_as_its_query() -> None:
+    matcher = Matcher(parse_query('pulp "pulp fiction" -trav*', SCHEMA), SCHEMA)
+    matcher.bitmap(MOVIE, (1, "pulp", "fiction", None))
+    copy = pickle.loads(pickle.dumps(matcher))
+    assert copy.query == matcher.query
+    assert copy.bitmap(MOVIE, (1, "Pulp Fiction", None, None)) == 0b11
+
+
+def test_a_full_memory_of_chunks_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.keywords.table._REMEMBERED", 3)
+    matcher = Matcher(parse_query("pulp", SCHEMA), SCHEMA)
+    for number in range(20):
+        assert matcher.bitmap(MOVIE, (1, f"pulp w{number}", None, None)) == 1

@@ -1,0 +1,124 @@
+"""A schema, and strategies for texts and queries that meet each other often and in nasty ways."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from schema.model import Attribute, AttributeType, Relation, Schema
+
+SCHEMA = Schema(
+    "movies",
+    (
+        Relation(
+            "director",
+            (Attribute("did", AttributeType.INTEGER), Attribute("name", AttributeType.TEXT)),
+            search=("name",),
+        ),
+        Relation(
+            "movie",
+            (
+                Attribute("mid", AttributeType.INTEGER),
+                Attribute("title", AttributeType.TEXT),
+                Attribute("plot", AttributeType.TEXT),
+                Attribute("studio", AttributeType.STRING),
+            ),
+            search=("title", "plot"),
+        ),
+        Relation("plays", (Attribute("mid", AttributeType.INTEGER), Attribute("role", AttributeType.STRING))),
+        Relation(
+            "actor",
+            (Attribute("aid", AttributeType.INTEGER), Attribute("name", AttributeType.TEXT)),
+            search=("name",),
+        ),
+        Relation("BoxOffice_total", (Attribute("note", AttributeType.TEXT),), search=("note",)),
+    ),
+    (),
+)
+DIRECTOR, MOVIE, PLAYS, ACTOR, TOTAL = range(5)
+NAME, TITLE, PLOT = 1, 1, 2
+
+_SPELLED = """
+    tarantino travolta movie fiction pulp spider man the it of cafe strasse die sky run net c++ c# at t o neil
+    3 14 usa u s a x 東 京 кино sensible relate happy box office total actor fine naïve हिन्दी
+"""
+WORDS = tuple(_SPELLED.split())
+
+_ENDINGS = ("", "", "", "s", "ing", "ed", "'s", "’s", "ity", "ly", "ness", "#", "++", ".", "!")
+_INSIDE = ("", "", "", "", "", "\u0301", "\u00ad", "-", "'", "’", "_", "\u200d", "\u0327", "\u02bc", "\u2010")
+_BETWEEN = (
+    " ",
+    " ",
+    " ",
+    "  ",
+    "\t",
+    "\u00a0",
+    "\u2028",
+    "-",
+    "'",
+    "’",
+    "&",
+    ".",
+    "_",
+    ", ",
+    "…",
+    " .",
+    "",
+    "ー",
+    "/",
+)
+_ALIKE = "ａáâåªⒶ éēｅℯ ıİïⅰｉ öøºⓞ ſşｓ ŧţｔ ñⁿ ůµ çⅽ© K ﬁﬀƒ ³③ ¹½ ⅴ ⅿ㎡ ʳ®"
+_LOOKALIKES = dict(
+    zip(
+        "aeiostnuckf31vmr",
+        _ALIKE.split(),
+        strict=True,
+    )
+)
+
+
+@st.composite
+def words(draw: st.DrawFn) -> str:
+    """A word that may or may not be one of ``WORDS`` in disguise."""
+    spelled = []
+    for char in draw(st.sampled_from(WORDS)):
+        disguise = draw(st.integers(0, 11))
+        alike = draw(st.sampled_from(_LOOKALIKES.get(char, char))) if disguise == 0 else char
+        spelled.append(alike.upper() if disguise == 1 else alike)
+        if disguise == 2:
+            spelled.append(draw(st.sampled_from(_INSIDE)))
+    return "".join(spelled) + draw(st.sampled_from(_ENDINGS))
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """Some words with all manner of things between them, or anything at all."""
+    if draw(st.integers(0, 9)) == 0:
+        return draw(st.text(max_size=12))
+    parts = draw(st.lists(st.tuples(words(), st.sampled_from(_BETWEEN)), max_size=6))
+    return "".join(part for pair in parts for part in pair)
+
+
+def _leaves() -> st.SearchStrategy[str]:
+    word = st.sampled_from(
+        (*WORDS, "spider-man", "o'neil", "at&t", "u.s.a", "3.14", ".net", "movies", "東京")
+    )
+    phrase = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(lambda some: f'"{" ".join(some)}"')
+    scope = st.sampled_from(("", "", "", "movie:", "movie.plot:", "name:", "actor:"))
+    leaf = st.one_of(word, word, phrase, st.sampled_from(WORDS).map(lambda some: some[:3] + "*"))
+    return st.tuples(scope, leaf).map("".join)
+
+
+def queries() -> st.SearchStrategy[str]:
+    """Texts of queries, most of them well-formed."""
+    either = st.lists(_leaves(), min_size=2, max_size=3).map(lambda some: f"({' OR '.join(some)})")
+    slot = st.one_of(_leaves(), _leaves(), either)
+    excluded = st.one_of(_leaves(), either).map("-{}".format)
+    return st.tuples(
+        st.lists(slot, min_size=1, max_size=4), st.one_of(st.just([]), st.lists(excluded, max_size=2))
+    ).map(lambda parts: " ".join((*parts[0], *parts[1])))
+
+
+def rows() -> st.SearchStrategy[tuple[int, str | None, str | None, str | None]]:
+    """Rows of ``movie``."""
+    value = st.one_of(texts(), texts(), texts(), st.none())
+    return st.tuples(st.integers(0, 9), value, value, value)

@@ -1,0 +1,130 @@
+"""What a column's sampled values tell: its type, how sure that is, and its set of values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TypeAlias
+
+from schema.model import AttributeType
+from schema.words import is_time_name, tokens
+
+Scalar: TypeAlias = str | int | float | bool
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
+_CODE = re.compile(
+    r"[0-9a-fA-F]{8,}|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|[a-zA-Z][a-zA-Z0-9+.-]*://\S*|[^@\s]+@[^@\s]+|"
+    r"[A-Z]{1,4}|(?=\S*[0-9])\S+|\S*[/\\_=<>|]\S*"
+)
+_BOOLEANS = ({"true", "false"}, {"t", "f"})
+_NUMERALS = {"phone", "fax", "zip", "postal", "postcode", "isbn", "ssn", "iban"}
+_EPOCH_SECONDS = range(500_000_000, 4_000_000_000)
+_CATEGORY_SIZE = 12
+_CATEGORY_REPEATS = 20
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """A column: its type, and its values in row order (None for NULL), comparable between sources."""
+
+    name: str
+    type: AttributeType
+    confidence: float
+    reason: str
+    values: tuple[Scalar | None, ...]
+    distinct: frozenset[Scalar]
+
+    @cached_property
+    def full(self) -> bool:
+        """No NULL, and not empty."""
+        return bool(self.values) and None not in self.values
+
+    @cached_property
+    def unique(self) -> bool:
+        """No NULL and no value twice."""
+        return self.full and len(self.distinct) == len(self.values)
+
+    @property
+    def joinable(self) -> bool:
+        """True if two such columns can meaningfully be equal: no measures, flags or moments."""
+        return self.type in {AttributeType.INTEGER, AttributeType.STRING, AttributeType.TEXT}
+
+    def contained_in(self, other: ColumnProfile) -> float:
+        """The share of this column's distinct values that occur in ``other``; 0 if they cannot compare."""
+        numeric = {self.type is AttributeType.INTEGER, other.type is AttributeType.INTEGER}
+        if len(numeric) > 1 or not self.distinct or not (self.joinable and other.joinable):
+            return 0.0
+        return len(self.distinct & other.distinct) / len(self.distinct)
+
+
+def profile(name: str, raw: Sequence[object]) -> ColumnProfile:
+    """Read a column's raw values: JSON values, or the text of CSV, where empty means NULL."""
+    present = [_scalar(v) for v in raw if v is not None and v != ""]
+    kind, confidence, reason = _type(name, present)
+    canonical: Callable[[Scalar], Scalar] = int if kind is AttributeType.INTEGER else str
+    values = tuple(None if v is None or v == "" else canonical(_scalar(v)) for v in raw)
+    distinct = frozenset(v for v in values if v is not None)
+    return ColumnProfile(name, kind, confidence, reason, values, distinct)
+
+
+def _scalar(value: object) -> Scalar:
+    return value if isinstance(value, str | int | float | bool) else str(value)
+
+
+def _type(name: str, values: Sequence[Scalar]) -> tuple[AttributeType, float, str]:
+    if not values:
+        return AttributeType.STRING, 0.2, "no values to judge by"
+    written = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
+    few = 0.2 if len(values) < 5 else 0.0
+    if any({w.lower() for w in written} <= booleans for booleans in _BOOLEANS):
+        return AttributeType.BOOLEAN, 0.95 - few, "only true and false"
+    if all(_NUMBER.fullmatch(w) for w in written):
+        return _number(name, written, few)
+    if all(_is_moment(w) for w in written):
+        return AttributeType.TIMESTAMP, 0.98 - few, "dates or times"
+    return _text_or_string(written, few)
+
+
+def _number(name: str, written: Sequence[str], few: float) -> tuple[AttributeType, float, str]:
+    if any(_LEADING_ZERO.match(w) for w in written):
+        return AttributeType.STRING, 0.9 - few, "digits with leading zeros"
+    if not all(_INTEGER.fullmatch(w) for w in written):
+        return AttributeType.NUMBER, 0.95 - few, "numbers"
+    if _NUMERALS & set(tokens(name)):
+        return AttributeType.STRING, 0.8 - few, "numerals that nobody counts with, by the name"
+    if is_time_name(name) and all(int(w) in _EPOCH_SECONDS for w in written):
+        return AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name"
+    return AttributeType.INTEGER, 0.98 - few, "whole numbers"
+
+
+def _is_moment(text: str) -> bool:
+    if not _MOMENT.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _text_or_string(written: Sequence[str], few: float) -> tuple[AttributeType, float, str]:
+    """Text is what somebody would search for words in."""
+    distinct = set(written)
+    spaced = sum(any(c.isspace() for c in w.strip()) for w in distinct) / len(distinct)
+    codes = sum(_CODE.fullmatch(w) is not None for w in distinct) / len(distinct)
+    if codes >= 0.7:
+        return AttributeType.STRING, 0.9 - few, "codes, addresses or identifiers"
+    if len(distinct) <= _CATEGORY_SIZE and len(written) >= _CATEGORY_REPEATS * len(distinct):
+        return AttributeType.STRING, 0.6, f"{len(distinct)} values that repeat"
+    if spaced >= 0.1:
+        return AttributeType.TEXT, min(0.98, 0.8 + spaced / 5) - few, "words with spaces between"
+    letters = sum(c.isalpha() for w in distinct for c in w) / max(1, sum(len(w.strip()) for w in distinct))
+    if letters >= 0.85:
+        return AttributeType.TEXT, 0.75 - few, "words"
+    return AttributeType.STRING, 0.6 - few, "neither words nor numbers"

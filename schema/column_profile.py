@@ -20,7 +20,7 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
 _CODE = re.compile(
     r"[0-9a-fA-F]{8,}|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|[a-zA-Z][a-zA-Z0-9+.-]*://\S*|[^@\s]+@[^@\s]+|"
-    r"[A-Z]{1,4}|(?=\S*[0-9])\S+|\S*[/\\_=<>|]\S*"
+    r"\{.*\}|\[.*\]|[A-Z]{1,4}|(?=\S*[0-9])\S+|\S*[/\\_=<>|]\S*"
 )
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
 _NUMERALS = {"phone", "fax", "zip", "postal", "postcode", "isbn", "ssn", "iban"}
@@ -67,6 +67,8 @@ def profile(name: str, raw: Sequence[object]) -> ColumnProfile:
     """Read a column's raw values: JSON values, or the text of CSV, where empty means NULL."""
     present = [_scalar(v) for v in raw if v is not None and v != ""]
     kind, confidence, reason = _type(name, present)
+    if any(isinstance(v, list | dict | tuple) for v in raw):
+        kind, confidence, reason = AttributeType.STRING, 0.2, "lists or mappings, which no attribute can hold"
     canonical: Callable[[Scalar], Scalar] = int if kind is AttributeType.INTEGER else str
     values = tuple(None if v is None or v == "" else canonical(_scalar(v)) for v in raw)
     distinct = frozenset(v for v in values if v is not None)
@@ -122,9 +124,9 @@ def _text_or_string(written: Sequence[str], few: float) -> tuple[AttributeType, 
         return AttributeType.STRING, 0.9 - few, "codes, addresses or identifiers"
     if len(distinct) <= _CATEGORY_SIZE and len(written) >= _CATEGORY_REPEATS * len(distinct):
         return AttributeType.STRING, 0.6, f"{len(distinct)} values that repeat"
-    if spaced >= 0.1:
-        return AttributeType.TEXT, min(0.98, 0.8 + spaced / 5) - few, "words with spaces between"
     letters = sum(c.isalpha() for w in distinct for c in w) / max(1, sum(len(w.strip()) for w in distinct))
+    if spaced >= 0.1 and letters >= 0.6:
+        return AttributeType.TEXT, min(0.98, 0.8 + spaced / 5) - few, "words with spaces between"
     if letters >= 0.85:
         return AttributeType.TEXT, 0.75 - few, "words"
     return AttributeType.STRING, 0.6 - few, "neither words nor numbers"

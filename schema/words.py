@@ -55,7 +55,7 @@ ROLES = frozenset(
         "reply",
         "replies",
     }
-    | {"predecessor", "successor", "origin", "original"}
+    | {"predecessor", "successor", "origin", "original", "mentor", "leader"}
 )
 
 
@@ -79,12 +79,12 @@ def relation_tokens(name: str) -> tuple[str, ...]:
 
 
 def singular(word: str) -> str:
-    """An English plural without its ending; other words as they are."""
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
+    """A form that an English noun shares with its plural: ``movy`` for ``movie`` and ``movies``."""
     if word.endswith(("sses", "xes", "ches", "shes")):
         return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is", "series")) else word
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    return word[:-2] + "y" if word.endswith("ie") and len(word) > 3 else word
 
 
 def stem(name: str) -> tuple[str, ...]:

@@ -1,0 +1,95 @@
+"""Inference against data sets whose foreign keys are known."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schema.infer import infer
+from schema.load import parse_schema
+from schema.model import Schema
+
+DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+SETS = ["sakila", "mondial", "stackexchange-ai"]
+
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    before = csv.field_size_limit(1 << 28)
+    yield
+    csv.field_size_limit(before)
+
+
+def columns(path: Path) -> dict[str, list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
+
+
+@lru_cache(maxsize=len(SETS))
+def inferred(data_set: str) -> tuple[Schema, str]:
+    with long_fields():
+        tables = {path.stem: columns(path) for path in sorted((DATA / data_set / "csv").glob("*.csv"))}
+    inference = infer(tables, data_set)
+    return inference.schema(), inference.to_yaml()
+
+
+def described(data_set: str) -> Any:
+    return json.loads((DATA / data_set / "schema.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("data_set", "precision", "recall"),
+    [("sakila", 0.95, 1.0), ("mondial", 0.95, 0.9), ("stackexchange-ai", 0.85, 0.8)],
+)
+def test_joins_are_the_foreign_keys(data_set: str, precision: float, recall: float) -> None:
+    true = {
+        (key["table"], key["ref_table"], frozenset(zip(key["columns"], key["ref_columns"], strict=True)))
+        for key in described(data_set)["foreign_keys"]
+    }
+    found = {(join.left, join.right, frozenset(join.on)) for join in inferred(data_set)[0].joins}
+    assert len(true & found) / len(found) >= precision
+    assert len(true & found) / len(true) >= recall
+
+
+@pytest.mark.parametrize("data_set", SETS)
+def test_keys_are_what_foreign_keys_refer_to(data_set: str) -> None:
+    referenced: dict[str, set[frozenset[str]]] = {}
+    for key in described(data_set)["foreign_keys"]:
+        referenced.setdefault(key["ref_table"], set()).add(frozenset(key["ref_columns"]))
+    found = {r.name: frozenset(r.key) for r in inferred(data_set)[0].relations}
+    assert [name for name, keys in referenced.items() if found[name] not in keys] == []
+
+
+@pytest.mark.parametrize(
+    ("data_set", "least"), [("sakila", 0.8), ("mondial", 0.8), ("stackexchange-ai", 0.9)]
+)
+def test_text_is_what_one_searches(data_set: str, least: float) -> None:
+    true = {
+        (name, column) for name, table in described(data_set)["tables"].items() for column in table["text"]
+    }
+    found = {(r.name, column) for r in inferred(data_set)[0].relations for column in r.search}
+    assert len(true & found) / len(true | found) >= least
+
+
+def test_event_times() -> None:
+    times = {r.name: r.time for r in inferred("stackexchange-ai")[0].relations}
+    assert times == dict.fromkeys(times, "CreationDate") | {"Badges": "Date", "Tags": None}
+    streams = {r.name: r.time for r in inferred("sakila")[0].relations if not r.table}
+    assert streams == {"rental": "rental_date", "payment": "payment_date"}
+    assert all(r.table for r in inferred("mondial")[0].relations)
+
+
+@pytest.mark.parametrize("data_set", SETS)
+def test_yaml_loads_as_inferred(data_set: str) -> None:
+    schema, text = inferred(data_set)
+    assert parse_schema(text) == schema

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.column_profile import profile
+from schema.errors import SchemaError
+from schema.infer import infer
+from schema.load import parse_schema
+from schema.model import AttributeType, Schema
+from schema.words import singular, stem, tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("n", ["1", "-2", "+3", "", None, "4"], "integer"),
+        ("n", [1, 2, None, 3], "integer"),
+        ("n", ["1", "2.5", "-1e3"], "number"),
+        ("n", [1.5, 2, 3], "number"),
+        ("zip", ["10115", "20095"], "string"),
+        ("n", ["007", "12"], "string"),
+        ("n", ["99999999999999999999", "1"], "number"),
+        ("b", ["true", "False", ""], "boolean"),
+        ("b", [True, False], "boolean"),
+        ("b", ["t", "f", "f"], "boolean"),
+        ("d", ["2026-01-01", "2026-12-31"], "timestamp"),
+        ("d", ["2005-05-24 22:53:30", "2005-05-24T22:53:30.5Z"], "timestamp"),
+        ("d", ["2026-13-01"], "string"),
+        ("created_at", [1_700_000_000, 1_700_000_500], "timestamp"),
+        ("views", [1_700_000_000, 1_700_000_500], "integer"),
+        ("t", ["Pulp Fiction", "Jackie Brown", "Alien"], "text"),
+        ("t", ["Tarantino", "Travolta", "Müller", "Ōe"], "text"),
+        ("t", ["USA", "D", "GB"], "string"),
+        ("t", ["PG-13", "R2", "X1"], "string"),
+        ("t", ["https://a.example/x", "https://b.example/y"], "string"),
+        ("t", ["a@example.org", "b@example.org"], "string"),
+        ("t", ["6fa459ea-ee8a-3ca4-894e-db77e160355e", "16fd2706-8baf-433b-82eb-8c7fada847da"], "string"),
+        ("t", ["red", "green"] * 50, "string"),
+        ("t", [], "string"),
+        ("t", [None, ""], "string"),
+        ("t", [["a"], {"b": 1}], "string"),
+    ],
+)
+def test_types(name: str, values: Sequence[object], expected: str) -> None:
+    assert profile(name, values).type == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("OwnerUserId", ("owner", "user", "id")),
+        ("movie_id", ("movie", "id")),
+        ("movieID", ("movie", "id")),
+        ("MOVIE_ID", ("movie", "id")),
+        ("movieid", ("movie", "id")),
+        ("country1", ("country",)),
+        ("sea", ("sea",)),
+        ("id", ("id",)),
+        ("Straße-Nr", ("stra", "ß", "e", "nr")),
+    ],
+)
+def test_words_of_names(name: str, words: tuple[str, ...]) -> None:
+    assert tokens(name) == words
+
+
+def test_stems_and_singulars() -> None:
+    names = ("actor_id", "country2", "TagName", "id", "cities")
+    assert [stem(name) for name in names] == [("actor",), ("country",), ("tag",), ("id",), ("city",)]
+    words = {"movies": "movie", "cities": "city", "boxes": "box", "classes": "class", "series": "series"}
+    assert {singular(plural) == singular(word) for plural, word in words.items()} == {True}
+    assert singular("bus") != singular("bu")
+
+
+MOVIES: Mapping[str, Mapping[str, Sequence[object]]] = {
+    "directors": {"id": ["1", "2", "3"], "name": ["Quentin Tarantino", "Robert Altman", "Nora Ephron"]},
+    "movie": {
+        "MovieID": ["10", "11", "12", "13"],
+        "title": ["Pulp Fiction", "Short Cuts", "Sleepless in Seattle", "Jackie Brown"],
+        "directorId": ["1", "2", "3", "1"],
+        "created_at": ["1994-10-14", "1994-10-15", "1995-01-01", "1997-12-25"],
+        "last_update": ["2020-01-01", "2019-01-01", "2018-01-01", "2017-01-01"],
+    },
+    "plays": {
+        "movie_id": ["10", "10", "13", "11"],
+        "aid": ["7", "8", "7", "9"],
+        "role": ["Jules Winnfield", "Vincent", "Ordell", "Somebody"],
+    },
+    "actor": {
+        "aid": ["7", "8", "9"],
+        "name": ["Samuel L. Jackson", "John Travolta", "Meg Ryan"],
+        "mentor": [None, "7", "7"],
+    },
+}
+
+
+def condition_names(schema: Schema) -> set[str]:
+    return {join.name for join in schema.joins}
+
+
+def test_joins_keys_and_time() -> None:
+    schema = infer(MOVIES, "movies").schema()
+    assert condition_names(schema) == {
+        "movie.directorId = directors.id",
+        "plays.movie_id = movie.MovieID",
+        "plays.aid = actor.aid",
+    }
+    assert {r.name: r.key for r in schema.relations if r.name != "plays"} == {
+        "directors": ("id",),
+        "movie": ("MovieID",),
+        "actor": ("aid",),
+    }
+    assert {r.name: r.time for r in schema.relations} == {
+        "directors": None,
+        "movie": "created_at",
+        "plays": None,
+        "actor": None,
+    }
+    assert {r.name: r.table for r in schema.relations} == {
+        "directors": True,
+        "movie": False,
+        "plays": True,
+        "actor": True,
+    }
+
+
+def test_records_with_their_own_time_are_streams() -> None:
+    schema = infer(MOVIES, timed=["plays", "actor"]).schema()
+    assert [r.name for r in schema.relations if r.table] == ["directors"]
+
+
+def test_yaml_is_the_schema_with_reasons() -> None:
+    inference = infer(MOVIES, "movies")
+    text = inference.to_yaml()
+    assert parse_schema(text) == inference.schema()
+    joined = next(line for line in text.split("\n") if "plays.movie_id = movie.MovieID" in line)
+    assert (
+        joined.split()
+        == "- plays.movie_id = movie.MovieID # 0.95 by name, and 100% of 3 values found there".split()
+    )
+    assert "      last_update: timestamp" in text
+    assert text == infer(MOVIES, "movies").to_yaml()
+
+
+def test_doubtful_guesses_are_comments() -> None:
+    inference = infer(MOVIES, min_confidence=0.97)
+    text = inference.to_yaml()
+    assert not inference.schema().joins
+    assert "  # - plays.movie_id = movie.MovieID" in text
+    assert "    # time: created_at" in text
+    assert parse_schema(text) == inference.schema()
+
+
+def test_values_missing_from_the_other_side_make_a_join_doubtful() -> None:
+    tables = {
+        "a": {"id": [str(n) for n in range(20)], "t": ["some words"] * 20},
+        "b": {"a_id": [str(n) for n in range(5, 25)], "u": ["more words"] * 20},
+    }
+    assert condition_names(infer(tables).schema()) == set()
+    assert "  # - b.a_id = a.id" in infer(tables).to_yaml()
+    assert condition_names(infer(tables, min_containment=0.7).schema()) == {"b.a_id = a.id"}
+
+
+def test_equal_numbers_alone_are_no_join() -> None:
+    tables = {
+        "a": {"id": list(range(50)), "score": list(range(50)), "votes": list(range(50))},
+        "vote": {"id": list(range(50)), "rank": list(range(50)), "type_id": [1, 2] * 25},
+    }
+    assert condition_names(infer(tables).schema()) == set()
+
+
+def test_composite_references_and_what_they_imply() -> None:
+    countries = ["D", "F", "GB"]
+    places = [(c, f"Region {n}") for c in countries for n in range(8)]
+    tables = {
+        "country": {"code": countries, "title": ["Federal Germany", "French Republic", "United Kingdom"]},
+        "province": {"name": [p for _, p in places], "country": [c for c, _ in places]},
+        "river": {
+            "water": [f"Stream {n}" for n in range(40)],
+            "province": [places[n % len(places)][1] for n in range(40)],
+            "country": [places[n % len(places)][0] for n in range(40)],
+        },
+    }
+    inference = infer(tables)
+    assert condition_names(inference.schema()) == {
+        "province.country = country.code",
+        "river.province = province.name and river.country = province.country",
+    }
+    (implied,) = [f for f in inference.joins if f.value.name == "river.country = country.code"]
+    assert "other joins imply it" in implied.reason
+    assert not inference.accepts(implied)
+
+
+def test_names_that_cannot_be_used_are_left_out_and_said() -> None:
+    tables = {"a": {"id": ["1", "2"], "first name": ["x", "y"]}, "b.c": {"x": ["1"]}, "d": {"a b": ["1"]}}
+    inference = infer(tables)
+    assert [r.name for r in inference.schema().relations] == ["a"]
+    text = inference.to_yaml()
+    assert "cannot be called so: first name" in text.replace("no attribute can be", "cannot be")
+    assert parse_schema(text) == inference.schema()
+    assert inference.left_out == ("b.c", "d")
+
+
+def test_nothing_to_infer_from() -> None:
+    with pytest.raises(SchemaError, match="nothing to infer"):
+        infer({})
+    with pytest.raises(ValueError, match="different lengths"):
+        infer({"a": {"x": ["1"], "y": []}})
+
+
+def test_only_the_sample_is_looked_at() -> None:
+    tables = {"a": {"x": ["1"] * 5 + ["word"]}}
+    assert infer(tables, sample_rows=5).schema().relations[0].attributes[0].type is AttributeType.INTEGER
+    assert infer(tables).schema().relations[0].attributes[0].type is not AttributeType.INTEGER
+
+
+VALUES = (
+    st.none()
+    | st.integers(0, 5)
+    | st.booleans()
+    | st.floats(allow_nan=True)
+    | st.sampled_from(["", "a b", "1", "2", "x", "2026-01-01", "true", "D"])
+    | st.text(max_size=4)
+)
+NAMES = st.sampled_from(
+    ["id", "a", "b", "a_id", "b_id", "aid", "name", "on", "created", "a b", "parent", "1", "no"]
+)
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> dict[str, dict[str, list[object]]]:
+    tables: dict[str, dict[str, list[object]]] = {}
+    for name in draw(st.lists(st.sampled_from(["a", "b", "as", "on", "x-y"]), min_size=1, unique=True)):
+        rows = draw(st.integers(0, 6))
+        kinds = st.sampled_from([VALUES, st.integers(0, 6), st.sampled_from(["D", "F", "USA"])])
+        columns = draw(st.lists(NAMES, min_size=1, max_size=5, unique=True))
+        tables[name] = {c: draw(st.lists(draw(kinds), min_size=rows, max_size=rows)) for c in [*columns, "z"]}
+    return tables
+
+
+@settings(max_examples=200, deadline=None)
+@given(samples())
+def test_any_sample_gives_a_schema_that_loads(tables: dict[str, dict[str, list[object]]]) -> None:
+    inference = infer(tables)
+    assert parse_schema(inference.to_yaml(), default_name="x") == inference.schema()
+    assert infer(tables).to_yaml() == inference.to_yaml()
+    for relation in inference.schema().relations:
+        rows = list(zip(*(tables[relation.name][k] for k in relation.key), strict=True))
+        assert len({tuple(map(str, row)) for row in rows}) == len(rows) or not relation.key
+        for attribute in relation.attributes:
+            present = [v for v in tables[relation.name][attribute.name] if v not in {None, ""}]
+            if attribute.type is AttributeType.INTEGER:
+                assert all(int(str(v)) is not None for v in present)
+            if attribute.type is AttributeType.NUMBER:
+                assert all(float(str(v)) is not None for v in present)

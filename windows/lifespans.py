@@ -46,52 +46,68 @@ class Lifespans:
     def __init__(self, schema: Schema, window: Window) -> None:
         self._window = window
         self._schema = schema
-        self._groups: dict[GroupKey, Group] = {}
+        self._known: dict[GroupKey, StreamTuple | Group] = {}
         self._due: ExpiryQueue[GroupKey] = ExpiryQueue()
         self._arrival = count()
 
     def __len__(self) -> int:
         """Number of identities remembered."""
-        return len(self._groups)
+        return len(self._known)
 
     def step(self, tick: int, records: Iterable[tuple[int, Row, bool, int]]) -> Changes:
         """Apply the records (relation, row, delete, time) of one tick, in order of arrival."""
         changes = Changes()
-        touched: dict[int, Group] = {}
-        fresh: set[int] = set()
+        alone: dict[GroupKey, StreamTuple] = {}
+        touched: dict[GroupKey, Group] = {}
+        fresh: set[StreamTuple] = set()
+        end = self._window.end(tick)
         for relation, row, delete, time in records:
             key = identity(self._schema, relation, row)
-            group = self._group(key)
-            mark = Mark(tick, next(self._arrival), None)
-            if not delete:
-                new = StreamTuple(relation, row, tick, self._window.end(tick), time=time)
-                self._name(new, group)
-                mark = mark._replace(inserted=new)
-                fresh.add(id(new))
+            if not delete and key not in self._known:
+                # Nearly every tuple is the only one of its identity: no group for it.
+                self._known[key] = alone[key] = StreamTuple(relation, row, tick, end, time=time)
+                self._due.push(end, key)
+                continue
+            if key in alone:
+                fresh.add(alone.pop(key))
+            group = touched[key] = self._group(key)
+            new = None if delete else self._named(StreamTuple(relation, row, tick, end, time=time), group)
+            if new is not None:
+                fresh.add(new)
+            mark = Mark(tick, next(self._arrival), new)
             group.add(mark)
             self._due.push(due(mark, self._window, group.keyed), key)
-            touched[id(group)] = group
         for group in touched.values():
             group.settle(self._window, fresh, changes)
+        changes.inserted += alone.values()
         return changes
 
     def forget(self, horizon: int) -> None:
         """Drop what no record at or after ``horizon`` can change."""
         for _, key in self._due.expired(horizon - 1):
-            group = self._groups.get(key)
-            if group and group.forget(self._window, horizon):
-                del self._groups[key]
+            known = self._known.get(key)
+            if isinstance(known, StreamTuple):
+                gone = known.end < horizon
+            else:
+                gone = known is not None and known.forget(self._window, horizon)
+            if gone:
+                del self._known[key]
 
     def _group(self, key: GroupKey) -> Group:
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = Group(keyed=bool(self._schema.relations[key[0]].key))
+        """The group of an identity; a tuple that was alone becomes its first mark."""
+        known = self._known.get(key)
+        if isinstance(known, Group):
+            return known
+        group = self._known[key] = Group(keyed=bool(self._schema.relations[key[0]].key))
+        if known is not None:
+            group.add(Mark(known.start, -1, known))
         return group
 
-    def _name(self, new: StreamTuple, group: Group) -> None:
+    def _named(self, new: StreamTuple, group: Group) -> StreamTuple:
         """Set what tells the tuple from others of its identity."""
         if group.keyed:
             before = bisect_right(group.marks, new.start, key=itemgetter(0))
             new.successor = is_successor(group.marks, before, new.start, self._window)
         else:
             new.occurrence = sum(1 for m in group.marks if m.inserted and m.tick == new.start)
+        return new

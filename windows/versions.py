@@ -83,15 +83,15 @@ class Group:
     def add(self, mark: Mark) -> None:
         insort(self.marks, mark, key=itemgetter(0, 1))
 
-    def settle(self, window: Window, fresh: set[int], changes: Changes) -> None:
-        """Recompute lifespans; ``fresh`` holds the ids of tuples whose insertion is part of this step."""
+    def settle(self, window: Window, fresh: set[StreamTuple], changes: Changes) -> None:
+        """Recompute lifespans; ``fresh`` are the tuples whose insertion is part of this step."""
         ends, _, unmatched = lifespan_ends(self.marks, window, self.keyed)
         changes.unmatched += max(0, unmatched - self.unmatched)
         self.unmatched = unmatched
         for position, end in ends.items():
             inserted = self.marks[position].inserted
             assert inserted is not None  # noqa: S101 - only insertions have ends
-            self._apply(inserted, end, id(inserted) in fresh, changes)
+            self._apply(inserted, end, inserted in fresh, changes)
 
     def _apply(self, changed: StreamTuple, end: int, fresh: bool, changes: Changes) -> None:
         former = changed.end

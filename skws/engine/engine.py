@@ -91,7 +91,7 @@ class Engine:
 
     def _step(self, tick: int, time: int, records: Iterable[Record]) -> Iterator[Result]:
         self.expire(tick)
-        changes = self._lifespans.step(tick, map(self._seen, records))
+        changes = self._lifespans.step(tick, self._seen(records))
         self.counts.unmatched_deletions += changes.unmatched
         retracted: list[tuple[Found, int]] = []
         for ended, end in changes.ended:
@@ -102,12 +102,13 @@ class Engine:
         yield from self._retracted(retracted)
         yield from self._completed(chain.from_iterable(completed))
 
-    def _seen(self, record: Record) -> tuple[int, Row, bool, int]:
-        if record.delete:
-            self.counts.deletions += 1
-        else:
-            self.counts.tuples += 1
-        return record.relation, record.row, record.delete, record.time
+    def _seen(self, records: Iterable[Record]) -> Iterator[tuple[int, Row, bool, int]]:
+        for relation, time, row, delete in records:
+            if delete:
+                self.counts.deletions += 1
+            else:
+                self.counts.tuples += 1
+            yield relation, row, delete, time
 
     def _insert(self, new: StreamTuple) -> list[Found]:
         new.keywords = self.plan.matcher.bitmap(new.relation, new.row)

@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -100,3 +101,8 @@ def _write_wrapper(home: Path, script: str) -> Path:
         fresh.chmod(0o755)
         fresh.replace(wrapper)  # another process may be starting at the same time
     return home
+
+
+if __name__ == "__main__":
+    # For the set-up of a machine: exit code 0 if there is a Java already.
+    sys.exit(find_java() is None)

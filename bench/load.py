@@ -1,0 +1,82 @@
+"""The synthetic load of the S-KWS paper (Section 5): relations joined as a ternary tree.
+
+Each relation has one attribute for every join and gives one tuple a second;
+attribute values are uniform in [1, selectivity]. Here keywords are text: a
+tuple has eight words of 10,000, and each keyword with probability ``kwf``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.records import Record
+
+KEYWORDS = ("kilo", "lima", "mike", "november", "oscar")
+WORDS = tuple(f"w{n:04x}" for n in range(10_000))
+START = 1_700_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Parameters of Table 5.1, at their defaults."""
+
+    relations: int = 20
+    minutes: int = 20
+    keywords: int = 2
+    max_size: int = 5
+    kwf: float = 0.01
+    selectivity: int = 1000
+
+    @property
+    def query(self) -> str:
+        return " ".join(KEYWORDS[: self.keywords])
+
+    def schema(self) -> Schema:
+        edges = [((child - 1) // 3, child) for child in range(1, self.relations)]
+        relations = []
+        for number in range(self.relations):
+            joined = (f"e{child}" for parent, child in edges if number in (parent, child))
+            columns = [Attribute("words", AttributeType.TEXT)]
+            columns += [Attribute(name, AttributeType.INTEGER) for name in joined]
+            relations.append(Relation(f"r{number}", tuple(columns), search=("words",)))
+        joins = (
+            Join(
+                f"r{parent}.e{child} = r{child}.e{child}",
+                f"r{parent}",
+                f"r{child}",
+                ((f"e{child}", f"e{child}"),),
+            )
+            for parent, child in edges
+        )
+        return Schema("paper", tuple(relations), tuple(joins), f"{self.minutes} minutes")
+
+    def records(self, seconds: int, seed: int = 1) -> Iterator[Record]:
+        """``seconds`` times ``relations`` tuples, in order of time."""
+        rng = random.Random(seed)
+        widths = [len(relation.attributes) - 1 for relation in self.schema().relations]
+        chosen = KEYWORDS[: self.keywords]
+        for second in range(seconds):
+            for relation in range(self.relations):
+                words = rng.choices(WORDS, k=8)
+                words += [keyword for keyword in chosen if rng.random() < self.kwf]
+                values = [rng.randint(1, self.selectivity) for _ in range(widths[relation])]
+                yield Record(relation, (START + second) * 1_000_000, (" ".join(words), *values))
+
+    def write(self, path: Path, seconds: int) -> int:
+        """The records as JSON lines; gives their number."""
+        schema = self.schema()
+        names = [[a.name for a in relation.attributes] for relation in schema.relations]
+        count = 0
+        with path.open("wb") as file:
+            for relation, time, row, _ in self.records(seconds):
+                fields = dict(zip(names[relation], row, strict=True))
+                line = {"relation": f"r{relation}", "time": time // 1_000_000, "row": fields}
+                file.write(orjson.dumps(line) + b"\n")
+                count += 1
+        return count

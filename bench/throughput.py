@@ -15,6 +15,7 @@ from statistics import median
 from time import perf_counter
 
 from bench.load import Load
+from skws.engine.collector import expect_long_lived_objects
 from skws.engine.engine import Engine
 from skws.keywords import parse_query
 from skws.plan import Plan
@@ -57,6 +58,7 @@ def run_spark(plan: Plan, replay: Replay, cores: int) -> int:
 
 
 def child(mode: str, path: Path) -> None:
+    expect_long_lived_objects()
     start = perf_counter()
     found = run(mode, path)
     seconds = perf_counter() - start

@@ -124,6 +124,10 @@ class Schema:
                     if pair[columns] not in self.relation(side).columns:
                         raise ValueError(f"join {join.name}: no attribute {side}.{pair[columns]}")
 
+    def __hash__(self) -> int:
+        # Schemas are keys of caches: the whole would be hashed at every look-up.
+        return hash((self.name, len(self.relations), len(self.joins)))
+
     @cached_property
     def index(self) -> dict[str, int]:
         """Position of each relation by name."""

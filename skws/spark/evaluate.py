@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from mesh.mesh import Found, Mesh
+from skws.engine.collector import expect_long_lived_objects
 from skws.engine.engine import EXCLUDED
 from skws.plan import Plan
 from skws.results.assemble import Assembler
@@ -48,6 +49,7 @@ def evaluated(
     """Results of sliced tuples, columns RESULTS. ``static`` gives the static tuples on a worker."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        expect_long_lived_objects()
         yield from batched(_run_slices(unbatched(batches), plan, static, slicing), _ARROW)
 
     return tuples.mapInArrow(run, RESULTS)

@@ -8,7 +8,7 @@ shape is reported already.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -26,11 +26,7 @@ class Draft:
     name: str
     path: Path
     entry: Mapping[str, Data]
-    types: Mapping[str, AttributeType | None] | None = field(default=None)
-
-    @property
-    def flag_table(self) -> bool:
-        return self.entry.get("table") is True
+    types: Mapping[str, AttributeType | None] | None
 
 
 def drafts(located: Located) -> dict[str, Draft]:
@@ -141,7 +137,7 @@ def _check_time(located: Located, draft: Draft) -> None:
     kind = (draft.types or {}).get(name)
     if kind and kind is not AttributeType.TIMESTAMP:
         located.report(place, f"{draft.name}.time: expected a timestamp attribute; {name!r} is {kind}")
-    if draft.flag_table:
+    if draft.entry.get("table") is True:
         message = f"{draft.name}.time: a table has no event time; leave out 'time' or 'table: true'"
         located.report(located.key_place((*draft.path, "time")), message)
 

@@ -182,7 +182,18 @@ def _references(
         if wider == keys:
             break
         keys = wider
-    return _without_implied(single + composite, tables, min_confidence), keys
+    return _without_implied(_once(single + composite), tables, min_confidence), keys
+
+
+def _once(joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
+    """Of two references that say the same from either side, the surer one."""
+    sides: dict[frozenset[frozenset[tuple[str, str]]], Finding[Join]] = {}
+    for found in joins:
+        join = found.value
+        pairs = frozenset(frozenset({(join.left, a), (join.right, b)}) for a, b in join.on)
+        if pairs not in sides or sides[pairs].confidence < found.confidence:
+            sides[pairs] = found
+    return list(sides.values())
 
 
 def _without_implied(

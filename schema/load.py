@@ -12,7 +12,8 @@ from schema.located import locate, place_of
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
 from schema.shape import read_shape
 
-MAX_BYTES = 4 << 20
+# PyYAML reads some 200 kB a second; a relation and its join take some 120 bytes.
+MAX_BYTES = 1 << 20
 DEFAULT_NAME = "schema"
 
 

@@ -319,5 +319,5 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 def test_file_that_is_no_schema_for_its_size(tmp_path: Path) -> None:
     path = tmp_path / "big.yaml"
     path.write_bytes(b"#" * (5 << 20))
-    with pytest.raises(SchemaError, match="larger than 4 MiB"):
+    with pytest.raises(SchemaError, match="larger than 1 MiB"):
         load_schema(path)

@@ -132,6 +132,13 @@ def test_self_joins_keep_the_sides_as_written() -> None:
     assert [join.on for join in schema.joins] == [(("a", "b"), ("d", "c")), (("b", "c"),)]
 
 
+def test_the_model_refuses_bounds_that_make_no_sense() -> None:
+    with pytest.raises(ValueError, match="a text has no min or max"):
+        Attribute("t", AttributeType.TEXT, min=0)
+    with pytest.raises(ValueError, match="min exceeds max"):
+        Attribute("i", AttributeType.INTEGER, 2, 1)
+
+
 def test_joins_may_be_empty_or_left_out() -> None:
     body = "relations:\n  r: {attributes: {a: text}}\n"
     assert parse_schema(body) == parse_schema(body + "joins:\n") == parse_schema(body + "joins: []\n")

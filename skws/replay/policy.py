@@ -41,6 +41,7 @@ class BadRecordLog:
         self.first: list[BadRecord] = []
         self._path = dead_letters
         self._file: IO[bytes] | None = None
+        self._started = False
 
     def records(self, items: Iterable[Record | BadRecord]) -> Iterator[Record]:
         """The records among ``items``; the others are dealt with.
@@ -65,6 +66,14 @@ class BadRecordLog:
             )
         if self.on_error is OnError.DEAD_LETTER:
             self._write(bad)
+
+    def set_aside(self, letter: BadRecord) -> None:
+        """Keep a good record that came to nothing (too late) with the dead letters, where there is a file.
+
+        Raises SourceError if that cannot be written.
+        """
+        if self._path is not None:
+            self._write(letter)
 
     def summary(self) -> str:
         """One line with the count, then the first few reasons."""
@@ -95,7 +104,8 @@ class BadRecordLog:
         try:
             if self._file is None and self._path is not None:
                 # Opened anew it starts empty; after `close` it goes on where it was.
-                self._file = self._path.open("wb" if self.count == 1 else "ab")
+                self._file = self._path.open("ab" if self._started else "wb")
+                self._started = True
             if self._file is not None:
                 self._file.write(dead_letter(bad))
                 self._file.flush()

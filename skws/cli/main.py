@@ -1,0 +1,83 @@
+"""The way in: runs a command, and turns whatever happens into a message and an exit code.
+
+A traceback is shown to nobody who did not ask for it with SKWS_DEBUG=1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from schema.errors import SchemaError, SkwsError
+from skws.results.writers import OutputClosedError
+from skws.results.writers.text import visible
+
+INTERRUPTED = 130
+# Typer brings its own copy of click in newer versions, and takes click's in older ones.
+_USAGE_ERROR = typer.BadParameter.__bases__[0]
+_CLICK_ERROR = _USAGE_ERROR.__bases__[0]
+
+
+def main() -> None:
+    """Run the command line of this process, and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; gives the exit code."""
+    try:
+        from skws.cli.app import app  # noqa: PLC0415 - an interrupt while it loads is caught here
+
+        code = app(args=list(arguments), prog_name="skws", standalone_mode=False)
+        sys.stdout.flush()
+    except (BrokenPipeError, OutputClosedError):
+        _close_stdout()
+        return 0
+    except (KeyboardInterrupt, typer.Abort):
+        print("skws: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001, RUF100 - the last resort, so that nobody meets a traceback
+        return _failed(error)
+    return code if isinstance(code, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    """Tell what went wrong; gives the exit code."""
+    if os.environ.get("SKWS_DEBUG") == "1":
+        raise error
+    if isinstance(error, SchemaError) and len(error.problems) > 1:
+        _tell(f"{len(error.problems)} problems\n{error}")
+    elif isinstance(error, SkwsError):
+        _tell(str(error))
+    elif isinstance(error, _CLICK_ERROR):
+        _tell(_usage_message(error))
+        return int(getattr(error, "exit_code", 2))
+    else:
+        _tell(f"unexpected {type(error).__name__}: {error} (SKWS_DEBUG=1 shows where)")
+    return error.exit_code if isinstance(error, SkwsError) else 1
+
+
+def _usage_message(error: Exception) -> str:
+    message = str(getattr(error, "format_message", lambda: error)())
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "skws"
+    if "No such option: -" in message and "No such option: --" not in message:
+        message += " (to leave out tuples with a word, write -- before the query: -- tarantino -trailer)"
+    return f"{message}\nTry '{command} --help'."
+
+
+def _tell(message: str) -> None:
+    lines = [visible(line) for line in f"skws: {message}".splitlines()]
+    print("\n".join(lines), file=sys.stderr)
+
+
+def _close_stdout() -> None:
+    """Give the exit of Python something to flush into, or it complains about the pipe."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(devnull, sys.stdout.fileno())
+    except (OSError, ValueError):  # not a real file, as in tests
+        return

@@ -1,0 +1,109 @@
+"""``skws networks``: the candidate networks of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import islice
+from typing import Annotated
+
+import orjson
+import typer
+
+from mesh.network import CandidateNetwork
+from mesh.tree import Tree
+from skws.cli import options
+from skws.cli.terminal import stdout_bytes
+from skws.keywords import parse_query
+from skws.plan import DEFAULT_MAX_SIZE, Plan
+from skws.results.writers import destination
+from windows.window import Unbounded
+
+
+class NetworksFormat(StrEnum):
+    """How networks are written."""
+
+    TEXT = "text"
+    JSON = "json"
+    COUNT = "count"
+
+
+def networks(
+    query: options.QueryWords,
+    schema: options.SchemaFile,
+    output_format: Annotated[
+        NetworksFormat, typer.Option("--format", "-f", help="How networks are written.")
+    ] = NetworksFormat.TEXT,
+    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
+    match_names: options.MatchNames = False,
+    limit: options.Limit = None,
+) -> None:
+    """The candidate networks of a query: the shapes that results can have.
+
+    skws networks tarantino travolta --schema examples/movies/schema.yaml
+    """
+    described = options.read_schema(schema)
+    parsed = parse_query(options.query_text(query), described, match_names=match_names)
+    plan = Plan(described, parsed, Unbounded(), max_size)
+    trees = islice(plan.generator().networks(), limit)
+    with destination(None, stdout_bytes()) as shown:
+        for line in _FORMATS[output_format](plan, trees):
+            shown.write(line)
+
+
+def _text(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
+    """Smallest first; one line a network below the heading of its size."""
+    for size, group in enumerate(_by_size(plan, trees), start=1):
+        if group:
+            yield f"size {size} ({_counted(len(group))})\n".encode()
+        for tree in group:
+            yield f"  {CandidateNetwork.of(tree).text(plan.schema, plan.keywords)}\n".encode()
+
+
+def _json(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
+    """One array, a network a line, written while networks are found."""
+    separator = b"[\n"
+    for tree in trees:
+        yield separator + orjson.dumps(_described(plan, CandidateNetwork.of(tree)))
+        separator = b",\n"
+    yield b"[]\n" if separator == b"[\n" else b"\n]\n"
+
+
+def _count(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
+    """A line for each size, then the total."""
+    sizes = [0] * plan.max_size
+    for tree in trees:
+        sizes[len(tree.relations) - 1] += 1
+    for size, count in enumerate(sizes, start=1):
+        yield f"size {size}: {count}\n".encode()
+    yield f"total: {sum(sizes)}\n".encode()
+
+
+_FORMATS = {NetworksFormat.TEXT: _text, NetworksFormat.JSON: _json, NetworksFormat.COUNT: _count}
+
+
+def _by_size(plan: Plan, trees: Iterator[Tree]) -> list[list[Tree]]:
+    groups: list[list[Tree]] = [[] for _ in range(plan.max_size)]
+    for tree in trees:
+        groups[len(tree.relations) - 1].append(tree)
+    return groups
+
+
+def _counted(networks: int) -> str:
+    return f"{networks:,} network{'' if networks == 1 else 's'}"
+
+
+def _described(plan: Plan, network: CandidateNetwork) -> dict[str, object]:
+    keywords = plan.keywords
+    return {
+        "size": network.size,
+        "network": network.text(plan.schema, keywords),
+        "nodes": [
+            {
+                "relation": plan.schema.relations[relation].name,
+                "keywords": [word for slot, word in enumerate(keywords) if bitmap >> slot & 1],
+            }
+            for relation, bitmap in zip(network.relations, network.keywords, strict=True)
+        ],
+        "joins": network.joins(plan.schema),
+    }

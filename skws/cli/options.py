@@ -1,0 +1,89 @@
+"""Options that several commands share, and what their texts mean."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schema.errors import UsageError
+from schema.load import load_schema
+from schema.model import Schema
+from skws.results.writers import OutputFormat
+from windows.window import parse_duration, parse_window
+
+MAX_SIZE_HELP = "Most tuples of a result (T_max)."
+
+
+class MeshKind(StrEnum):
+    """Ways to lay out the operator mesh."""
+
+    FULL = "full"
+
+
+class PurgeKind(StrEnum):
+    """When expired tuples are removed."""
+
+    LAZY = "lazy"
+
+
+QueryWords = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="QUERY...",
+        help="Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -without. "
+        "Several arguments are one query, joined by blanks.",
+        show_default=False,
+    ),
+]
+SchemaFile = Annotated[
+    Path, typer.Option("--schema", "-s", metavar="FILE", help="YAML of the schema.", show_default=False)
+]
+MaxSize = Annotated[int, typer.Option("--max-size", metavar="N", min=1, help=MAX_SIZE_HELP)]
+MatchNames = Annotated[
+    bool, typer.Option("--match-names", help="A keyword may also be the name of a relation.")
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after N.", show_default="no limit")
+]
+ResultFormat = Annotated[OutputFormat, typer.Option("--format", "-f", help="How results are written.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write results there.", show_default="stdout"),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
+Mesh = Annotated[MeshKind, typer.Option("--mesh", help="Layout of the operator mesh.")]
+Purge = Annotated[PurgeKind, typer.Option("--purge", help="When expired tuples are removed.")]
+
+
+def query_text(words: list[str]) -> str:
+    """The arguments as one query. Raises UsageError for bytes that are no text."""
+    text = " ".join(words)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the query {text!r} is not valid UTF-8; check the terminal's encoding") from None
+    return text
+
+
+def read_schema(path: Path) -> Schema:
+    """The schema of a file, its window checked. Raises SchemaError."""
+    return load_schema(path, check_window=_window_fault)
+
+
+def read_lateness(text: str) -> int:
+    """A lateness in microseconds; it may be 0, which a duration elsewhere may not."""
+    if re.fullmatch(r"0+(\.0+)?\s*[a-z]*", text.strip().lower()):
+        return 0
+    return parse_duration(text, what="lateness")
+
+
+def _window_fault(text: str) -> str | None:
+    try:
+        parse_window(text)
+    except UsageError as error:
+        return str(error).removeprefix("window ")
+    return None

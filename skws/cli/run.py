@@ -1,0 +1,67 @@
+"""Runs a search for a command: results to their writer; progress, notes and the summary to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+
+from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
+from skws.diagnosis import why_nothing
+from skws.results.model import Result
+from skws.results.writers import OutputFormat, Writer, open_writer
+from skws.search import Search, SearchRequest
+
+
+def run_search(
+    request: SearchRequest, output_format: OutputFormat, output: Path | None, *, quiet: bool
+) -> None:
+    """Search, write the results and sum up. Raises SkwsError."""
+    started = perf_counter()
+    search = Search(request)
+    if search.plan.query.dropped and not quiet:
+        tell(f"not searched, as too common or no words: {', '.join(search.plan.query.dropped)}")
+    color = color_on_stdout() and output is None
+    with open_writer(output_format, output, search.plan, stdout_bytes(), color=color) as writer:
+        try:
+            _write(search, writer, output, quiet=quiet)
+        finally:
+            if search.bad.count:
+                tell(search.bad.summary())
+    if not quiet:
+        tell(summary(search, perf_counter() - started))
+    if not (search.counts.results or search.counts.retractions or quiet):
+        for line in why_nothing(search.plan, search.replay):
+            tell(line)
+
+
+def _write(search: Search, writer: Writer, output: Path | None, *, quiet: bool) -> None:
+    with ProgressBar(wanted=not quiet) as bar, closing(_results(search, bar)) as results:
+        for result in results:
+            if output is None and sys.stdout.isatty():
+                bar.stop()  # results are progress enough, and would be drawn over
+            writer.write(result)
+
+
+def _results(search: Search, bar: ProgressBar) -> Generator[Result, None, None]:
+    return search.results(bar.report) if bar.shown else search.results()
+
+
+def summary(search: Search, seconds: float) -> str:
+    """One line: what was read, what was found, what was left out, and how long it took."""
+    counts = search.counts
+    optional = (
+        (counts.static, "static"),
+        (counts.retractions, "retractions"),
+        (counts.late, "late"),
+        (search.bad.count, "bad"),
+        (counts.excluded, "excluded"),
+    )
+    parts = [f"{counts.tuples:,} tuples", f"{counts.results:,} results"]
+    parts += [f"{count:,} {name}" for count, name in optional if count]
+    if counts.deletions:
+        parts.append(f"{counts.deletions:,} deletions ({counts.unmatched_deletions:,} unmatched)")
+    rate = counts.tuples / seconds if seconds else 0
+    return f"{', '.join(parts)} in {seconds:.2f} s ({rate:,.0f} tuples/s)"

@@ -1,0 +1,77 @@
+"""``skws schema``: check a schema, show it, infer one, and describe its format to editors."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from schema.json_schema import json_schema
+from schema.load import warnings
+from schema.model import Schema
+from schema.show import show as show_text
+from schema.show import to_dot, to_yaml
+from skws.cli import options
+from skws.cli.terminal import stdout_bytes, tell
+from skws.results.writers import destination
+
+app = typer.Typer(
+    help="Check a schema, show it, infer one from data.", no_args_is_help=True, rich_markup_mode=None
+)
+SchemaPath = Annotated[Path, typer.Argument(metavar="FILE", help="YAML of the schema.", show_default=False)]
+
+
+class SchemaFormat(StrEnum):
+    """Ways to show a schema."""
+
+    TEXT = "text"
+    DOT = "dot"
+    YAML = "yaml"
+
+
+_SHOWN = {SchemaFormat.TEXT: show_text, SchemaFormat.DOT: to_dot, SchemaFormat.YAML: to_yaml}
+
+
+@app.command()
+def check(file: SchemaPath) -> None:
+    """Check a schema: every problem with its line and column, exit code 3; or ok.
+
+    skws schema check examples/movies/schema.yaml
+    """
+    described = options.read_schema(file)
+    for warning in warnings(described):
+        tell(f"warning: {warning}")
+    _print(f"ok: {_counts(described)}\n")
+
+
+@app.command()
+def show(
+    file: SchemaPath,
+    output_format: Annotated[
+        SchemaFormat, typer.Option("--format", "-f", help="A drawing, Graphviz or YAML.")
+    ] = SchemaFormat.TEXT,
+) -> None:
+    """Show relations and joins, and draw the join graph.
+
+    skws schema show examples/movies/schema.yaml
+    """
+    _print(_SHOWN[output_format](options.read_schema(file)))
+
+
+@app.command("json-schema")
+def print_json_schema() -> None:
+    """Print the JSON Schema of schema files, from which editors complete and check them."""
+    _print(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def _counts(described: Schema) -> str:
+    counted = ((len(described.relations), "relation"), (len(described.joins), "join"))
+    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counted)
+
+
+def _print(text: str) -> None:
+    with destination(None, stdout_bytes()) as shown:
+        shown.write(text.encode())

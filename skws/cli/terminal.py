@@ -1,0 +1,89 @@
+"""What may be shown on the standard streams: colour, and progress bars that come and go on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import IO, TYPE_CHECKING
+
+from skws.progress import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+
+def plain() -> bool:
+    """True if the user or the terminal wants neither colour nor animation."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
+def color_on_stdout() -> bool:
+    return sys.stdout.isatty() and not plain()
+
+
+def stdout_bytes() -> IO[bytes]:
+    """Standard output for bytes; what was written to it as text comes first."""
+    sys.stdout.flush()
+    return sys.stdout.buffer
+
+
+def tell(message: str) -> None:
+    """A note to the user, apart from the results."""
+    print(message, file=sys.stderr)
+
+
+class ProgressBar:
+    """A bar on stderr while something is under way; nothing at all off a terminal."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.shown = wanted and sys.stderr.isatty() and not plain()
+        self._bars: Bars | None = None
+        self._task: TaskID | None = None
+
+    def report(self, progress: Progress) -> None:
+        """Show where the work is."""
+        if not self.shown:
+            return
+        bars = self._bars or self._start(progress.unit)
+        if self._task is None:
+            self._task = bars.add_task(progress.stage)
+        bars.update(
+            self._task, description=progress.stage, completed=progress.done, total=progress.total or None
+        )
+
+    def stop(self) -> None:
+        """Take the bar away for good."""
+        self.shown = False
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _start(self, unit: str) -> Bars:
+        from rich.console import Console  # noqa: PLC0415 - loaded for who watches a terminal
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+        columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn())
+        self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bars.start()
+        return self._bars

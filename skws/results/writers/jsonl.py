@@ -1,0 +1,19 @@
+"""Results as JSON lines: the shape that consumers depend on."""
+
+from __future__ import annotations
+
+from skws.results.model import Result
+from skws.results.writers.destination import Destination
+
+
+class JsonLinesWriter:
+    """One result a line."""
+
+    def __init__(self, opened: Destination) -> None:
+        self._opened = opened
+
+    def write(self, result: Result) -> None:
+        self._opened.write(result.to_json() + b"\n")
+
+    def finish(self) -> None:
+        """Nothing is held back."""

@@ -1,0 +1,91 @@
+"""Results as a table that fits the terminal: one line each, written as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor
+from shutil import get_terminal_size
+from typing import Final
+
+from rich.cells import cell_len
+
+from skws.plan import Plan
+from skws.results.model import Result
+from skws.results.writers.destination import Destination
+from skws.results.writers.text import (
+    BOLD,
+    RESET,
+    KeywordSpans,
+    fitted,
+    instant,
+    marked,
+    shortened,
+    value_text,
+    visible,
+)
+
+DEFAULT_WIDTH: Final = 120
+_TIME: Final = 20
+_LEAST_MATCH: Final = 20
+_LEAST_TEXT: Final = 3
+_SEPARATOR: Final = " - "
+
+
+class TableWriter:
+    """Operation, start, network and match: the searched texts of the tuples, in the network's order.
+
+    Widths are fixed at the start, since no result waits for the next.
+    """
+
+    def __init__(self, opened: Destination, plan: Plan, color: bool) -> None:
+        self._opened = opened
+        self._spans = KeywordSpans(plan.query, plan.schema)
+        self._color = color
+        width = get_terminal_size((DEFAULT_WIDTH, 0)).columns
+        rest = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
+        self._network = rest * 2 // 5
+        self._match = rest - self._network
+        self._headed = False
+
+    def write(self, result: Result) -> None:
+        if not self._headed:
+            self._headed = True
+            self._line("op", "time", "network", "match", bold=self._color)
+        time = "always" if result.start is None else instant(floor(result.start))
+        self._line(result.op, time, visible(result.network), self._matched(result))
+
+    def finish(self) -> None:
+        """Nothing is held back."""
+
+    def _line(self, op: str, time: str, network: str, match: str, *, bold: bool = False) -> None:
+        cells = f"{fitted(op, 2)}  {fitted(time, _TIME)}  {fitted(network, self._network)}  {match}"
+        line = cells.rstrip()
+        self._opened.write((f"{BOLD}{line}{RESET}\n" if bold else f"{line}\n").encode())
+
+    def _matched(self, result: Result) -> str:
+        """What the tuples say, each cut so that all have a share of the width."""
+        texts = [
+            (shown.relation, name, value_text(value))
+            for shown in result.tuples
+            for name in self._spans.searched(shown.relation, shown.row)
+            if (value := shown.row[name]) is not None
+        ]
+        room = self._match - len(_SEPARATOR) * max(len(texts) - 1, 0)
+        share = fair_share([cell_len(text) for *_, text in texts], room)
+        parts = []
+        for relation, name, text in texts:
+            short, spans = shortened(visible(text), self._spans.of(relation, name, text), share)
+            parts.append(marked(short, spans, color=True) if self._color else short)
+        return _SEPARATOR.join(parts)
+
+
+def fair_share(widths: Sequence[int], room: int) -> int:
+    """The most cells that each text may take so that all fit; who needs less leaves it to the others."""
+    share = 0
+    for place, width in enumerate(sorted(widths)):
+        share = room // (len(widths) - place)
+        if width > share:
+            break
+        share = width
+        room -= width
+    return max(share, _LEAST_TEXT)

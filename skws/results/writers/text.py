@@ -1,0 +1,117 @@
+"""Texts as people see them: safe for a terminal, cut to a width, their keywords marked.
+
+Widths are in terminal cells, of which a wide character takes two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import cycle, islice
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+
+from schema.model import Schema
+from skws.keywords import MAX_SLOTS, KeywordQuery, highlight
+from skws.keywords.highlight import Span
+from skws.results.model import JsonRow
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+RESET: Final = "\x1b[0m"
+BOLD: Final = "\x1b[1m"
+DIM: Final = "\x1b[2m"
+_SLOT_COLORS: Final = tuple(islice(cycle((33, 36, 35, 32, 34, 31, 93, 96)), MAX_SLOTS))
+
+# One character for one, so that places in the text stay.
+# Data must neither move the cursor nor reorder a line.
+_VISIBLE: Final = {
+    **{code: 0x2400 + code for code in range(0x20)},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F], 0xFFFD),
+    **{ord(space): ord(" ") for space in "\t\n\v\f\r\u0085\u2028\u2029"},
+}
+
+
+def visible(text: str) -> str:
+    """``text`` on one line, control characters replaced one by one by visible ones."""
+    return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
+
+
+def instant(seconds: float) -> str:
+    """Seconds since the epoch in ISO 8601, UTC; what no calendar holds stays a number."""
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return f"{seconds:.0f} s"
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def value_text(value: str | float | bool) -> str:
+    """A value of a JSON row as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def shortened(text: str, spans: Sequence[Span], width: int) -> tuple[str, list[Span]]:
+    """``text`` cut to ``width`` cells around its first span, and the spans that are left in it."""
+    if cell_len(text) <= width:
+        return text, list(spans)
+    begin = 0
+    if spans and cell_len(text[: spans[0][1]]) >= width:
+        start, stop, _ = spans[0]
+        begin = max(0, min(start, max(start - width // 3, stop - width + 2)))
+    lead = "…" if begin else ""
+    end = begin + _fitting(text[begin : begin + width], width - len(lead) - 1)
+    tail = "…" if end < len(text) else ""
+    shift = len(lead) - begin
+    left = [
+        (max(s, begin) + shift, min(e, end) + shift, slot) for s, e, slot in spans if s < end and e > begin
+    ]
+    return lead + text[begin:end] + tail, left
+
+
+def fitted(text: str, width: int) -> str:
+    """``text`` cut or padded to exactly ``width`` cells."""
+    return set_cell_size(shortened(text, (), width)[0], width)
+
+
+def marked(text: str, spans: Sequence[Span], *, color: bool) -> str:
+    """``text`` with its spans in their slots' colours and underlined, or else ``*like this*``."""
+    parts = []
+    last = 0
+    for start, end, slot in spans:
+        before, after = (f"\x1b[4;{_SLOT_COLORS[slot]}m", RESET) if color else ("*", "*")
+        parts += [text[last:start], before, text[start:end], after]
+        last = end
+    return "".join([*parts, text[last:]])
+
+
+class KeywordSpans:
+    """Where the keywords of one query stand in the rows of its results."""
+
+    def __init__(self, query: KeywordQuery, schema: Schema) -> None:
+        self._query = query
+        self._schema = schema
+
+    def of(self, relation: str, attribute: str, text: str) -> list[Span]:
+        """Spans in the text of an attribute's value."""
+        position = self._schema.index[relation]
+        column = self._schema.relations[position].columns[attribute]
+        return highlight(self._query, self._schema, position, column, text)
+
+    def searched(self, relation: str, row: JsonRow) -> list[str]:
+        """The attributes that keywords are looked for in and that are not NULL."""
+        return [name for name in self._schema.relation(relation).search if row[name] is not None]
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters from the start fit into ``width`` cells."""
+    used = 0
+    for position, character in enumerate(text):
+        used += cell_len(character)
+        if used > width:
+            return position
+    return len(text)

@@ -1,0 +1,70 @@
+"""Choosing a writer: the formats by name, opened on their destination."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Protocol
+
+from schema.errors import UsageError
+from skws.plan import Plan
+from skws.results.model import Result
+from skws.results.writers.csvfile import CsvWriter
+from skws.results.writers.destination import Destination, destination
+from skws.results.writers.jsonl import JsonLinesWriter
+from skws.results.writers.table import TableWriter
+from skws.results.writers.tree import TreeWriter
+
+
+class OutputFormat(StrEnum):
+    """Formats that results are written in."""
+
+    TABLE = "table"
+    TREE = "tree"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+class Writer(Protocol):
+    """Takes results one by one; ``finish`` comes once, after the last, unless the run failed."""
+
+    def write(self, result: Result) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+@contextmanager
+def open_writer(
+    output_format: OutputFormat, output: Path | None, plan: Plan, stdout: IO[bytes], *, color: bool = False
+) -> Iterator[Writer]:
+    """A writer on ``output``, or on ``stdout`` if that is None.
+
+    ``color``: mark keywords by colours (formats for people only). A file
+    appears when the ``with`` ends well. Raises UsageError for Parquet without
+    ``output``; OutputError, OutputClosedError.
+    """
+    if output_format is OutputFormat.PARQUET and output is None:
+        raise UsageError("--format parquet needs --output FILE: it cannot be written to a terminal or a pipe")
+    with destination(output, stdout) as opened:
+        writer = _writer(output_format, opened, plan, color)
+        yield writer
+        writer.finish()
+
+
+def _writer(output_format: OutputFormat, opened: Destination, plan: Plan, color: bool) -> Writer:
+    match output_format:
+        case OutputFormat.TABLE:
+            return TableWriter(opened, plan, color)
+        case OutputFormat.TREE:
+            return TreeWriter(opened, plan, color)
+        case OutputFormat.JSONL:
+            return JsonLinesWriter(opened)
+        case OutputFormat.CSV:
+            return CsvWriter(opened)
+        case OutputFormat.PARQUET:
+            from skws.results.writers.parquet import ParquetWriter  # noqa: PLC0415 - Arrow's is slow to import
+
+            return ParquetWriter(opened)

@@ -1,0 +1,125 @@
+"""A search over a replay, whichever engine runs it: from a request to results and counts.
+
+The command line, the terminal UI and tests all search by this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+
+from schema.errors import UsageError
+from schema.model import Schema
+from skws.engine.collector import expect_long_lived_objects
+from skws.engine.engine import Counts, Engine
+from skws.keywords import parse_query
+from skws.late import late_record
+from skws.plan import DEFAULT_MAX_SIZE, Plan
+from skws.progress import Progress, ReportProgress, unreported
+from skws.records import Record
+from skws.replay import BadRecordLog, OnError, Replay
+from skws.results.model import Result
+from windows.window import Window, parse_window
+
+
+class EngineName(StrEnum):
+    """Engines that can run a search over a replay."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What to search for, where, and how.
+
+    ``window``: None for the schema's. ``lateness`` in microseconds: None sorts
+    the replay by time, so that nothing is late; else records are taken as they
+    arrive, and those later than that are dropped and counted. ``limit``: the
+    most results to give. ``master``: Spark's, None for the default.
+    """
+
+    query: str
+    schema: Schema
+    replay: tuple[Path, ...]
+    window: Window | None = None
+    max_size: int = DEFAULT_MAX_SIZE
+    match_names: bool = False
+    engine: EngineName = EngineName.SPARK
+    master: str | None = None
+    lateness: int | None = None
+    on_error: OnError = OnError.FAIL
+    dead_letters: Path | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine is EngineName.SPARK and self.lateness is not None:
+            raise UsageError(
+                "--lateness needs --engine local: on Spark the replay is sorted by time, so nothing is late"
+            )
+        if self.engine is EngineName.LOCAL and self.master is not None:
+            raise UsageError("--master needs --engine spark: the local engine runs in this process")
+
+    def plan(self) -> Plan:
+        """The plan of the query. Raises QueryError, UsageError for a window that cannot be read."""
+        return Plan(
+            schema=self.schema,
+            query=parse_query(self.query, self.schema, match_names=self.match_names),
+            window=self.window or parse_window(self.schema.window),
+            max_size=self.max_size,
+            lateness=self.lateness or 0,
+        )
+
+
+class Search:
+    """One run of a request. ``counts`` and ``bad`` are complete when the results have been read.
+
+    Raises QueryError, UsageError, SourceError before anything is read.
+    """
+
+    def __init__(self, request: SearchRequest) -> None:
+        self.request = request
+        self.plan = request.plan()
+        self.replay = Replay.open(request.replay, request.schema)
+        self.bad = BadRecordLog(request.on_error, request.dead_letters)
+        self.counts = Counts()
+
+    def results(self, report: ReportProgress = unreported) -> Generator[Result, None, None]:
+        """Results in order of time; with a lateness, as they are found.
+
+        Raises BadRecordsError, SourceError.
+        """
+        run = self._on_spark if self.request.engine is EngineName.SPARK else self._in_process
+        with self.bad:
+            yield from islice(run(report), self.request.limit)
+
+    def _in_process(self, report: ReportProgress) -> Iterator[Result]:
+        expect_long_lived_objects()
+        engine = Engine(self.plan, self._on_late)
+        self.counts = engine.counts
+        size = self.replay.size_bytes
+
+        def loading(done: int) -> None:
+            report(Progress("loading tables", done, size))
+
+        def reading(done: int) -> None:
+            report(Progress("reading", done, size))
+
+        yield from engine.load_tables(self.replay.tables(self.bad, loading))
+        arriving = self.request.lateness is not None
+        records = self.replay.arrivals if arriving else self.replay.stream
+        yield from engine.process(records(self.bad, reading))
+
+    def _on_late(self, record: Record) -> None:
+        if self.request.on_error is OnError.DEAD_LETTER:
+            self.bad.set_aside(late_record(record, self.plan.schema, self.plan.lateness))
+
+    def _on_spark(self, report: ReportProgress) -> Iterator[Result]:
+        from skws.spark.search import SparkSearch  # noqa: PLC0415 - only who asks for Spark loads it
+
+        with SparkSearch(self.plan, self.replay, self.request.master, report) as run:
+            self.counts = run.counts
+            yield from run.results(self.bad)

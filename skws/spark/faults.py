@@ -1,0 +1,54 @@
+"""Errors out of Spark as users should read them: our own as they were raised, others in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+import schema.errors
+from schema.errors import SkwsError, SourceError
+
+# The end of a Python traceback inside a message, up to Java's part of it.
+_RAISED: Final = re.compile(
+    r"^schema\.errors\.(\w+): (.*?)(?=\n\s*\n|\n\tat |\n\s*Traceback|\Z)", re.M | re.S
+)
+_JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+
+
+class SparkFailedError(SkwsError):
+    """Spark, or what it runs on, gave up."""
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Raises inside, coming from Spark, leave as SkwsError."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise translated(error) from error
+
+
+def translated(error: Exception) -> SkwsError:
+    """The error of ours that a worker raised, if it was one; else one that says what Spark says."""
+    text = str(error)
+    for name, message in _RAISED.findall(text):
+        kind = getattr(schema.errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, SkwsError):
+            return kind(message.strip())
+    if "Could not parse Master URL" in text or "Master must" in text:
+        return SourceError(f"Spark cannot start: {_reason(text)}")
+    return SparkFailedError(f"Spark failed: {_reason(text)}")
+
+
+def _reason(text: str) -> str:
+    """The line that tells most: the innermost cause if Java names one, else the first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    raised = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    chosen = (causes[-1:] or raised[:1] or lines[:1] or ["no reason given"])[0]
+    return _JAVA_CLASS.sub("", chosen)

@@ -19,7 +19,7 @@ from schema.errors import SourceError, nearest
 from schema.model import Schema
 from skws.replay.peek import names_relations
 
-SPLIT_BYTES: Final = 64 << 20
+SPLIT_BYTES: Final = 8 << 20  # small, so that a few cores share even a small replay
 END: Final = 2**63 - 1
 
 

@@ -67,10 +67,13 @@ class BatchRun:
         self.slicing = plan_slices(self._plan.window, _quantiles(ticked), self._cores())
         tuples = self._with_lifespans(ticked, self._keyed | counted)
         found = evaluated(sliced(tuples, self.slicing), self._plan, self._static(), self.slicing)
+        # Sorting looks at its input twice, first to find out where to cut it.
+        found = found.persist(StorageLevel.MEMORY_AND_DISK)
         ordered = found.sort("tick", "kind", "time", "id")
         try:
             yield from islice(self._received(ordered), limit)
         finally:
+            found.unpersist()
             ticked.unpersist()
 
     def _received(self, ordered: DataFrame) -> Iterator[Result]:

@@ -9,6 +9,7 @@ from typing import Annotated
 import orjson
 import typer
 
+from schema.infer import infer
 from schema.json_schema import json_schema
 from schema.load import warnings
 from schema.model import Schema
@@ -17,6 +18,8 @@ from schema.show import to_dot, to_yaml
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes, tell
 from skws.results.writers import destination
+from skws.sampling import sample
+from windows.window import parse_window
 
 app = typer.Typer(
     help="Check a schema, show it, infer one from data.", no_args_is_help=True, rich_markup_mode=None
@@ -65,6 +68,24 @@ def show(
 def print_json_schema() -> None:
     """Print the JSON Schema of schema files, from which editors complete and check them."""
     _print(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+@app.command("infer")
+def infer_schema(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Replay files or directories.", show_default=False)
+    ],
+    name: Annotated[str | None, typer.Option("--name", help="The schema's.", show_default="of PATH")] = None,
+    window: Annotated[str, typer.Option("--window", "-w", metavar="W", help="The schema's.")] = "none",
+) -> None:
+    """Infer a schema from a sample of replay files; what is doubtful is commented out.
+
+    skws schema infer examples/movies/replay.jsonl > schema.yaml
+    """
+    parse_window(window)
+    samples = sample(paths)
+    chosen = name or paths[0].resolve().name.split(".", 1)[0]
+    _print(infer(samples.tables(), chosen, timed=samples.timed, window=window).to_yaml())
 
 
 def _counts(described: Schema) -> str:

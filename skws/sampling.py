@@ -1,0 +1,192 @@
+"""Samples of replay files whose schema is not known yet: columns of values, to infer it from."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from schema.errors import SourceError
+from schema.infer import SAMPLE_ROWS
+from skws.replay import Format
+from skws.replay.debezium import is_change
+from skws.replay.files import BOM, opened
+from skws.replay.splits import format_of
+
+SAMPLE_RECORDS: Final = 200_000
+"""Records looked at in one file, of whatever relation."""
+
+_RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
+
+
+class SampleRow(NamedTuple):
+    """A row of a relation (None: the file's); ``timed``: its record carries a time of its own."""
+
+    relation: str | None
+    values: Mapping[str, object]
+    timed: bool = False
+
+
+class Samples:
+    """Rows by relation, of each the first ``SAMPLE_ROWS``."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[Mapping[str, object]]] = {}
+        self.timed: set[str] = set()
+
+    def add(self, relation: str, row: SampleRow) -> None:
+        rows = self._rows.setdefault(relation, [])
+        if len(rows) < SAMPLE_ROWS:
+            rows.append(row.values)
+        if row.timed:
+            self.timed.add(relation)
+
+    def tables(self) -> dict[str, dict[str, list[object]]]:
+        """Columns by relation; an attribute that a row lacks is NULL there."""
+        return {relation: _columns(rows) for relation, rows in self._rows.items()}
+
+
+def sample(paths: Sequence[Path]) -> Samples:
+    """Samples of replay files and of those in directories; bad records are passed over.
+
+    Raises SourceError: nothing there, an unknown format, a file that cannot be read, no record at all.
+    """
+    samples = Samples()
+    for file in (file for path in paths for file in _files(path)):
+        own = _relation_of(file)
+        for row in islice(_rows(file), SAMPLE_RECORDS):
+            samples.add(row.relation or own, row)
+    if not samples.tables():
+        raise SourceError(f"no records in {', '.join(map(str, paths))} to infer a schema from")
+    return samples
+
+
+def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [_plain(row.get(name)) for row in rows] for name in names}
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.exists():
+        raise SourceError(f"{path}: no such file or directory")
+    if not path.is_dir():
+        yield path
+        return
+    for entry in sorted(path.iterdir()):
+        if not entry.name.startswith((".", "_")):
+            yield from _files(entry)
+
+
+def _relation_of(file: Path) -> str:
+    """The file's name without its endings; for the parts that Spark writes, that of their directory."""
+    parent = file.resolve().parent.name
+    return (parent if file.name.startswith("part-") else file.name).split(".", 1)[0]
+
+
+def _rows(file: Path) -> Iterator[SampleRow]:
+    match format_of(file):
+        case Format.JSON_LINES:
+            return _json_rows(file)
+        case Format.CSV:
+            return _csv_rows(file)
+        case Format.PARQUET:
+            return _parquet_rows(file)
+
+
+def _json_rows(file: Path) -> Iterator[SampleRow]:
+    with opened(file) as lines:
+        for line in lines:
+            try:
+                item = orjson.loads(line.removeprefix(BOM))
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(item, dict):
+                yield from _of_record(item)
+
+
+def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
+    """The row of a record, of a change event, or a bare one; deletions may hold no more than a key."""
+    if isinstance(item.get("row"), dict) and isinstance(item.get("relation"), str):
+        if item.get("op") != "-":
+            yield SampleRow(item["relation"], item["row"], item.get("time") is not None)
+    elif is_change(item):
+        yield from _of_change(item)
+    else:
+        yield SampleRow(None, item)
+
+
+def _of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
+    """The row that a change event leaves; none for a deletion."""
+    event = item.get("value", item)
+    event = event.get("payload", event) if isinstance(event, dict) else None
+    if not isinstance(event, dict):
+        return
+    source, after = event.get("source"), event.get("after")
+    if isinstance(source, dict) and isinstance(source.get("table"), str) and isinstance(after, dict):
+        yield SampleRow(source["table"], after, timed=True)
+
+
+def _csv_rows(file: Path) -> Iterator[SampleRow]:
+    with opened(file) as lines:
+        texts = (line.removeprefix(BOM).decode("utf-8", "replace") for line in lines)
+        reader = csv.reader(texts)
+        header = next((fields for fields in reader if fields), [])
+        rows = (
+            dict(zip(header, (f or None for f in fields), strict=True)) for fields in _whole(reader, header)
+        )
+        yield from _flat(rows, header)
+
+
+def _whole(reader: Iterator[list[str]], header: Sequence[str]) -> Iterator[list[str]]:
+    while True:
+        try:
+            fields = next(reader, None)
+        except csv.Error:
+            continue
+        if fields is None:
+            return
+        if len(fields) == len(header):
+            yield fields
+
+
+def _parquet_rows(file: Path) -> Iterator[SampleRow]:
+    from skws.replay import parquet  # noqa: PLC0415 - Arrow's is slow to import
+
+    with parquet.opened(file) as opened_file:
+        rows = (row for batch in opened_file.iter_batches() for row in batch.to_pylist())
+        yield from _flat(rows, opened_file.schema_arrow.names)
+
+
+def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str]) -> Iterator[SampleRow]:
+    """Rows of columns: bare ones, or records whose attributes are among the columns or in ``row``."""
+    if "relation" not in header:
+        yield from (SampleRow(None, row) for row in rows)
+        return
+    for row in rows:
+        if row["relation"] is None or row.get("op") == "-":
+            continue
+        values = {n: v for n, v in row.items() if n not in _RECORD_COLUMNS and v is not None}
+        if row.get("row") is not None:
+            try:
+                values = orjson.loads(row["row"])
+            except orjson.JSONDecodeError:
+                continue
+        yield SampleRow(row["relation"], values, row.get("time") is not None)
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it."""
+    match value:
+        case datetime() | date():
+            return value.isoformat()
+        case Decimal():
+            return float(value)
+        case bytes():
+            return value.decode("utf-8", "replace")
+    return value

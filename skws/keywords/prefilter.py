@@ -16,10 +16,12 @@ from typing import Final
 
 from whoosh.lang.porter2 import exceptional_forms
 
-from skws.keywords.alphabet import APOSTROPHES, HYPHENS, JOINERS
+from skws.keywords.alphabet import JOINERS
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 
 _LONGEST: Final = 10  # letters compared; more rule out little and make the automaton larger
+# Letters in all: RE2 becomes a thousand times slower once its automaton outgrows its memory.
+_ALL_LETTERS: Final = 800
 
 # Beyond ASCII, all but the letters (of the scripts most written) that never fold to an ASCII
 # letter, nor to nothing, and punctuation, which is in no word.
@@ -29,14 +31,14 @@ _FOREIGN: Final = (
 )
 _ANY_FOREIGN: Final = "[^\x00-\x7f]"
 _BEGIN: Final = "(?:^|[^0-9A-Za-z])"
-
-
-def _one_of(chars: str) -> str:
-    return "[" + "".join(re.escape(char) for char in chars) + "]"
-
-
 _ASCII_JOINERS: Final = tuple(filter(str.isascii, JOINERS))
-_JOINED: Final = f"{_one_of(JOINERS)}*"
+_JOINED: Final = f"[{re.escape(''.join(_ASCII_JOINERS))}]*"
+
+
+class _Letters(dict[str, "_Letters"]):
+    """A trie of starts: what is common to several is looked for once, which keeps the automaton small."""
+
+    complete = False
 
 
 def condition(alternatives: Iterable[Alternative]) -> str | None:
@@ -47,10 +49,35 @@ def condition(alternatives: Iterable[Alternative]) -> str | None:
     starts = {_start(alternative) for alternative in alternatives}
     if "" in starts or not starts:
         return None
-    patterns = [_BEGIN + _beginning(start) for start in sorted(starts) if start[0].isascii()]
-    if len(patterns) < len(starts):
-        patterns.append(_ANY_FOREIGN)  # without a beginning: an ideograph is a word even after a letter
+    plain = {start for start in starts if start[0].isascii()}
+    # Without a beginning: an ideograph is a word even after a letter.
+    patterns = [_ANY_FOREIGN] if plain < starts else []
+    if plain:
+        patterns.append(_BEGIN + _pattern(_trie(plain, max(2, _ALL_LETTERS // len(plain))), _FOREIGN))
     return "|".join(patterns)
+
+
+def _trie(starts: Iterable[str], longest: int) -> _Letters:
+    root = _Letters()
+    for start in starts:
+        node = root
+        for char in start[:longest]:
+            if not char.isascii():
+                break  # any foreign character will do here, as it does everywhere
+            node = node.setdefault(char, _Letters())
+        else:
+            node.complete = True
+    return root
+
+
+def _pattern(letters: _Letters, foreign: str) -> str:
+    """A pattern for words that go on with some of the letters, or with a ``foreign`` character."""
+    if letters.complete:
+        return ""
+    going_on = [
+        _literal(char) + _JOINED + _pattern(after, _ANY_FOREIGN) for char, after in sorted(letters.items())
+    ]
+    return f"(?:{'|'.join([*going_on, foreign])})"
 
 
 def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
@@ -101,20 +128,5 @@ def _unstemmed(stem: str) -> str:
     return commonprefix([stem[:-1], *exceptions])  # noqa: RUF071 - letters, not path components
 
 
-def _beginning(start: str) -> str:
-    """A pattern for words that fold to begin with ``start``, or are foreign from some letter on."""
-    if not start:
-        return ""
-    if not start[0].isascii():
-        return _ANY_FOREIGN
-    rest = _beginning(start[1:])
-    literal = _literal(start[0])
-    return f"(?:{literal}{_JOINED}{rest}|{_FOREIGN})" if rest else f"(?:{literal}|{_FOREIGN})"
-
-
 def _literal(char: str) -> str:
-    if char == "-":
-        return _one_of(HYPHENS)
-    if char == "'":
-        return _one_of(APOSTROPHES)
-    return _one_of(char + char.upper()) if char.isalpha() else re.escape(char)
+    return f"[{char}{char.upper()}]" if char.isalpha() else re.escape(char)

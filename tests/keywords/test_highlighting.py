@@ -17,6 +17,7 @@ from skws.keywords import Matcher, highlight, parse_query
         ("cafe", "Le Cafe\u0301 du Marché", [("Cafe\u0301", 0)]),
         ("spider-man man", "Spider-Man, man", [("Spider-Man", 0), ("man", 1)]),
         ("trav* OR pulp", "Pulp travels", [("Pulp", 0), ("travels", 0)]),
+        ("京 東", "東京", [("東", 1), ("京", 0)]),
         ("plot:pulp", "Pulp", []),
         ("pulp", "", []),
     ],

@@ -226,3 +226,4 @@ def test_a_full_memory_of_chunks_is_emptied(monkeypatch: pytest.MonkeyPatch) -> 
     matcher = Matcher(parse_query("pulp", SCHEMA), SCHEMA)
     for number in range(20):
         assert matcher.bitmap(MOVIE, (1, f"pulp w{number}", None, None)) == 1
+        assert all(len(table) <= 3 for columns in matcher._columns for _, table in columns)

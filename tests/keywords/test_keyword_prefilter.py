@@ -6,6 +6,9 @@ import re
 import sys
 import unicodedata
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from whoosh.lang.porter2 import exceptional_forms
@@ -29,7 +32,7 @@ _ENGLISH = st.builds(
 )
 
 
-@settings(max_examples=3_000, deadline=None)
+@settings(max_examples=1_500, deadline=None)
 @given(_ENGLISH)
 def test_words_begin_as_their_stem_says(word: str) -> None:
     assert word.startswith(_unstemmed(stem(word)))
@@ -61,6 +64,16 @@ def test_some_alternatives_rule_nothing_out() -> None:
     assert condition([Term("tarantino"), Term("x")]) is None
     assert not hopeless([Term("tarantino"), Term("x")])("nothing of the kind")
     assert condition([]) is None
+
+
+@pytest.mark.parametrize("count", [1, 40, 400])
+def test_many_alternatives_cost_no_more_than_few(count: int) -> None:
+    words = [f"{chr(97 + i % 26)}{chr(97 + i // 26)}{i:03}enough" for i in range(count)]
+    pattern = condition([Term(word) for word in words])
+    assert pattern is not None
+    assert len(pattern) < 25_000
+    column = pa.array(["007", *words])
+    assert pc.match_substring_regex(column, pattern).to_pylist() == [False] + [True] * count
 
 
 def test_texts_without_any_keyword_are_ruled_out() -> None:

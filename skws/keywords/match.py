@@ -8,7 +8,8 @@ put together, with exclusions and with the keywords in relations' names.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -28,12 +29,17 @@ class Matcher:
         self.query = query
         self.schema = schema
         self._excluded = 1 << len(query.slots)
-        tables: dict[Numbered, ChunkTable] = {}
+        # Columns that the same alternatives apply to share a table, and what it remembers.
+        table = cache(ChunkTable)
         self._columns = tuple(
-            tuple((column, self._table(relation, column, tables)) for column in described.search_columns)
+            tuple((column, table(self._numbered(relation, column))) for column in described.search_columns)
             for relation, described in enumerate(schema.relations)
         )
-        self._names = tuple(self._name(described.name, tables) for described in schema.relations)
+        names = table(self._unscoped() if query.match_names else ())
+        self._names = tuple(
+            names.find(described.name) | names.find(_CAMEL.sub(" ", described.name))
+            for described in schema.relations
+        )
 
     def __reduce__(self) -> tuple[type[Matcher], tuple[KeywordQuery, Schema]]:
         return Matcher, (self.query, self.schema)
@@ -68,28 +74,19 @@ class Matcher:
             found |= table.possible
         return found & (self._excluded - 1)
 
-    def _table(self, relation: int, column: int, tables: dict[Numbered, ChunkTable]) -> ChunkTable:
-        """The table for one column; columns that the same alternatives apply to share one."""
-        numbered = tuple(
-            (bit, alternative)
-            for bit, alternative in self._alternatives()
-            if alternative.applies(relation, column)
-        )
-        return tables.setdefault(numbered, ChunkTable(numbered))
+    def _numbered(self, relation: int, column: int) -> Numbered:
+        """What values of one column can satisfy."""
+        return tuple(pair for pair in self._alternatives() if pair[1].applies(relation, column))
 
-    def _alternatives(self) -> list[tuple[int, Alternative]]:
-        bits = [(1 << i, slot) for i, slot in enumerate(self.query.slots)]
-        bits += [(self._excluded, slot) for slot in self.query.exclusions]
-        return [(bit, alternative) for bit, slot in bits for alternative in slot.alternatives]
-
-    def _name(self, name: str, tables: dict[Numbered, ChunkTable]) -> int:
-        """The slots that a relation's name matches: unscoped ones; exclusions are about content."""
-        if not self.query.match_names:
-            return 0
-        numbered = tuple(
+    def _unscoped(self) -> Numbered:
+        """What the names of relations can satisfy; exclusions are about content."""
+        return tuple(
             (bit, alternative)
             for bit, alternative in self._alternatives()
             if bit != self._excluded and alternative.scope is None
         )
-        table = tables.setdefault(numbered, ChunkTable(numbered))
-        return table.find(name) | table.find(_CAMEL.sub(" ", name))
+
+    def _alternatives(self) -> Iterator[tuple[int, Alternative]]:
+        bits = [(1 << i, slot) for i, slot in enumerate(self.query.slots)]
+        bits += [(self._excluded, slot) for slot in self.query.exclusions]
+        return ((bit, alternative) for bit, slot in bits for alternative in slot.alternatives)

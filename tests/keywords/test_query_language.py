@@ -55,6 +55,7 @@ NAMES = (Scope(DIRECTOR, 1), Scope(ACTOR, 1))
         ("Spider-Man", [("spider-man", [Term("spiderman"), Phrase(("spider", "man"))])]),
         ("spider--man", [("spider--man", [Phrase(("spider", "man"))])]),
         ("pulp - fiction", [("pulp", [Term("pulp")]), ("fiction", [Term("fiction")])]),
+        ("to-be and/or pulp", [("to-be", [Term("tobe")]), ("pulp", [Term("pulp")])]),
         ("AC/DC", [("ac/dc", [Phrase(("ac", "dc"))])]),
         ('"M*A*S*H"', [('"m*a*s*h"', [Phrase(("m", "a", "s", "h"))])]),
     ],

@@ -11,12 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from mesh.order import NodeOrder
 from mesh.reach import Reach
 from mesh.tree import DEPTH, Tree, neighbours
 from schema.graph import Edge, edges_from
 from schema.model import Schema
+
+
+class Place(NamedTuple):
+    """A node of the rightmost path, by its depth, and an edge by which a child can be added to it.
+
+    ``choices``: the keyword sets that the child may have, each with whether it completes the tree.
+    """
+
+    depth: int
+    edge: Edge
+    choices: tuple[tuple[int, bool], ...]
 
 
 class CNGen:
@@ -84,9 +96,17 @@ class CNGen:
         Others are returned only if they have the potential of becoming one.
         ``tree`` must lack a keyword.
         """
-        grown: list[tuple[Tree, bool]] = []
+        grown = (
+            (self.grow(tree, place, keywords, complete), complete)
+            for place in self.places(tree)
+            for keywords, complete in place.choices
+        )
+        return [(new, complete) for new, complete in grown if new is not None]
+
+    def places(self, tree: Tree) -> Iterator[Place]:
+        """Where a node can legally be added, with the keyword sets it may have."""
         if len(tree.relations) == self.max_size:
-            return grown
+            return
         last = len(tree.path) - 1
         for depth, bound in enumerate(tree.growth_bounds()):
             if depth < last and not self._may_finish(tree):
@@ -94,22 +114,30 @@ class CNGen:
             for edge in self.edges_from[tree.relations[tree.path[depth]]]:
                 if edge.at_most_one and _already_joined(tree, tree.path[depth], edge):
                     continue
-                grown.extend(self._attach(tree, depth, edge, bound))
-        return grown
+                choices = tuple(self._legal_choices(tree, depth, edge, bound))
+                if choices:
+                    yield Place(depth, edge, choices)
 
-    def _attach(self, tree: Tree, depth: int, edge: Edge, bound: int) -> Iterator[tuple[Tree, bool]]:
+    def grow(self, tree: Tree, place: Place, keywords: int, complete: bool) -> Tree | None:
+        """The tree with a node more; None if it is a network that has a greater rooting."""
+        new = tree.grow(
+            place.depth, place.edge.id, place.edge.target, keywords, self._element(place, keywords)
+        )
+        return new if not complete or self._is_greatest_rooting(new) else None
+
+    def _element(self, place: Place, keywords: int) -> int:
+        return (place.depth + 1) * DEPTH + self.order.label(place.edge.id, keywords)
+
+    def _legal_choices(self, tree: Tree, depth: int, edge: Edge, bound: int) -> Iterator[tuple[int, bool]]:
         order, root_bit = self.order, 1 << self.order.root_keyword
         root_rank = order.root_rank(tree.relations[0], tree.keywords[0])
-        level = (depth + 1) * DEPTH
+        greatest = bound - (depth + 1) * DEPTH
         for keywords, complete in self._keyword_choices(tree, depth, edge.target):
-            element = level + order.label(edge.id, keywords)
-            if element > bound:
+            if order.label(edge.id, keywords) > greatest:
                 continue
             if keywords & root_bit and order.root_rank(edge.target, keywords) > root_rank:
                 continue  # that node has been a root already, and was removed
-            new = tree.grow(depth, edge.id, edge.target, keywords, element)
-            if not complete or self._is_greatest_rooting(new):
-                yield new, complete
+            yield keywords, complete
 
     def _may_finish(self, tree: Tree) -> bool:
         """True if the rightmost leaf holds a unique keyword, so that growth may go on elsewhere."""

@@ -5,6 +5,7 @@ The command line, the terminal UI and tests all search by this module.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +24,9 @@ from skws.records import Record
 from skws.replay import BadRecordLog, OnError, Replay
 from skws.results.model import Result
 from windows.window import Window, parse_window
+
+
+_MASTER = re.compile(r"yarn|(spark|k8s)://.+|local(\[(\*|[1-9]\d*)(,\d+)?\])?|local-cluster\[.+\]")
 
 
 class EngineName(StrEnum):
@@ -62,6 +66,11 @@ class SearchRequest:
             )
         if self.engine is EngineName.LOCAL and self.master is not None:
             raise UsageError("--master needs --engine spark: the local engine runs in this process")
+        if self.master is not None and not _MASTER.fullmatch(self.master):
+            raise UsageError(
+                f"--master {self.master!r}: expected local, local[N], local[*], yarn, "
+                "spark://HOST:PORT or k8s://URL"
+            )
 
     def plan(self) -> Plan:
         """The plan of the query. Raises QueryError, UsageError for a window that cannot be read."""

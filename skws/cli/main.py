@@ -5,6 +5,7 @@ A traceback is shown to nobody who did not ask for it with SKWS_DEBUG=1.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,9 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; gives the exit code."""
+    if not _debugging():
+        # Libraries log what they raise as well; one message is enough.
+        logging.getLogger().addHandler(logging.NullHandler())
     try:
         from skws.cli.app import app  # noqa: PLC0415 - an interrupt while it loads is caught here
 
@@ -46,27 +50,33 @@ def run(arguments: Sequence[str]) -> int:
 
 def _failed(error: Exception) -> int:
     """Tell what went wrong; gives the exit code."""
-    if os.environ.get("SKWS_DEBUG") == "1":
+    if _debugging():
         raise error
     if isinstance(error, SchemaError) and len(error.problems) > 1:
         _tell(f"{len(error.problems)} problems\n{error}")
     elif isinstance(error, SkwsError):
         _tell(str(error))
     elif isinstance(error, _CLICK_ERROR):
-        _tell(_usage_message(error))
+        print(_usage_message(error), file=sys.stderr)
         return int(getattr(error, "exit_code", 2))
     else:
         _tell(f"unexpected {type(error).__name__}: {error} (SKWS_DEBUG=1 shows where)")
     return error.exit_code if isinstance(error, SkwsError) else 1
 
 
+def _debugging() -> bool:
+    return os.environ.get("SKWS_DEBUG") == "1"
+
+
 def _usage_message(error: Exception) -> str:
-    message = str(getattr(error, "format_message", lambda: error)())
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error)
+    message = visible(str(getattr(error, "format_message", lambda: error)()))
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "skws"
     if "No such option: -" in message and "No such option: --" not in message:
         message += " (to leave out tuples with a word, write -- before the query: -- tarantino -trailer)"
-    return f"{message}\nTry '{command} --help'."
+    return f"skws: {message}\nTry '{command} --help'."
 
 
 def _tell(message: str) -> None:

@@ -47,7 +47,7 @@ MatchNames = Annotated[
     bool, typer.Option("--match-names", help="A keyword may also be the name of a relation.")
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after N.", show_default="no limit")
+    int | None, typer.Option("--limit", metavar="N", min=1, help="Stop after N.", show_default="no limit")
 ]
 ResultFormat = Annotated[OutputFormat, typer.Option("--format", "-f", help="How results are written.")]
 Output = Annotated[

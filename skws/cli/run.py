@@ -10,6 +10,7 @@ from time import perf_counter
 
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
 from skws.diagnosis import why_nothing
+from skws.replay import BadRecordLog, OnError
 from skws.results.model import Result
 from skws.results.writers import OutputFormat, Writer, open_writer
 from skws.search import Search, SearchRequest
@@ -28,13 +29,19 @@ def run_search(
         try:
             _write(search, writer, output, quiet=quiet)
         finally:
-            if search.bad.count:
-                tell(search.bad.summary())
+            _tell_bad(search.bad)
     if not quiet:
         tell(summary(search, perf_counter() - started))
     if not (search.counts.results or search.counts.retractions or quiet):
         for line in why_nothing(search.plan, search.replay):
             tell(line)
+
+
+def _tell_bad(bad: BadRecordLog) -> None:
+    """The count, always; the first reasons too, unless the error to come tells them."""
+    if bad.count:
+        summed = bad.summary()
+        tell(summed.splitlines()[0] if bad.on_error is OnError.FAIL else summed)
 
 
 def _write(search: Search, writer: Writer, output: Path | None, *, quiet: bool) -> None:
@@ -52,16 +59,21 @@ def _results(search: Search, bar: ProgressBar) -> Generator[Result, None, None]:
 def summary(search: Search, seconds: float) -> str:
     """One line: what was read, what was found, what was left out, and how long it took."""
     counts = search.counts
+    retractions = _counted(counts.retractions, "retraction")
+    deletions = f"{_counted(counts.deletions, 'deletion')} ({counts.unmatched_deletions:,} unmatched)"
     optional = (
-        (counts.static, "static"),
-        (counts.retractions, "retractions"),
-        (counts.late, "late"),
-        (search.bad.count, "bad"),
-        (counts.excluded, "excluded"),
+        (counts.static, f"{counts.static:,} static"),
+        (counts.retractions, retractions),
+        (counts.late, f"{counts.late:,} late"),
+        (search.bad.count, f"{search.bad.count:,} bad"),
+        (counts.excluded, f"{counts.excluded:,} excluded"),
+        (counts.deletions, deletions),
     )
-    parts = [f"{counts.tuples:,} tuples", f"{counts.results:,} results"]
-    parts += [f"{count:,} {name}" for count, name in optional if count]
-    if counts.deletions:
-        parts.append(f"{counts.deletions:,} deletions ({counts.unmatched_deletions:,} unmatched)")
+    parts = [_counted(counts.tuples, "tuple"), _counted(counts.results, "result")]
+    parts += [text for count, text in optional if count]
     rate = counts.tuples / seconds if seconds else 0
     return f"{', '.join(parts)} in {seconds:.2f} s ({rate:,.0f} tuples/s)"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -17,6 +17,7 @@ from schema.errors import SkwsError, SourceError
 _RAISED: Final = re.compile(
     r"^schema\.errors\.(\w+): (.*?)(?=\n\s*\n|\n\tat |\n\s*Traceback|\Z)", re.M | re.S
 )
+_NOT_STARTED: Final = ("Could not parse Master URL", "JAVA_GATEWAY_EXITED", "All masters are unresponsive")
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
 
@@ -40,7 +41,7 @@ def translated(error: Exception) -> SkwsError:
         kind = getattr(schema.errors, name, None)
         if isinstance(kind, type) and issubclass(kind, SkwsError):
             return kind(message.strip())
-    if "Could not parse Master URL" in text or "Master must" in text:
+    if any(sign in text for sign in _NOT_STARTED):
         return SourceError(f"Spark cannot start: {_reason(text)}")
     return SparkFailedError(f"Spark failed: {_reason(text)}")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
+from threading import current_thread, main_thread
 from types import TracebackType
 
 from pyspark.sql import SparkSession
@@ -70,7 +72,12 @@ class SparkSearch:
 
     def _session(self, stack: ExitStack) -> SparkSession:
         own = SparkSession.getActiveSession() is None
+        interrupt = signal.getsignal(signal.SIGINT)
         spark = start_session(self._master)
         if own:
             stack.callback(spark.stop)
+        # PySpark's handler talks to Java in the middle of whatever talks to Java. Stopping the session
+        # cancels its jobs just as well.
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, interrupt)
         return spark

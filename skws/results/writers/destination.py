@@ -11,9 +11,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from schema.errors import SkwsError
+
+# Opened by these names, the file behind standard output would lose what is in it.
+_STDOUT: Final = frozenset({"-", "/dev/stdout", "/dev/fd/1"})
 
 
 class OutputError(SkwsError):
@@ -54,12 +57,12 @@ class Destination:
 
 @contextmanager
 def destination(output: Path | None, stdout: IO[bytes]) -> Iterator[Destination]:
-    """``output``, or standard output if it is None; open, and known to be writable, from the start.
+    """``output``, or standard output if it is None or ``-``; open, and known to be writable, from the start.
 
     An existing file is replaced at the end of the ``with``; if that ends with
     an exception, it stays as it was. Raises OutputError, OutputClosedError.
     """
-    if output is None:
+    if output is None or str(output) in _STDOUT:
         shown = Destination(stdout, "standard output")
         yield shown
         with shown.guarded():

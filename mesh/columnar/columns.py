@@ -1,0 +1,84 @@
+"""Tuples as columns: lifespans, keyword bitmaps, and join values as 64-bit integers.
+
+A relation has one *key set* for each set of columns on which it is joined. A
+join value becomes an integer that is equal for equal values; different ones
+may collide, so whoever shows a result compares the values themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from schema.graph import edges
+from schema.model import Schema
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+NULL = np.int64(-(1 << 63))  # the key of a value that joins nothing
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_SPREAD = np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+@dataclass(frozen=True, slots=True)
+class TupleColumns:
+    """A batch of tuples. ``keys[i, j]`` is tuple i's value for its relation's key set j, or NULL."""
+
+    relation: Ints
+    keywords: Ints
+    start: Ints
+    end: Ints
+    keys: Ints
+
+    def __len__(self) -> int:
+        return len(self.relation)
+
+    def columns(self) -> tuple[Ints, ...]:
+        return self.relation, self.keywords, self.start, self.end, self.keys
+
+    def taken(self, chosen: Ints | Flags) -> TupleColumns:
+        """The tuples at some places, or under a mask."""
+        return TupleColumns(*(column[chosen] for column in self.columns()))
+
+
+class KeySets:
+    """The key sets of a schema: ``columns[r][j]`` are the columns of relation r's key set j.
+
+    ``source[e]`` and ``target[e]`` are the key sets that edge e compares.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        sets: list[dict[tuple[int, ...], int]] = [{} for _ in schema.relations]
+        walked = edges(schema)
+        self.source = np.array(
+            [sets[e.source].setdefault(e.source_columns, len(sets[e.source])) for e in walked]
+        )
+        self.target = np.array(
+            [sets[e.target].setdefault(e.target_columns, len(sets[e.target])) for e in walked]
+        )
+        self.columns = tuple(tuple(found) for found in sets)
+        self._target_relation = np.array([e.target for e in walked])
+
+    @cached_property
+    def width(self) -> int:
+        """The most key sets that a relation has; at least 1."""
+        return max(1, *(len(found) for found in self.columns))
+
+    @cached_property
+    def edge_index(self) -> Ints:
+        """For each edge the number of the index that it probes: one for each relation and key set."""
+        return (self._target_relation * self.width + self.target).astype(np.int64)
+
+
+def index_keys(index: Ints, values: Ints) -> Ints:
+    """Values of many indexes made comparable in one sorted array: index and value mixed to 64 bits."""
+    numbers = index.view(np.uint64)
+    mixed = (values.view(np.uint64) * _MIX) ^ ((numbers + np.uint64(1)) * _SPREAD)
+    mixed ^= mixed >> np.uint64(29)
+    keys: Ints = (mixed * _MIX).view(np.int64)
+    return keys

@@ -1,0 +1,115 @@
+"""The operators of the columnar mesh as tables of integers.
+
+What an operator's output waits for is a *group*: a member and an edge. The
+operator that a match belongs to stands at (group, keywords of the match).
+Operators are made when first met, so start-up costs nothing and a large mesh
+costs what of it is touched.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mesh.columnar.columns import Ints
+from mesh.generate import CNGen, Place
+from mesh.tree import Tree
+
+NONE = -1
+_UNKNOWN = -2
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class OperatorTable:
+    """Operators by number. ``trees[op]`` is the tree whose instances the operator gives out."""
+
+    def __init__(self, generator: CNGen) -> None:
+        self._generator = generator
+        self.trees: list[Tree] = []
+        self._places: list[Place] = []
+        self._complete = np.zeros(64, dtype=bool)
+        self._first_group = np.full(64, NONE, dtype=np.int64)
+        self._group_count = np.zeros(64, dtype=np.int64)
+        self._group_owner: list[int] = []
+        self._next = np.full((64, 1 << generator.slots), NONE, dtype=np.int32)
+        self._node = np.zeros(64, dtype=np.int64)
+        self._edge = np.zeros(64, dtype=np.int64)
+        self._roots = np.full((len(generator.schema.relations), 1 << generator.slots), NONE, dtype=np.int64)
+        for relation, keywords in generator.roots:
+            tree = Tree.single(relation, keywords)
+            self._roots[relation, keywords] = self._add(tree, generator.is_total(tree))
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+    def roots(self, relation: Ints, keywords: Ints) -> Ints:
+        """The operator of each tuple that is a root's, else NONE."""
+        return self._roots[relation, keywords]
+
+    def complete(self, operators: Ints) -> npt.NDArray[np.bool_]:
+        """Which operators give out results."""
+        return self._complete[operators]
+
+    def groups(self, operators: Ints) -> tuple[Ints, Ints]:
+        """First group and number of groups of each operator, made if need be."""
+        for new in np.unique(operators[self._first_group[operators] == NONE]).tolist():
+            self._expand(new)
+        return self._first_group[operators], self._group_count[operators]
+
+    def node(self, groups: Ints) -> Ints:
+        """The member that each group joins next."""
+        return self._node[groups]
+
+    def edge(self, groups: Ints) -> Ints:
+        """The edge by which each group joins."""
+        return self._edge[groups]
+
+    def next(self, groups: Ints, keywords: Ints) -> Ints:
+        """The operator of each match, NONE where no network can come of it."""
+        found = self._next[groups, keywords]
+        unknown = np.flatnonzero(found == _UNKNOWN)
+        if len(unknown):
+            for group, carried in {*zip(groups[unknown].tolist(), keywords[unknown].tolist(), strict=True)}:
+                self._next[group, carried] = self._make(group, carried)
+            found = self._next[groups, keywords]
+        return found.astype(np.int64)
+
+    def _make(self, group: int, keywords: int) -> int:
+        place = self._places[group]
+        complete = dict(place.choices)[keywords]
+        tree = self._generator.grow(self.trees[self._group_owner[group]], place, keywords, complete)
+        return NONE if tree is None else self._add(tree, complete)
+
+    def _add(self, tree: Tree, complete: bool) -> int:
+        number = len(self.trees)
+        self.trees.append(tree)
+        if number == len(self._complete):
+            self._complete = _doubled(self._complete, False)
+            self._first_group = _doubled(self._first_group, NONE)
+            self._group_count = _doubled(self._group_count, 0)
+        self._complete[number] = complete
+        return number
+
+    def _expand(self, operator: int) -> None:
+        tree = self.trees[operator]
+        self._first_group[operator] = len(self._places)
+        for place in self._generator.places(tree):
+            group = len(self._places)
+            self._places.append(place)
+            self._group_owner.append(operator)
+            if group == len(self._node):
+                self._node, self._edge = _doubled(self._node, 0), _doubled(self._edge, 0)
+                self._next = _doubled(self._next, NONE)
+            self._node[group] = tree.path[place.depth]
+            self._edge[group] = place.edge.id
+            self._next[group, [keywords for keywords, _ in place.choices]] = _UNKNOWN
+        self._group_count[operator] = len(self._places) - self._first_group[operator]
+
+
+def _doubled(array: npt.NDArray[Scalar], fill: int) -> npt.NDArray[Scalar]:
+    grown: npt.NDArray[Scalar] = np.full((2 * len(array), *array.shape[1:]), fill, dtype=array.dtype)
+    grown[: len(array)] = array
+    return grown

@@ -25,7 +25,6 @@ from skws.replay import BadRecordLog, OnError, Replay
 from skws.results.model import Result
 from windows.window import Window, parse_window
 
-
 _MASTER = re.compile(r"yarn|(spark|k8s)://.+|local(\[(\*|[1-9]\d*)(,\d+)?\])?|local-cluster\[.+\]")
 
 
@@ -86,6 +85,9 @@ class SearchRequest:
 class Search:
     """One run of a request. ``counts`` and ``bad`` are complete when the results have been read.
 
+    ``found`` and ``retracted`` are the results and retractions given so far,
+    which with a limit are fewer than the engine's.
+
     Raises QueryError, UsageError, SourceError before anything is read.
     """
 
@@ -95,6 +97,8 @@ class Search:
         self.replay = Replay.open(request.replay, request.schema)
         self.bad = BadRecordLog(request.on_error, request.dead_letters)
         self.counts = Counts()
+        self.found = 0
+        self.retracted = 0
 
     def results(self, report: ReportProgress = unreported) -> Generator[Result, None, None]:
         """Results in order of time; with a lateness, as they are found.
@@ -103,7 +107,10 @@ class Search:
         """
         run = self._on_spark if self.request.engine is EngineName.SPARK else self._in_process
         with self.bad:
-            yield from islice(run(report), self.request.limit)
+            for result in islice(run(report), self.request.limit):
+                self.found += result.op == "+"
+                self.retracted += result.op == "-"
+                yield result
 
     def _in_process(self, report: ReportProgress) -> Iterator[Result]:
         expect_long_lived_objects()

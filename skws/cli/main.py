@@ -41,11 +41,17 @@ def run(arguments: Sequence[str]) -> int:
         _close_stdout()
         return 0
     except (KeyboardInterrupt, typer.Abort):
-        print("skws: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return _interrupted()
     except Exception as error:  # noqa: BLE001, RUF100 - the last resort, so that nobody meets a traceback
         return _failed(error)
+    if code == INTERRUPTED:  # some versions of typer make this of the exception
+        return _interrupted()
     return code if isinstance(code, int) else 0
+
+
+def _interrupted() -> int:
+    print("skws: interrupted", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _failed(error: Exception) -> int:

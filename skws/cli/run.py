@@ -32,7 +32,7 @@ def run_search(
             _tell_bad(search.bad)
     if not quiet:
         tell(summary(search, perf_counter() - started))
-    if not (search.counts.results or search.counts.retractions or quiet):
+    if not (search.found or search.retracted or quiet):
         for line in why_nothing(search.plan, search.replay):
             tell(line)
 
@@ -59,17 +59,17 @@ def _results(search: Search, bar: ProgressBar) -> Generator[Result, None, None]:
 def summary(search: Search, seconds: float) -> str:
     """One line: what was read, what was found, what was left out, and how long it took."""
     counts = search.counts
-    retractions = _counted(counts.retractions, "retraction")
+    retractions = _counted(search.retracted, "retraction")
     deletions = f"{_counted(counts.deletions, 'deletion')} ({counts.unmatched_deletions:,} unmatched)"
     optional = (
         (counts.static, f"{counts.static:,} static"),
-        (counts.retractions, retractions),
+        (search.retracted, retractions),
         (counts.late, f"{counts.late:,} late"),
         (search.bad.count, f"{search.bad.count:,} bad"),
         (counts.excluded, f"{counts.excluded:,} excluded"),
         (counts.deletions, deletions),
     )
-    parts = [_counted(counts.tuples, "tuple"), _counted(counts.results, "result")]
+    parts = [_counted(counts.tuples, "tuple"), _counted(search.found, "result")]
     parts += [text for count, text in optional if count]
     rate = counts.tuples / seconds if seconds else 0
     return f"{', '.join(parts)} in {seconds:.2f} s ({rate:,.0f} tuples/s)"

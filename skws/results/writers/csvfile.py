@@ -10,12 +10,13 @@ from typing import Final
 import orjson
 
 from skws.results.model import Result
+from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 
 COLUMNS: Final = ("op", "query", "id", "start", "end", "network", "tuples", "joins", "snapshot")
 
 
-class CsvWriter:
+class CsvWriter(Writer):
     """UTF-8, records ended by a line feed; what is not known is empty, ``snapshot`` is true or false."""
 
     def __init__(self, opened: Destination) -> None:
@@ -30,9 +31,6 @@ class CsvWriter:
         shown["joins"] = orjson.dumps(shown["joins"]).decode()
         shown["snapshot"] = "true" if result.snapshot else "false"
         self._record(shown[column] for column in COLUMNS)
-
-    def finish(self) -> None:
-        """Nothing is held back."""
 
     def _record(self, fields: Iterable[object]) -> None:
         self._csv.writerow(fields)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from skws.results.model import Result
+from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 
 
-class JsonLinesWriter:
+class JsonLinesWriter(Writer):
     """One result a line."""
 
     def __init__(self, opened: Destination) -> None:
@@ -14,6 +15,3 @@ class JsonLinesWriter:
 
     def write(self, result: Result) -> None:
         self._opened.write(result.to_json() + b"\n")
-
-    def finish(self) -> None:
-        """Nothing is held back."""

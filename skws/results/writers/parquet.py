@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skws.results.model import Result
+from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 
 ROW_GROUP: Final = 10_000
@@ -38,7 +40,7 @@ SCHEMA: Final = pa.schema(
 )
 
 
-class ParquetWriter:
+class ParquetWriter(Writer):
     """One result a row; a file without results has the columns all the same."""
 
     def __init__(self, opened: Destination) -> None:
@@ -57,6 +59,11 @@ class ParquetWriter:
         if self._rows:
             self._flush()
         with self._opened.guarded():
+            self._parquet.close()
+
+    def abandon(self) -> None:
+        """Close while the file is open, or Arrow complains when it is no more."""
+        with suppress(OSError):
             self._parquet.close()
 
     def _flush(self) -> None:

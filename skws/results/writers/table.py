@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from skws.plan import Plan
 from skws.results.model import Result
+from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 from skws.results.writers.text import (
     BOLD,
@@ -31,7 +32,7 @@ _LEAST_TEXT: Final = 3
 _SEPARATOR: Final = " - "
 
 
-class TableWriter:
+class TableWriter(Writer):
     """Operation, start, network and match: the searched texts of the tuples, in the network's order.
 
     Widths are fixed at the start, since no result waits for the next.
@@ -53,9 +54,6 @@ class TableWriter:
             self._line("op", "time", "network", "match", bold=self._color)
         time = "always" if result.start is None else instant(floor(result.start))
         self._line(result.op, time, visible(result.network), self._matched(result))
-
-    def finish(self) -> None:
-        """Nothing is held back."""
 
     def _line(self, op: str, time: str, network: str, match: str, *, bold: bool = False) -> None:
         cells = f"{fitted(op, 2)}  {fitted(time, _TIME)}  {fitted(network, self._network)}  {match}"

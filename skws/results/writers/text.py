@@ -62,7 +62,9 @@ def shortened(text: str, spans: Sequence[Span], width: int) -> tuple[str, list[S
     begin = 0
     if spans and cell_len(text[: spans[0][1]]) >= width:
         start, stop, _ = spans[0]
-        begin = max(0, min(start, max(start - width // 3, stop - width + 2)))
+        begin = max(0, start - width // 3)
+        while begin < start and cell_len(text[begin:stop]) > width - 2:
+            begin += 1
     lead = "…" if begin else ""
     end = begin + _fitting(text[begin : begin + width], width - len(lead) - 1)
     tail = "…" if end < len(text) else ""

@@ -7,6 +7,7 @@ from typing import Final
 
 from skws.plan import Plan
 from skws.results.model import Result, ResultTuple
+from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 from skws.results.writers.text import (
     BOLD,
@@ -23,7 +24,7 @@ from skws.results.writers.text import (
 VALUE_WIDTH: Final = 72
 
 
-class TreeWriter:
+class TreeWriter(Writer):
     """A line with operation, lifespan and network, then a tuple a line; a blank line between results."""
 
     def __init__(self, opened: Destination, plan: Plan, color: bool) -> None:
@@ -38,9 +39,6 @@ class TreeWriter:
         lines.append(self._header(result))
         lines += self._branch(result, 0, "  ", "", None)
         self._opened.write(("\n".join(lines) + "\n").encode())
-
-    def finish(self) -> None:
-        """Nothing is held back."""
 
     def _header(self, result: Result) -> str:
         note = "  (snapshot)" if result.snapshot else ""

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from schema.errors import UsageError
 from skws.plan import Plan
-from skws.results.model import Result
+from skws.results.writers.base import Writer
 from skws.results.writers.csvfile import CsvWriter
 from skws.results.writers.destination import Destination, destination
 from skws.results.writers.jsonl import JsonLinesWriter
@@ -28,14 +28,6 @@ class OutputFormat(StrEnum):
     PARQUET = "parquet"
 
 
-class Writer(Protocol):
-    """Takes results one by one; ``finish`` comes once, after the last, unless the run failed."""
-
-    def write(self, result: Result) -> None: ...
-
-    def finish(self) -> None: ...
-
-
 @contextmanager
 def open_writer(
     output_format: OutputFormat, output: Path | None, plan: Plan, stdout: IO[bytes], *, color: bool = False
@@ -50,8 +42,12 @@ def open_writer(
         raise UsageError("--format parquet needs --output FILE: it cannot be written to a terminal or a pipe")
     with destination(output, stdout) as opened:
         writer = _writer(output_format, opened, plan, color)
-        yield writer
-        writer.finish()
+        try:
+            yield writer
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
 
 
 def _writer(output_format: OutputFormat, opened: Destination, plan: Plan, color: bool) -> Writer:

@@ -1,0 +1,25 @@
+"""What the tests of the command line share: a search of the movie stream, and how a command ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+FOLDER: Final = Path(__file__).resolve().parents[2] / "examples" / "movies"
+SCHEMA: Final = FOLDER / "schema.yaml"
+REPLAY: Final = FOLDER / "replay.jsonl"
+LOCAL: Final = ("--schema", SCHEMA, "--replay", REPLAY, "--engine", "local")
+SEARCH: Final = ("search", "tarantino", "travolta", *LOCAL)
+IDS: Final = ("166a75bf624cc59339066630", "a68e2334ee53790456ec4fc7")
+
+
+class Outcome(NamedTuple):
+    """The end of a command: its exit code and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+Skws = Callable[..., Outcome]

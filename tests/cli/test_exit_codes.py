@@ -1,0 +1,143 @@
+"""Every exit code of the contract, with messages that name the offender and no traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_lines import LOCAL, REPLAY, SCHEMA, SEARCH, Skws
+
+SKWS = (sys.executable, "-c", "from skws.cli import main; main()")
+
+
+def run_real(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SKWS, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "told"),
+    [
+        (2, (), "Usage: skws"),
+        (2, ("searhc",), "searhc"),
+        (2, ("search",), "Missing argument"),
+        (2, (*SEARCH, "--format", "xml"), "xml"),
+        (2, (*SEARCH, "--mesh", "forest"), "forest"),
+        (2, (*SEARCH, "--limit", "0"), "--limit"),
+        (2, (*SEARCH, "--window", "20 minuts"), "did you mean 'minute'?"),
+        (2, (*SEARCH, "--format", "parquet"), "--output"),
+        (2, (*SEARCH, "--master", "local[2]"), "--master needs --engine spark"),
+        (2, ("search", "the", *LOCAL), "nothing left to look for"),
+        (2, ("search", "actr:travolta", *LOCAL), "did you mean 'actor'?"),
+        (2, ("search", "\udcff", *LOCAL), "not valid UTF-8"),
+        (2, ("search", "a1", "-s", SCHEMA, "-r", REPLAY, "--lateness", "1 s"), "--engine local"),
+        (2, ("search", "a1", "-s", SCHEMA, "-r", REPLAY, "--master", "host"), "spark://HOST:PORT"),
+        (3, ("search", "x1", "-s", "no.yaml", "-r", REPLAY), "no.yaml: no such file"),
+        (4, ("search", "x1", "-s", SCHEMA, "-r", "no.jsonl", "--engine", "local"), "no.jsonl: no such file"),
+        (1, (*SEARCH, "--output", "/nowhere/x"), "cannot write to /nowhere/x"),
+        (1, (*SEARCH, "--output", "/"), "it is a directory"),
+        (0, ("--help",), ""),
+        (0, ("search", "--help"), ""),
+    ],
+)
+def test_codes(skws: Skws, code: int, arguments: tuple[object, ...], told: str) -> None:
+    outcome = skws(*arguments)
+    assert outcome.code == code
+    assert told in outcome.err
+    assert "Traceback" not in outcome.err
+    assert code == 0 or outcome.out == ""
+
+
+def test_version(skws: Skws) -> None:
+    assert skws("--version").out.startswith("skws 0.")
+
+
+def test_unwritable_output_is_refused_before_any_work(skws: Skws, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.search.Search.results", lambda *_: pytest.fail("searched"))
+    assert skws(*SEARCH, "--output", "/nowhere/x").code == 1
+
+
+def test_unexpected_errors_are_one_line(skws: Skws, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("went\nwrong")
+
+    monkeypatch.setattr("skws.cli.run.why_nothing", broken)
+    outcome = skws("search", "zebra", *LOCAL)
+    assert outcome.code == 1
+    assert "skws: unexpected RuntimeError: went" in outcome.err
+    assert "SKWS_DEBUG=1" in outcome.err
+    monkeypatch.setenv("SKWS_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        skws("search", "zebra", *LOCAL)
+
+
+def test_data_in_messages_cannot_move_the_cursor(skws: Skws) -> None:
+    assert "\x1b" not in skws("search", "x1", "-s", SCHEMA, "-r", "\x1b[2J", "--engine", "local").err
+
+
+def test_full_disk() -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [*SKWS, *map(str, SEARCH)], stdout=full, stderr=subprocess.PIPE, check=False, text=True
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == "skws: cannot write to standard output: No space left on device\n"
+
+
+def test_a_reader_that_has_had_enough_is_no_failure() -> None:
+    networks = " ".join(map(str, (*SEARCH, "--format", "jsonl", "-q")))
+    script = f"{sys.executable} -c 'from skws.cli import main; main()' {networks}"
+    ended = subprocess.run(
+        ["bash", "-c", f"({script}; echo code $? >&2) | exec true"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.stderr == "code 0\n"
+
+
+def test_interrupt(tmp_path: Path) -> None:
+    pipe = tmp_path / "stream.jsonl"
+    os.mkfifo(pipe)  # the search waits for its writer
+    # Commands in the background of a shell, as these tests may be, are started with interrupts ignored.
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = (sys.executable, "-c", listening + SKWS[-1], "search", "x1", "-s", str(SCHEMA), "-r", str(pipe))
+    with (
+        subprocess.Popen(
+            [*command, "--engine", "local"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as running,
+        pipe.open("wb"),  # opens as soon as the search has
+    ):
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+    assert (running.returncode, out, err) == (130, "", "skws: interrupted\n")
+
+
+def test_starting_loads_neither_spark_nor_a_terminal_library() -> None:
+    arguments = [list(map(str, SEARCH)), ["--help"], ["networks", "nolan", "-s", str(SCHEMA)]]
+    script = f"""
+import sys
+from skws.cli.main import run
+codes = [run(a) for a in {arguments!r}]
+heavy = sorted({{"pyspark", "pandas", "textual", "pyarrow.parquet", "rich.console"}} & set(sys.modules))
+sys.exit(f"{{codes}} {{heavy}}" if heavy or any(codes) else 0)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_no_color_off_a_terminal_even_if_asked() -> None:
+    ended = run_real(*SEARCH, "--format", "tree", FORCE_COLOR="1")
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert "*Tarantino*" in ended.stdout

@@ -1,0 +1,74 @@
+"""``skws networks``: three forms of the same networks, as many as are known to exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command_lines import SCHEMA, Skws
+
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from schema.write import to_yaml
+
+
+@pytest.fixture
+def ternary(tmp_path: Path) -> Path:
+    """20 relations whose joins form a ternary tree, as in the paper's experiments."""
+    attributes = (
+        Attribute("a", AttributeType.INTEGER),
+        Attribute("b", AttributeType.INTEGER),
+        Attribute("t", AttributeType.TEXT),
+    )
+    relations = tuple(Relation(f"r{i}", attributes, search=("t",)) for i in range(20))
+    joins = tuple(Join(f"j{i}", f"r{(i - 1) // 3}", f"r{i}", (("a", "b"),)) for i in range(1, 20))
+    file = tmp_path / "ternary.yaml"
+    file.write_text(to_yaml(Schema("ternary", relations, joins)))
+    return file
+
+
+def test_text_is_grouped_by_size(skws: Skws) -> None:
+    lines = skws("networks", "tarantino", "travolta", "-s", SCHEMA).out.splitlines()
+    headings = [line for line in lines if not line.startswith("  ")]
+    assert headings == [f"size {n} ({count} networks)" for n, count in enumerate((4, 6, 7, 8, 9), start=1)]
+    assert "  director{tarantino} - movie{} - plays{} - actor{travolta}" in lines
+
+
+def test_json_holds_what_text_shows(skws: Skws) -> None:
+    command = ("networks", "tarantino", "travolta", "-s", SCHEMA, "--max-size", 4)
+    described = json.loads(skws(*command, "-f", "json").out)
+    text = skws(*command).out.splitlines()
+    assert sorted(d["network"] for d in described) == sorted(t.strip() for t in text if t.startswith("  "))
+    for network in described:
+        assert network["size"] == len(network["nodes"]) == len(network["joins"]) + 1
+        shown = {f"{n['relation']}{{{', '.join(n['keywords'])}}}" for n in network["nodes"]}
+        assert shown == set(re.findall(r"\w+\{[^}]*\}", network["network"]))
+        for left, right, name in network["joins"]:
+            sides = [part.split(".")[0] for part in name.split(" = ")]
+            assert sides == [network["nodes"][left]["relation"], network["nodes"][right]["relation"]]
+
+
+def test_counts_are_the_known_ones(skws: Skws, ternary: Path) -> None:
+    two = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count").out
+    assert two.splitlines()[-1] == "total: 1120"
+    three = skws("networks", "nolan", "caine", "pulp", "-s", ternary, "-f", "count", "--max-size", 4).out
+    assert three.splitlines()[-1] == "total: 13108"
+
+
+def test_limit_and_none(skws: Skws) -> None:
+    limited = skws("networks", "nolan", "-s", SCHEMA, "-f", "json", "--limit", 2)
+    assert len(json.loads(limited.out)) == 2
+    none = skws("networks", "actor:nolan", "director:caine", "-s", SCHEMA, "-f", "json", "--max-size", 2)
+    assert (none.code, json.loads(none.out)) == (0, [])
+
+
+def test_names_count_when_asked(skws: Skws, tmp_path: Path) -> None:
+    file = tmp_path / "alarms.yaml"
+    alarm = "alarm: {attributes: {id: integer, host: integer}}"
+    host = "host: {attributes: {id: integer, name: text}}"
+    file.write_text(f"relations: {{{alarm}, {host}}}\njoins: [alarm.host = host.id]\n")
+    command = ("networks", "alarm", "web", "-s", file)
+    network = "alarm{alarm} - host{web}"
+    assert network in skws(*command, "--match-names").out
+    assert network not in skws(*command).out

@@ -1,0 +1,254 @@
+"""Every format holds the same results, and what people read is safe, fits and marks the keywords."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from command_lines import REPLAY, SCHEMA, SEARCH, Skws
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from schema.load import load_schema, parse_schema
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.results.model import Result, ResultTuple
+from skws.results.writers import OutputFormat, open_writer
+from skws.results.writers.table import fair_share
+from skws.results.writers.text import fitted, instant, marked, shortened, visible
+from skws.search import EngineName, Search, SearchRequest
+from windows.window import Unbounded
+
+ESCAPE = re.compile(r"\x1b\[[\d;]*m")
+
+
+def movie_results(query: str = "tarantino travolta") -> tuple[Plan, list[Result]]:
+    search = Search(SearchRequest(query, load_schema(SCHEMA), (REPLAY,), engine=EngineName.LOCAL))
+    return search.plan, list(search.results())
+
+
+def written(kind: str, plan: Plan, results: list[Result], *, color: bool = False) -> str:
+    out = io.BytesIO()
+    with open_writer(OutputFormat(kind), None, plan, out, color=color) as writer:
+        for result in results:
+            writer.write(result)
+    return out.getvalue().decode()
+
+
+def from_csv(text: str) -> list[dict[str, Any]]:
+    found = []
+    for record in csv.DictReader(io.StringIO(text)):
+        parsed: dict[str, Any] = dict(record)
+        for name in ("start", "end"):
+            parsed[name] = float(record[name]) if record[name] else None
+        for name in ("tuples", "joins", "snapshot"):
+            parsed[name] = orjson.loads(record[name])
+        found.append(parsed)
+    return found
+
+
+def from_parquet(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    for result in found:
+        for described in result["tuples"]:
+            described["row"] = orjson.loads(described["row"])
+        result["joins"] = [[j["left"], j["right"], j["name"]] for j in result["joins"]]
+    return found
+
+
+def expected(results: list[Result]) -> list[dict[str, Any]]:
+    return [{**orjson.loads(r.to_json()), "snapshot": r.snapshot} for r in results]
+
+
+@pytest.fixture
+def static() -> tuple[Plan, list[Result]]:
+    """A result whose bounds are not known, found in a snapshot, then retracted."""
+    schema = parse_schema("relations: {t: {attributes: {x: text, n: number, b: boolean}}}\njoins: []")
+    row: dict[str, str | int | float | bool | None] = {"x": 'Ünicöde, "q"\nline', "n": None, "b": True}
+    tuples = (ResultTuple("t", "t:1", ("line",), row),)
+    results = [
+        Result("+", "line", "1", None, None, "t{line}", tuples, (), snapshot=True),
+        Result("-", "line", "1", None, 5.5, "t{line}", tuples, ()),
+    ]
+    return Plan(schema, parse_query("line", schema), Unbounded()), results
+
+
+def test_all_formats_hold_the_same(static: tuple[Plan, list[Result]], tmp_path: Path) -> None:
+    for number, (plan, results) in enumerate((movie_results(), static)):
+        lines = written("jsonl", plan, results).splitlines()
+        assert [Result.from_json(line) for line in lines] == results
+        assert from_csv(written("csv", plan, results)) == expected(results)
+        file = tmp_path / f"{number}.parquet"
+        with open_writer(OutputFormat.PARQUET, file, plan, io.BytesIO()) as writer:
+            for result in results:
+                writer.write(result)
+        assert from_parquet(file) == expected(results)
+
+
+def test_formats_without_results(tmp_path: Path) -> None:
+    plan, _ = movie_results()
+    assert [written(kind, plan, []) for kind in ("jsonl", "table", "tree")] == ["", "", ""]
+    assert written("csv", plan, []).count("\n") == 1
+    with open_writer(OutputFormat.PARQUET, tmp_path / "none.parquet", plan, io.BytesIO()):
+        pass
+    table = pq.read_table(tmp_path / "none.parquet")
+    assert (table.num_rows, table.column_names[:3]) == (0, ["op", "query", "id"])
+
+
+def test_row_groups_are_written_as_results_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.results.writers.parquet.ROW_GROUP", 2)
+    plan, results = movie_results("nolan caine")
+    file = tmp_path / "many.parquet"
+    with open_writer(OutputFormat.PARQUET, file, plan, io.BytesIO()) as writer:
+        for result in results[:5]:
+            writer.write(result)
+    groups = pq.ParquetFile(file).metadata
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [2, 2, 1]
+    assert from_parquet(file) == expected(results[:5])
+
+
+def test_parquet_leaves_nothing_behind_when_a_run_fails(tmp_path: Path) -> None:
+    plan, results = movie_results()
+
+    def failing() -> None:
+        with open_writer(OutputFormat.PARQUET, tmp_path / "x.parquet", plan, io.BytesIO()) as writer:
+            writer.write(results[0])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tree_shows_joins_on_edges_and_marks_keywords() -> None:
+    plan, results = movie_results()
+    assert written("tree", plan, results[:1]).splitlines() == [
+        "+ 1994-10-14T00:00:00Z .. 2031-08-07T00:00:00Z  "
+        "director{tarantino} - movie{} - plays{} - actor{travolta}",
+        "  director  did: 21, name: Quentin *Tarantino*",
+        "  └─ movie [director.did = movie.did]  "
+        "mid: 35, title: Pulp Fiction, did: 21, released: 1994-10-14T00:00:00Z",
+        "     └─ plays [movie.mid = plays.mid]  mid: 35, aid: 29, role: Vincent Vega",
+        "        └─ actor [plays.aid = actor.aid]  aid: 29, name: John *Travolta*",
+    ]
+
+
+def test_tree_branches_where_the_network_does(static: tuple[Plan, list[Result]]) -> None:
+    plan, _ = static
+    tuples = tuple(ResultTuple("t", f"t:{i}", (), {"x": f"w{i}", "n": None, "b": None}) for i in range(5))
+    joins = ((0, 1, "a"), (2, 1, "b"), (2, 3, "c"), (1, 4, "d"))
+    lines = written("tree", plan, [Result("+", "q", "1", 0.0, None, "t{}", tuples, joins)]).splitlines()
+    assert lines == [
+        "+ 1970-01-01T00:00:00Z ..  t{}",
+        "  t  x: w0",
+        "  └─ t [a]  x: w1",
+        "     ├─ t [b]  x: w2",
+        "     │  └─ t [c]  x: w3",
+        "     └─ t [d]  x: w4",
+    ]
+
+
+def test_tree_of_what_is_not_known(static: tuple[Plan, list[Result]]) -> None:
+    first, second = written("tree", *static).split("\n\n")
+    assert first.splitlines() == ["+ always  t{line}  (snapshot)", '  t  x: Ünicöde, "q" *line*, b: true']
+    assert second.startswith("- until 1970-01-01T00:00:05.500000Z  t{line}\n")
+
+
+@pytest.mark.parametrize("kind", ["tree", "table"])
+def test_color_is_all_that_color_adds(kind: str) -> None:
+    plan, results = movie_results()
+    colored, plain = (written(kind, plan, results, color=color) for color in (True, False))
+    assert "\x1b[4;33m" in colored
+    assert "\x1b[4;36m" in colored  # the second keyword has a colour of its own
+    assert "\x1b" not in plain
+    assert ESCAPE.sub("", colored) == plain.replace("*", "")
+
+
+@pytest.mark.parametrize("columns", [20, 80, 120, 200])
+def test_table_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    plan, results = movie_results("spielberg brody")
+    lines = written("table", plan, results).splitlines()
+    assert len(lines) == 1 + len(results)
+    assert lines[0].split() == ["op", "time", "network", "match"]
+    assert max(map(cell_len, lines)) <= max(columns, 70)
+    assert all(line[4:24] == instant(r.start or 0) for line, r in zip(lines[1:], results, strict=True))
+    if columns == 200:
+        assert "Brody" in lines[1]
+
+
+def test_a_wide_table_cuts_nothing_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert "Quentin Tarantino - Pulp Fiction - Vincent Vega - John Travolta" in written(
+        "table", *movie_results()
+    )
+
+
+def test_control_characters_of_the_data_do_not_reach_the_terminal(static: tuple[Plan, list[Result]]) -> None:
+    plan, _ = static
+    row: dict[str, str | int | float | bool | None] = {"x": "\x1b[2Jline\r\u202egnp", "n": None, "b": None}
+    evil = Result("+", "line", "1", 0.0, 1.0, "t{line}", (ResultTuple("t", "t:1", (), row),), ())
+    for kind in ("tree", "table"):
+        text = written(kind, plan, [evil])
+        assert not set(text) & set("\x1b\r\u202e")
+        assert "␛[2J" in text
+
+
+def test_no_color_on_a_pipe_nor_with_no_color(skws: Skws, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b" not in skws(*SEARCH, "--format", "tree").out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert "\x1b[4;33mTarantino\x1b[0m" in skws(*SEARCH, "--format", "tree").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "*Tarantino*" in skws(*SEARCH, "--format", "tree").out
+
+
+def test_instants() -> None:
+    assert instant(0.25) == "1970-01-01T00:00:00.250000Z"
+    assert instant(-1) == "1969-12-31T23:59:59Z"
+    assert instant(1e15) == "1000000000000000 s"
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=60) | st.text("ab 漢字é", max_size=60)
+
+
+@given(texts, st.data(), st.integers(4, 40))
+def test_shortening_fits_and_keeps_the_first_span(text: str, data: st.DataObject, width: int) -> None:
+    text = visible(text)
+    start = data.draw(st.integers(0, max(len(text) - 1, 0)))
+    spans = [(start, min(start + 1, len(text)), 0)] if text else []
+    short, left = shortened(text, spans, width)
+    assert cell_len(short) <= width
+    assert [short[s:e] for s, e, _ in left] == [text[s:e] for s, e, _ in spans]
+    assert cell_len(fitted(text, width)) == width
+
+
+@given(texts)
+def test_visible_text_keeps_places_and_has_no_controls(text: str) -> None:
+    shown = visible(text)
+    assert len(shown) == len(text)
+    assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in shown)
+
+
+@given(texts, st.data())
+def test_marks_change_nothing_else(text: str, data: st.DataObject) -> None:
+    text = visible(text).replace("*", "")
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)))
+    spans = [(a, b, i % 8) for i, (a, b) in enumerate(zip(cuts[::2], cuts[1::2], strict=False))]
+    assert marked(text, spans, color=False).replace("*", "") == text
+    assert ESCAPE.sub("", marked(text, spans, color=True)) == text
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.integers(0, 300))
+def test_fair_share_fills_the_room_and_no_more(widths: list[int], room: int) -> None:
+    share = fair_share(widths, room)
+    taken = sum(min(w, share) for w in widths)
+    assert taken <= room or share == 3
+    if any(w > share for w in widths) and share > 3:
+        assert sum(min(w, share + 1) for w in widths) > room

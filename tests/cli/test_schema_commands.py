@@ -1,0 +1,120 @@
+"""``skws schema``: problems all at once, drawings that read back, schemas inferred from every format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_lines import REPLAY, SCHEMA, Skws
+
+from schema.load import load_schema, parse_schema
+
+
+def test_check(skws: Skws) -> None:
+    assert skws("schema", "check", SCHEMA) == (0, "ok: 4 relations, 3 joins\n", "")
+
+
+def test_check_warns(skws: Skws, tmp_path: Path) -> None:
+    file = tmp_path / "lonely.yaml"
+    file.write_text("relations: {a: {attributes: {x: text}}, b: {attributes: {x: text}}}\njoins: []\n")
+    outcome = skws("schema", "check", file)
+    assert (outcome.code, outcome.out) == (0, "ok: 2 relations, 0 joins\n")
+    assert "warning: relation 'a' has no join" in outcome.err
+
+
+def test_check_shows_every_problem_with_its_place(skws: Skws, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("window: 20 minuts\nrelations:\n  a: {attributes: {x: texd}}\njoins:\n  - a.x = b.x\n")
+    outcome = skws("schema", "check", file)
+    assert (outcome.code, outcome.out) == (3, "")
+    heading, *problems = outcome.err.splitlines()
+    assert heading == "skws: 3 problems"
+    assert [p.removeprefix(str(file)).split(": ")[0].split(":")[1] for p in problems] == ["1", "3", "5"]
+    assert "did you mean 'minute'?" in problems[0]
+
+
+def test_show(skws: Skws) -> None:
+    assert "director.did = movie.did" in skws("schema", "show", SCHEMA).out
+    assert skws("schema", "show", SCHEMA, "--format", "dot").out.startswith('graph "movies" {')
+    assert parse_schema(skws("schema", "show", SCHEMA, "-f", "yaml").out) == load_schema(SCHEMA)
+
+
+def test_json_schema(skws: Skws) -> None:
+    described = json.loads(skws("schema", "json-schema").out)
+    assert "relations" in described["properties"]
+
+
+def rows_by_relation() -> dict[str, list[dict[str, object]]]:
+    found: dict[str, list[dict[str, object]]] = {}
+    for line in REPLAY.read_text().splitlines():
+        record = json.loads(line)
+        found.setdefault(record["relation"], []).append(record["row"])
+    return found
+
+
+def bare_files(kind: str, folder: Path) -> None:
+    for relation, rows in rows_by_relation().items():
+        file = folder / f"{relation}.{kind}"
+        if kind == "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), file)
+        elif kind == "csv":
+            lines = [",".join(json.dumps(str(v)).replace('\\"', '""') for v in row.values()) for row in rows]
+            file.write_text("\n".join([",".join(rows[0]), *lines]) + "\n")
+        else:
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def change_events(folder: Path) -> None:
+    events = [
+        {"payload": {"op": "c", "before": None, "after": row, "source": {"table": relation}, "ts_ms": 1}}
+        for relation, rows in rows_by_relation().items()
+        for row in rows
+    ]
+    deletion = {"payload": {"op": "d", "before": {"mid": 1}, "after": None, "source": {"table": "movie"}}}
+    lines = [json.dumps(event) for event in (*events, deletion, None)]
+    (folder / "changes.jsonl").write_text("not json\n" + "\n".join(lines) + "\n")
+
+
+def flat_csv(folder: Path) -> None:
+    lines = ["relation,time,op,row"]
+    for relation, rows in rows_by_relation().items():
+        lines += [f'{relation},1,+,"{json.dumps(row).replace(chr(34), chr(34) * 2)}"' for row in rows]
+    (folder / "stream.csv").write_text("\n".join([*lines, 'movie,2,-,"{""mid"": 1}"', "x,y"]) + "\n")
+
+
+@pytest.mark.parametrize("kind", ["replay", "jsonl", "csv", "parquet", "changes", "flat"])
+def test_infer_finds_the_joins_in_every_format(skws: Skws, tmp_path: Path, kind: str) -> None:
+    source = tmp_path / "films"
+    source.mkdir()
+    match kind:
+        case "replay":
+            source = REPLAY
+        case "changes":
+            change_events(source)
+        case "flat":
+            flat_csv(source)
+        case _:
+            bare_files(kind, source)
+    inferred = parse_schema(skws("schema", "infer", source, "--name", "films", "-w", "1 hour").out)
+    assert (inferred.name, inferred.window) == ("films", "1 hour")
+    sides = {frozenset({j.left, j.right}) for j in inferred.joins}
+    assert sides == {frozenset(p) for p in (("director", "movie"), ("movie", "plays"), ("plays", "actor"))}
+    assert inferred.relation("movie").columns.keys() == {"mid", "title", "did", "released"}
+    # Records with a time of their own make a stream of what else would be a static table.
+    assert inferred.relation("actor").table == (kind in {"jsonl", "csv", "parquet"})
+
+
+def test_infer_names_the_schema_after_the_path(skws: Skws, tmp_path: Path) -> None:
+    bare_files("jsonl", tmp_path)
+    assert f"name: {tmp_path.name}" in skws("schema", "infer", tmp_path).out
+
+
+def test_infer_from_nothing(skws: Skws, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    empty, missing = skws("schema", "infer", tmp_path), skws("schema", "infer", tmp_path / "none")
+    assert (empty.code, missing.code) == (4, 4)
+    assert "no records in" in empty.err
+    assert skws("schema", "infer", SCHEMA).code == 4

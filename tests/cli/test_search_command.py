@@ -1,0 +1,180 @@
+"""``skws search`` in process: what it finds, what it tells, and what it leaves off standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from command_lines import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws
+
+GOOD = '{"relation": "movie", "row": {"mid": 1, "title": "Jackie Brown", "did": 1, "released": 10}}\n'
+BAD = '{"relation": "movie", "time": 10, "row": {"mid": "one"}}\n'
+
+
+def replay_of(folder: Path, text: str) -> tuple[object, ...]:
+    file = folder / "stream.jsonl"
+    file.write_text(text)
+    return ("--schema", SCHEMA, "--replay", file, "--engine", "local")
+
+
+def records(out: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_json_lines_have_the_contracted_shape(skws: Skws) -> None:
+    found = skws(*SEARCH, "--format", "jsonl")
+    first = records(found.out)[0]
+    assert found.code == 0
+    assert list(first) == ["op", "query", "id", "start", "end", "network", "tuples", "joins"]
+    assert first["network"] == "director{tarantino} - movie{} - plays{} - actor{travolta}"
+    assert [r["id"] for r in records(found.out)] == list(IDS)
+
+
+def test_summary_goes_to_stderr_and_quiet_silences_it(skws: Skws) -> None:
+    loud, quiet = skws(*SEARCH), skws(*SEARCH, "--quiet")
+    assert re.search(r"^769 tuples, 2 results in [\d.]+ s \([\d,]+ tuples/s\)$", loud.err, re.M)
+    assert (quiet.err, quiet.out) == ("", loud.out)
+
+
+def test_words_of_the_query_are_joined_by_blanks(skws: Skws) -> None:
+    apart = skws("search", '"pulp', 'fiction"', *LOCAL, "-q", "-f", "jsonl")
+    together = skws("search", '"pulp fiction"', *LOCAL, "-q", "-f", "jsonl")
+    assert apart.out == together.out
+    assert len(records(apart.out)) == 1
+
+
+def test_exclusion_after_a_double_dash(skws: Skws) -> None:
+    found = skws("search", *LOCAL, "-q", "-f", "jsonl", "--", "tarantino", "travolta", "-pulp")
+    assert (found.code, found.out) == (0, "")
+    assert "write -- before the query" in skws(*SEARCH, "-pulp").err
+
+
+def test_limit_stops_early(skws: Skws) -> None:
+    found = skws(*SEARCH, "--limit", 1, "-f", "jsonl")
+    assert [r["id"] for r in records(found.out)] == [IDS[0]]
+    assert "1 result in" in found.err
+
+
+def test_max_size_and_window_bound_results(skws: Skws) -> None:
+    assert len(skws(*SEARCH, "--max-size", 4, "-f", "jsonl").out.splitlines()) == 1
+    assert "0 results" in skws(*SEARCH, "--max-size", 3).err
+    assert "0 results" in skws(*SEARCH, "--window", "1 day").err
+
+
+def test_nothing_found_is_explained_word_by_word(skws: Skws) -> None:
+    told = skws("search", "tarantino", "travlota", *LOCAL).err
+    assert "0 tuples match 'travlota'; did you mean 'travolta'?" in told
+    assert "'tarantino'" not in told
+    assert "no 3 joined tuples of one window have all" in skws(*SEARCH, "--max-size", 3).err
+
+
+def test_dropped_words_are_told(skws: Skws) -> None:
+    assert "not searched, as too common or no words: the" in skws("search", "the", "nolan", *LOCAL).err
+
+
+def test_match_names(skws: Skws) -> None:
+    with_names = skws("search", "actor", "travolta", *LOCAL, "--match-names", "-q", "-f", "jsonl")
+    networks = {r["network"] for r in records(with_names.out)}
+    assert "actor{actor, travolta}" in networks
+    assert "actor{actor, travolta}" not in skws("search", "actor", "travolta", *LOCAL, "-q").out
+
+
+@pytest.mark.parametrize("text", ["", "\n", GOOD])
+def test_short_replays(skws: Skws, tmp_path: Path, text: str) -> None:
+    found = skws("search", "jackie", *replay_of(tmp_path, text), "-f", "jsonl")
+    assert found.code == 0
+    assert len(found.out.splitlines()) == text.count("Jackie")
+
+
+def test_bad_records_fail(skws: Skws, tmp_path: Path) -> None:
+    failed = skws("search", "jackie", *replay_of(tmp_path, BAD + GOOD), "-q")
+    assert (failed.code, failed.out) == (5, "")
+    assert "1 bad record" in failed.err
+    assert "stream.jsonl:1: " in failed.err
+
+
+def test_bad_records_skipped_are_counted_even_when_quiet(skws: Skws, tmp_path: Path) -> None:
+    found = skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD + BAD), "-q", "--on-error", "skip")
+    assert found.code == 0
+    assert found.err.startswith("2 bad records\n")
+
+
+def test_bad_records_are_kept_as_dead_letters(skws: Skws, tmp_path: Path) -> None:
+    letters = tmp_path / "letters.jsonl"
+    policy = ("--on-error", "dead-letter", "--dead-letters", letters)
+    assert skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD), *policy).code == 0
+    assert records(letters.read_text())[0]["raw"] == BAD.strip()
+    assert skws("search", "jackie", *replay_of(tmp_path, GOOD), "--on-error", "dead-letter").code == 2
+
+
+def at(seconds: int, title: str) -> str:
+    row = {"mid": seconds, "title": title, "did": 1, "released": seconds}
+    return json.dumps({"relation": "movie", "row": row}) + "\n"
+
+
+def test_lateness_takes_records_as_they_arrive(skws: Skws, tmp_path: Path) -> None:
+    replay = replay_of(tmp_path, at(1000, "one") + at(5, "Jackie late") + at(995, "Jackie in time"))
+    letters = tmp_path / "letters.jsonl"
+    policy = ("--on-error", "dead-letter", "--dead-letters", letters)
+    assert len(skws("search", "jackie", *replay, "-f", "jsonl").out.splitlines()) == 2
+    found = skws("search", "jackie", *replay, "-f", "jsonl", "--lateness", "10 s", *policy)
+    assert "Jackie in time" in found.out
+    assert "Jackie late" not in found.out
+    assert ", 1 late" in found.err
+    letter = records(letters.read_text())[0]
+    assert "more than the allowed 10 seconds" in str(letter["reason"])
+    assert json.loads(str(letter["raw"]))["row"]["title"] == "Jackie late"
+
+
+def test_lateness_of_zero_and_of_nonsense(skws: Skws, tmp_path: Path) -> None:
+    replay = replay_of(tmp_path, at(1000, "one") + at(995, "Jackie"))
+    assert ", 1 late" in skws("search", "jackie", *replay, "--lateness", "0 s").err
+    assert skws("search", "jackie", *replay, "--lateness", "soon").code == 2
+
+
+def test_deletions_and_retractions_are_counted(skws: Skws, tmp_path: Path) -> None:
+    gone = '{"relation": "movie", "time": 11, "op": "-", "row": {"mid": 1}}\n'
+    never = '{"relation": "movie", "time": 12, "op": "-", "row": {"mid": 2}}\n'
+    found = skws("search", "jackie", *replay_of(tmp_path, GOOD + gone + never), "-f", "jsonl")
+    assert [r["op"] for r in records(found.out)] == ["+", "-"]
+    assert "1 tuple, 1 result, 1 retraction, 2 deletions (1 unmatched)" in found.err
+
+
+def test_several_replays_are_one_stream(skws: Skws, tmp_path: Path) -> None:
+    lines = REPLAY.read_text().splitlines(keepends=True)
+    halves = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    halves[0].write_text("".join(lines[::2]))
+    halves[1].write_text("".join(lines[1::2]))
+    options = ("--schema", SCHEMA, "--engine", "local", "-q", "-f", "jsonl")
+    apart = skws("search", "tarantino", "travolta", *options, "-r", halves[1], "-r", halves[0])
+    assert apart.out == skws(*SEARCH, "-q", "-f", "jsonl").out
+
+
+def test_output_file_is_replaced_only_by_a_run_that_ends_well(skws: Skws, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert skws(*SEARCH, "-f", "jsonl", "-o", out).out == ""
+    before = out.read_bytes()
+    assert before.count(b"\n") == 2
+    assert skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD), "-f", "jsonl", "-o", out).code == 5
+    assert out.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "stream.jsonl"]
+
+
+def test_output_through_a_symbolic_link_and_to_standard_output(skws: Skws, tmp_path: Path) -> None:
+    link, target = tmp_path / "link", tmp_path / "target"
+    link.symlink_to(target)
+    assert skws(*SEARCH, "-f", "jsonl", "-o", link).code == 0
+    assert link.is_symlink()
+    assert skws(*SEARCH, "-f", "jsonl", "-o", "-").out == target.read_text()
+
+
+def test_output_to_a_pipe(skws: Skws, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert skws(*SEARCH, "-f", "jsonl", "-o", pipe).code == 0
+    assert os.read(reader, 1 << 16).count(b"\n") == 2
+    os.close(reader)

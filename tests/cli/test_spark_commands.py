@@ -1,0 +1,86 @@
+"""Commands on Spark: the demo, equality with the local engine, and errors raised inside the workers."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_lines import IDS, REPLAY, SEARCH, Skws
+
+from schema.errors import BadRecordsError, SourceError
+from skws.spark.faults import SparkFailedError, translated
+
+
+@pytest.mark.spark
+def test_demo_shows_the_papers_query_as_trees(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from skws.cli import main; main()", "demo"]
+    paths = os.pathsep.join(p for p in sys.path if p)
+    ended = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert ended.returncode == 0, ended.stderr
+    heads = [line for line in ended.stdout.splitlines() if line.startswith("+")]
+    assert [head.split("  ")[1].count("{") for head in heads] == [4, 5]
+    assert ended.stdout.count("title: Pulp Fiction") == 2
+    assert ended.stderr.startswith("769 tuples, 2 results in")  # and nothing of Spark's own
+
+
+@pytest.mark.spark
+def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"relation": "movie", "row": {"mid": "one"}}\n')
+    more = ("--replay", broken, "--on-error", "skip", "--format", "jsonl")
+    local = skws(*SEARCH, *more)
+    spark = skws(*SEARCH, *more, "--engine", "spark")
+    assert (spark.code, spark.out) == (0, local.out)
+    assert all(key in spark.out for key in IDS)
+    assert spark.err.splitlines()[:2] == local.err.splitlines()[:2]
+    assert "769 tuples, 2 results, 1 bad in" in spark.err
+
+
+@pytest.mark.spark
+def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(gzip.compress(REPLAY.read_bytes())[:-1000])  # it begins well, so planning finds no fault
+    failed = skws(*SEARCH, "--replay", cut, "--engine", "spark")
+    assert (failed.code, failed.out) == (4, "")
+    assert failed.err == f"skws: {cut}: the gzip stream is cut off\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (
+            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+            '  File "x.py", line 3, in read\nschema.errors.SourceError: a.gz: the gzip stream is cut off\n\n'
+            "JVM stacktrace:\norg.apache.spark.SparkException",
+            SourceError,
+            "a.gz: the gzip stream is cut off",
+        ),
+        (
+            "Job aborted\nschema.errors.BadRecordsError: a:1: one\n  two\n\tat org.apache.spark.X.run",
+            BadRecordsError,
+            "a:1: one\n  two",
+        ),
+        (
+            "o.a.s.SparkException: Job aborted\nCaused by: java.io.IOException: No space left on device",
+            SparkFailedError,
+            "Spark failed: No space left on device",
+        ),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", SourceError, "Spark cannot start: [JAVA"),
+    ],
+)
+def test_errors_of_spark_are_told_plainly(text: str, kind: type[Exception], message: str) -> None:
+    error = translated(RuntimeError(text))
+    assert type(error) is kind
+    assert str(error).startswith(message)

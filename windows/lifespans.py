@@ -82,6 +82,12 @@ class Lifespans:
         changes.inserted += alone.values()
         return changes
 
+    def remember(self, known: StreamTuple) -> None:
+        """Take in a live tuple that was not followed so far. Equal ones come in the order of their start."""
+        key = identity(self._schema, known.relation, known.row)
+        self._group(key).add(Mark(known.start, next(self._arrival), known))
+        self._due.push(known.end, key)
+
     def forget(self, horizon: int) -> None:
         """Drop what no record at or after ``horizon`` can change."""
         for _, key in self._due.expired(horizon - 1):

@@ -56,13 +56,15 @@ class KeySets:
         sets: list[dict[tuple[int, ...], int]] = [{} for _ in schema.relations]
         walked = edges(schema)
         self.source = np.array(
-            [sets[e.source].setdefault(e.source_columns, len(sets[e.source])) for e in walked]
+            [sets[e.source].setdefault(e.source_columns, len(sets[e.source])) for e in walked],
+            dtype=np.int64,
         )
         self.target = np.array(
-            [sets[e.target].setdefault(e.target_columns, len(sets[e.target])) for e in walked]
+            [sets[e.target].setdefault(e.target_columns, len(sets[e.target])) for e in walked],
+            dtype=np.int64,
         )
         self.columns = tuple(tuple(found) for found in sets)
-        self._target_relation = np.array([e.target for e in walked])
+        self._target_relation = np.array([e.target for e in walked], dtype=np.int64)
 
     @cached_property
     def width(self) -> int:
@@ -77,8 +79,8 @@ class KeySets:
 
 def index_keys(index: Ints, values: Ints) -> Ints:
     """Values of many indexes made comparable in one sorted array: index and value mixed to 64 bits."""
-    numbers = index.view(np.uint64)
-    mixed = (values.view(np.uint64) * _MIX) ^ ((numbers + np.uint64(1)) * _SPREAD)
+    numbers: npt.NDArray[np.uint64] = index.view(np.uint64) + np.uint64(1)
+    mixed: npt.NDArray[np.uint64] = (values.view(np.uint64) * _MIX) ^ (numbers * _SPREAD)
     mixed ^= mixed >> np.uint64(29)
     keys: Ints = (mixed * _MIX).view(np.int64)
     return keys

@@ -62,7 +62,7 @@ class Engine:
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in stream records in order of arrival. Neighbours with equal time are one instant."""
         if self.plan.by_count:
-            for group in _arrivals(records):
+            for group in arrivals(records):
                 yield from self._step(self._position, group[0].time, group)
                 self._position += not group[-1].delete
             return
@@ -131,12 +131,14 @@ class Engine:
 
     def _retracted(self, retracted: list[tuple[Found, int]]) -> Iterator[Result]:
         self.counts.retractions += len(retracted)
-        results = [self._assembler.result("-", *found, end) for found, end in retracted]
+        results = [
+            self._assembler.result("-", operator.tree, members, end) for (operator, members), end in retracted
+        ]
         yield from sorted(results, key=_id_of)
 
     def _completed(self, found: Iterable[Found], snapshot: bool = False) -> Iterator[Result]:
         results = [
-            self._assembler.result("+", operator, members, self._known_end(members), snapshot)
+            self._assembler.result("+", operator.tree, members, self._known_end(members), snapshot)
             for operator, members in found
         ]
         self.counts.results += len(results)
@@ -151,7 +153,7 @@ def _time_of(record: Record) -> int:
     return record.time
 
 
-def _arrivals(records: Iterable[Record]) -> Iterator[list[Record]]:
+def arrivals(records: Iterable[Record]) -> Iterator[list[Record]]:
     """The steps of a count window: one insertion each, with the deletions of its instant before it."""
     step: list[Record] = []
     for record in records:

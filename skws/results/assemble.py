@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from typing import TypeAlias
 
 import orjson
 
 from mesh.network import CandidateNetwork
-from mesh.operator import Operator
+from mesh.tree import Tree
 from schema.model import AttributeType, Relation, Row
 from skws.plan import Plan
 from skws.results.model import JsonRow, Op, Result, ResultTuple
@@ -22,24 +23,26 @@ from windows.window import FOREVER, MICROSECOND
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+Joins: TypeAlias = tuple[tuple[int, int, str], ...]
+
 
 class Assembler:
     """Makes the results of one plan; remembers how each candidate network reads."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._networks: dict[Operator, tuple[CandidateNetwork, str, tuple[tuple[int, int, str], ...]]] = {}
+        self._networks: dict[int, tuple[Tree, CandidateNetwork, str, Joins]] = {}
 
     def result(
         self,
         op: Op,
-        operator: Operator,
+        tree: Tree,
         members: Sequence[StreamTuple],
         end: int,
         snapshot: bool = False,
     ) -> Result:
-        """``members`` in the order of the operator's tree; ``end`` in microseconds, FOREVER if not known."""
-        network, text, joins = self._network(operator)
+        """``members`` in the order of the tree; ``end`` in microseconds, FOREVER if not known."""
+        network, text, joins = self._network(tree)
         tuples = [members[position] for position in network.positions]
         return Result(
             op=op,
@@ -53,14 +56,15 @@ class Assembler:
             snapshot=snapshot,
         )
 
-    def _network(self, operator: Operator) -> tuple[CandidateNetwork, str, tuple[tuple[int, int, str], ...]]:
-        known = self._networks.get(operator)
+    def _network(self, tree: Tree) -> tuple[CandidateNetwork, str, Joins]:
+        known = self._networks.get(id(tree))
         if known is None:
-            network = CandidateNetwork.of(operator.tree)
+            network = CandidateNetwork.of(tree)
             schema = self._plan.schema
-            known = (network, network.text(schema, self._plan.keywords), network.joins(schema))
-            self._networks[operator] = known
-        return known
+            # The tree is kept too, so that its id stays its own.
+            known = (tree, network, network.text(schema, self._plan.keywords), network.joins(schema))
+            self._networks[id(tree)] = known
+        return known[1:]
 
     def _start(self, tuples: Sequence[StreamTuple]) -> float | None:
         times = [t.time for t in tuples if not t.static]

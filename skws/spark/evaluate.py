@@ -128,7 +128,7 @@ class SliceRun:
     def _completed(self, found: Found, snapshot: bool = False) -> tuple[Any, ...]:
         operator, members = found
         end = FOREVER if self._plan.by_count else min(self._natural_end(m) for m in members)
-        result = self._assembler.result("+", operator, members, end, snapshot)
+        result = self._assembler.result("+", operator.tree, members, end, snapshot)
         return max(m.start for m in members), COMPLETED, 0, result.id, result.to_json()
 
     def _retracted(self, found: Found) -> Iterator[tuple[Any, ...]]:
@@ -136,7 +136,7 @@ class SliceRun:
         end = min(m.end for m in members)
         if end < min(self._natural_end(m) for m in members):
             time = min(m.ended_at for m in members if m.end == end and m.ended_at is not None)
-            result = self._assembler.result("-", operator, members, time)
+            result = self._assembler.result("-", operator.tree, members, time)
             yield end, RETRACTED, time, result.id, result.to_json()
 
     def _natural_end(self, member: StreamTuple) -> int:

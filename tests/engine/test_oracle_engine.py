@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TypeAlias
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schema.model import Schema
+from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
 from skws.keywords import parse_query
 from skws.plan import Plan
@@ -17,6 +20,8 @@ from tests.oracle import Oracle, instants, shape_of
 from tests.strategies import WORDS, schemas, static_rows, streams
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
+AnyEngine: TypeAlias = type[Engine] | type[ColumnarEngine]
+ENGINES = [Engine, ColumnarEngine]
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded()]
 
 
@@ -35,13 +40,17 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
     return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words))
 
 
+@pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.sampled_from(WINDOWS), st.integers(1, 4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_time_windows(
-    case: tuple[Schema, int, list[Record], list[Record]], window: Window, max_size: int
+    make: AnyEngine,
+    case: tuple[Schema, int, list[Record], list[Record]],
+    window: Window,
+    max_size: int,
 ) -> None:
     schema, words, static, stream = case
-    engine = Engine(plan(schema, words, window, max_size))
+    engine = make(plan(schema, words, window, max_size))
     oracle = Oracle(schema, words, max_size, engine.plan.matcher.bitmap)
     snapshot = list(engine.load_tables(static))
     assert ops(snapshot, "+") == oracle.load([(r.relation, r.row) for r in static])
@@ -56,11 +65,14 @@ def test_time_windows(
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.integers(1, 6))
-@settings(max_examples=150, deadline=None)
-def test_count_windows(case: tuple[Schema, int, list[Record], list[Record]], size: int) -> None:
+@settings(max_examples=120, deadline=None)
+def test_count_windows(
+    make: AnyEngine, case: tuple[Schema, int, list[Record], list[Record]], size: int
+) -> None:
     schema, words, static, stream = case
-    engine = Engine(plan(schema, words, CountWindow(size)))
+    engine = make(plan(schema, words, CountWindow(size)))
     oracle = Oracle(schema, words, 4, engine.plan.matcher.bitmap)
     list(engine.load_tables(static))
     oracle.load([(r.relation, r.row) for r in static])
@@ -72,13 +84,14 @@ def test_count_windows(case: tuple[Schema, int, list[Record], list[Record]], siz
         position += not record.delete
 
 
+@pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.sampled_from(WINDOWS[:3]))
 @settings(max_examples=100, deadline=None)
 def test_nothing_is_left_when_the_stream_has_expired(
-    case: tuple[Schema, int, list[Record], list[Record]], window: Window
+    make: AnyEngine, case: tuple[Schema, int, list[Record], list[Record]], window: Window
 ) -> None:
     schema, words, _, stream = case
-    engine = Engine(plan(schema, words, window))
+    engine = make(plan(schema, words, window))
     list(engine.process(stream))
     engine.expire(10**6)
     assert engine.idle

@@ -1,0 +1,103 @@
+"""From records to the columns that the columnar mesh takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+
+from mesh.columnar.columns import NULL, Ints, KeySets
+from schema.model import Row, Schema, Value
+from skws.keywords import Matcher
+from skws.records import Record
+
+BATCH = 8192  # records; larger ones gain little, smaller ones answer sooner
+
+
+def instants(records: Iterable[Record], by_count: bool) -> Iterator[list[Record]]:
+    """Batches of records that end where an instant ends."""
+    batch: list[Record] = []
+    for record in records:
+        if len(batch) >= BATCH and (by_count or record.time != batch[-1].time):
+            yield batch
+            batch = []
+        batch.append(record)
+    if batch:
+        yield batch
+
+
+class RowColumns:
+    """Join values and keyword bitmaps of rows, by columns.
+
+    Values are hashed by Python, for which 1, 1.0 and True are equal, as they are to a join.
+    """
+
+    def __init__(self, schema: Schema, key_sets: KeySets, matcher: Matcher) -> None:
+        self._key_sets = key_sets
+        self._matcher = matcher
+        self._searched = [relation.search_columns for relation in schema.relations]
+        self._getters = [[_getter(columns) for columns in sets] for sets in key_sets.columns]
+
+    def of(self, relation: Ints, rows: Sequence[Row]) -> tuple[Ints, Ints]:
+        """Keyword bitmaps and keys (one column a key set) of rows of given relations."""
+        keywords = np.empty(len(rows), dtype=np.int64)
+        keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
+        for number in np.unique(relation).tolist():
+            places = np.flatnonzero(relation == number)
+            chosen = [rows[place] for place in places.tolist()]
+            keywords[places] = self._bitmaps(number, chosen)
+            for key_set, getter in enumerate(self._getters[number]):
+                keys[places, key_set] = _hashed([getter(row) for row in chosen])
+        return keywords, keys
+
+    def _bitmaps(self, relation: int, rows: list[Row]) -> Ints:
+        if len(rows) < 32:  # Arrow's price per call
+            return np.array([self._matcher.bitmap(relation, row) for row in rows], dtype=np.int64)
+        columns = [pa.array([row[c] for row in rows], pa.string()) for c in self._searched[relation]]
+        return self._matcher.bitmaps(relation, columns, rows=len(rows)).astype(np.int64)
+
+
+def _hashed(values: list[Value | tuple[Value, ...]]) -> Ints:
+    hashes = np.fromiter(map(hash, values), dtype=np.int64, count=len(values))
+    if None in values:
+        hashes[[value is None for value in values]] = NULL
+    return hashes
+
+
+def _getter(columns: tuple[int, ...]) -> Callable[[Row], Value | tuple[Value, ...]]:
+    if len(columns) == 1:
+        return itemgetter(columns[0])
+    many = itemgetter(*columns)
+
+    def composite(row: Row) -> tuple[Value, ...] | None:
+        values: tuple[Value, ...] = many(row)
+        return None if None in values else values
+
+    return composite
+
+
+class RowStore:
+    """The rows of live tuples by slot, held by the batch in which they came."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._times: list[int] = []
+
+    def append(self, rows: Sequence[Row], times: Sequence[int]) -> None:
+        self._rows.extend(rows)
+        self._times.extend(times)
+
+    def row(self, slot: int) -> Row:
+        return self._rows[slot]
+
+    def time(self, slot: int) -> int:
+        """Event time in microseconds."""
+        return self._times[slot]
+
+    def compact(self, renumbered: Ints) -> None:
+        """Keep the rows whose slots live on."""
+        kept = np.flatnonzero(renumbered >= 0).tolist()
+        self._rows = [self._rows[slot] for slot in kept]
+        self._times = [self._times[slot] for slot in kept]

@@ -1,0 +1,37 @@
+"""The order of output: by time, at one time retractions first, then by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import NamedTuple
+
+from skws.results.model import Result
+
+RETRACTED, COMPLETED = 0, 1
+
+
+class Event(NamedTuple):
+    """A result at its place in the output.
+
+    ``time`` orders deletions between two positions of a count window.
+    """
+
+    tick: int
+    kind: int
+    time: int
+    id: str
+    result: Result
+
+
+def completed(tick: int, result: Result) -> Event:
+    return Event(tick, COMPLETED, 0, result.id, result)
+
+
+def retracted(tick: int, time: int, result: Result) -> Event:
+    return Event(tick, RETRACTED, time, result.id, result)
+
+
+def in_order(events: Iterable[Event]) -> Iterator[Result]:
+    """The results of events, sorted."""
+    return (event.result for event in sorted(events, key=itemgetter(0, 1, 2, 3)))

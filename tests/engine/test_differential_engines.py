@@ -1,0 +1,82 @@
+"""The columnar engine gives what the tuple-at-a-time engine gives: records, order and counts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import skws.engine.batches
+from schema.model import Schema
+from skws.engine.columnar import ColumnarEngine
+from skws.engine.engine import Engine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.records import Record
+from tests.strategies import WORDS, schemas, static_rows, streams
+from windows.window import CountWindow, TimeWindow, Unbounded, Window
+
+WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(1), CountWindow(5), Unbounded()]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
+    schema = draw(schemas(tables=True))
+    words = draw(st.integers(1, 3))
+    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words, max_records=40))
+
+
+@pytest.mark.parametrize("size", [1, 4, 8192])
+@given(cases(), st.sampled_from(WINDOWS), st.booleans())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_equal_record_for_record(
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    case: tuple[Schema, int, list[Record], list[Record]],
+    window: Window,
+    exclude: bool,
+) -> None:
+    monkeypatch.setattr(skws.engine.batches, "BATCH", size)
+    schema, words, static, stream = case
+    text = " ".join(WORDS[:words]) + (" -gamma" if exclude and words < 3 else "")
+    plan = Plan(schema, parse_query(text, schema), window, 3)
+    engines = Engine(plan), ColumnarEngine(plan)
+    outputs = [[*engine.load_tables(static), *engine.process(stream)] for engine in engines]
+    assert outputs[1] == outputs[0]
+    assert engines[1].counts == engines[0].counts
+
+
+def test_records_before_their_time_are_counted_and_told() -> None:
+    told: dict[type, list[Record]] = {Engine: [], ColumnarEngine: []}
+    schema = _schema()
+    plan = Plan(schema, parse_query("alpha", schema), TimeWindow(100))
+    stream = [Record(0, t, ("alpha", t, 0)) for t in (5, 7, 6, 7, 9, 1)]
+    for make, heard in told.items():
+        engine = make(plan, heard.append)
+        assert len(list(engine.process(stream))) == 4
+        assert engine.counts.late == 2
+    assert told[Engine] == told[ColumnarEngine] == [stream[2], stream[5]]
+
+
+def test_compaction_keeps_what_lives() -> None:
+    """Thousands of tuples pass; only a window of them is kept, and all results are found."""
+    schema = _schema()
+    plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(50), 2)
+    words = ("alpha pad", "beta pad", "pad", "pad")
+    stream = [Record(0, t, (words[t % 4], t // 4 % 7, None)) for t in range(20_000)]
+    columnar, one_by_one = ColumnarEngine(plan), Engine(plan)
+    sizes = []
+    for first in range(0, len(stream), 500):
+        chunk = stream[first : first + 500]
+        assert list(columnar.process(chunk)) == list(one_by_one.process(chunk))
+        sizes.append(len(columnar.mesh.tuples))
+    assert columnar.counts.results > 1000
+    assert max(sizes) < 5000
+
+
+def _schema() -> Schema:
+    from schema.model import Attribute, AttributeType, Join, Relation
+
+    kinds = (("t", AttributeType.TEXT), ("x", AttributeType.INTEGER), ("y", AttributeType.INTEGER))
+    relation = Relation("r", tuple(Attribute(n, k) for n, k in kinds), search=("t",))
+    return Schema("s", (relation,), (Join("j", "r", "r", (("x", "x"),)),))

@@ -48,7 +48,7 @@ class ProgressBar:
             return
         bars = self._bars or self._start(progress.unit)
         if self._task is None:
-            self._task = bars.add_task(progress.stage)
+            self._task = bars.add_task(progress.stage, total=progress.total or None)
         bars.update(
             self._task, description=progress.stage, completed=progress.done, total=progress.total or None
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -141,3 +143,33 @@ def test_no_color_off_a_terminal_even_if_asked() -> None:
     ended = run_real(*SEARCH, "--format", "tree", FORCE_COLOR="1")
     assert "\x1b" not in ended.stdout + ended.stderr
     assert "*Tarantino*" in ended.stdout
+
+
+def on_a_terminal(*arguments: object, **environment: str) -> str:
+    """What a command shows on a terminal, standard output and standard error together."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*SKWS, *map(str, arguments)],
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **environment},
+    ) as running:
+        os.close(theirs)
+        shown = bytearray()
+        with suppress(OSError):  # Linux tells the end of a terminal so
+            while block := os.read(ours, 1 << 16):
+                shown += block
+    os.close(ours)
+    assert running.returncode == 0
+    return shown.decode()
+
+
+def test_a_terminal_gets_color_and_a_bar_unless_it_wants_neither() -> None:
+    colored = on_a_terminal(*SEARCH, "--format", "tree")
+    assert "\x1b[4;33mTarantino\x1b[0m" in colored
+    assert colored.index("reading") < colored.index("Tarantino")
+    for plain in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        shown = on_a_terminal(*SEARCH, "--format", "tree", **plain)
+        assert "\x1b" not in shown
+        assert "*Tarantino*" in shown
+        assert "reading" not in shown

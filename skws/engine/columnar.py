@@ -45,6 +45,7 @@ class ColumnarEngine:
         self._managed = {i for i, r in enumerate(plan.schema.relations) if r.key and not r.table}
         self._slots: dict[StreamTuple, int] = {}
         self._tuples: dict[int, StreamTuple] = {}
+        self._shown: dict[int, StreamTuple] = {}  # tuples of results, which tend to be in several
         self._reported = [PartialStore(size) for size in range(1, plan.max_size + 1)]
         self._assembler = Assembler(plan)
         self._on_late = on_late
@@ -238,9 +239,12 @@ class ColumnarEngine:
 
     def _member(self, slot: int) -> StreamTuple:
         """The tuple in a slot."""
-        known = self._tuples.get(slot)
-        if known is not None:
-            return known
+        known = self._tuples.get(slot) or self._shown.get(slot)
+        if known is None:
+            known = self._shown[slot] = self._from_columns(slot)
+        return known
+
+    def _from_columns(self, slot: int) -> StreamTuple:
         tuples, row = self.mesh.tuples, self._rows.row(slot)
         relation, start = int(tuples.relation[slot]), int(tuples.start[slot])
         return StreamTuple(
@@ -271,6 +275,7 @@ class ColumnarEngine:
     def _renumber(self, slots: Ints) -> None:
         """Follow the mesh when it gives its tuples new slots."""
         self._rows.compact(slots)
+        self._shown.clear()
         self._tuples = {n: t for n, t in ((int(slots[s]), t) for s, t in self._tuples.items()) if n >= 0}
         self._slots = {t: n for n, t in self._tuples.items()}
         for store in self._reported:

@@ -21,6 +21,7 @@ from skws.results.model import JsonRow, Op, Result, ResultTuple
 from windows.tuples import StreamTuple
 from windows.window import FOREVER, MICROSECOND
 
+REMEMBERED = 10_000  # tuples
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Joins: TypeAlias = tuple[tuple[int, int, str], ...]
@@ -31,6 +32,7 @@ class Assembler:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._tuples: dict[StreamTuple, tuple[ResultTuple, str]] = {}
         self._networks: dict[int, tuple[Tree, CandidateNetwork, str, Joins]] = {}
 
     def result(
@@ -51,7 +53,7 @@ class Assembler:
             start=self._start(tuples),
             end=None if end >= FOREVER else end / MICROSECOND,
             network=text,
-            tuples=tuple(self._tuple(member) for member in tuples),
+            tuples=tuple(self._shown(member)[0] for member in tuples),
             joins=joins,
             snapshot=snapshot,
         )
@@ -69,6 +71,15 @@ class Assembler:
     def _start(self, tuples: Sequence[StreamTuple]) -> float | None:
         times = [t.time for t in tuples if not t.static]
         return max(times) / MICROSECOND if times else None
+
+    def _shown(self, member: StreamTuple) -> tuple[ResultTuple, str]:
+        """A tuple as results show it, and its name in their ids; remembered, since results share tuples."""
+        known = self._tuples.get(member)
+        if known is None:
+            if len(self._tuples) >= REMEMBERED:
+                self._tuples.clear()
+            known = self._tuples[member] = self._tuple(member), self._identity(member)
+        return known
 
     def _tuple(self, member: StreamTuple) -> ResultTuple:
         relation = self._plan.schema.relations[member.relation]
@@ -91,7 +102,7 @@ class Assembler:
         return str(member.start) if self._plan.by_count else f"{member.start / MICROSECOND}"
 
     def _result_id(self, tuples: Sequence[StreamTuple], joins: Sequence[tuple[int, int, str]]) -> str:
-        names = [self._identity(member) for member in tuples]
+        names = [self._shown(member)[1] for member in tuples]
         connected = sorted(f"{names[left]}\x1f{names[right]}\x1f{name}" for left, right, name in joins)
         return blake2b("\x1e".join([*sorted(names), *connected]).encode(), digest_size=12).hexdigest()
 

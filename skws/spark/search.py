@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
-from threading import current_thread, main_thread
 from types import TracebackType
 
 from pyspark.sql import SparkSession
@@ -17,6 +15,7 @@ from skws.replay import BadRecordLog, Replay
 from skws.results.model import Result
 from skws.spark.batch import BatchRun
 from skws.spark.faults import told_plainly
+from skws.spark.interrupts import interrupts_deferred
 from skws.spark.session import start_session
 from skws.spark.stages import reported_stages
 
@@ -72,12 +71,8 @@ class SparkSearch:
 
     def _session(self, stack: ExitStack) -> SparkSession:
         own = SparkSession.getActiveSession() is None
-        interrupt = signal.getsignal(signal.SIGINT)
-        spark = start_session(self._master)
-        if own:
-            stack.callback(spark.stop)
-        # PySpark's handler talks to Java in the middle of whatever talks to Java. Stopping the session
-        # cancels its jobs just as well.
-        if current_thread() is main_thread():
-            signal.signal(signal.SIGINT, interrupt)
+        with interrupts_deferred():
+            spark = start_session(self._master)
+            if own:
+                stack.callback(spark.stop)
         return spark

@@ -19,22 +19,28 @@ def listening() -> Iterator[None]:
     signal.signal(signal.SIGINT, former)
 
 
+def interrupted(times: int) -> list[str]:
+    """What is reached of a piece of work that is interrupted so often."""
+    reached = ["start"]
+
+    def work() -> None:
+        with interrupts_deferred():
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+            reached.append("end")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    return reached
+
+
 def test_one_interrupt_waits_for_the_end() -> None:
-    reached = []
-    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
-        signal.raise_signal(signal.SIGINT)
-        reached.append("end")
-    assert reached == ["end"]
+    assert interrupted(times=1) == ["start", "end"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_second_interrupt_ends_at_once() -> None:
-    reached = []
-    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        reached.append("end")
-    assert reached == []
+    assert interrupted(times=2) == ["start"]
 
 
 def test_the_former_handler_comes_back_in_place_of_anothers() -> None:

@@ -50,8 +50,10 @@ class CNGen:
         self.slots = slots
         self.max_size = max_size
         self.all = (1 << slots) - 1
-        self.searchable = tuple(searchable or [self.all] * len(schema.relations))
-        self.order = order or NodeOrder.default(slots)
+        removed = schema.evolution.removed_relations
+        carried = searchable or [self.all] * len(schema.relations)
+        self.searchable = tuple(0 if r in removed else bits for r, bits in enumerate(carried))
+        self.order = order or NodeOrder.default(slots, grown=schema.evolution.grown)
         self.edges_from = edges_from(schema)
         self._reach = Reach(schema, self.searchable)
         self._choices: dict[tuple[int, ...], list[tuple[int, bool]]] = {}

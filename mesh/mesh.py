@@ -9,25 +9,23 @@ look-up per join that finds nobody waiting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from operator import itemgetter
+from collections.abc import Callable
 from typing import TypeAlias
 
+from mesh.composite import Key, Members, alive, compatible, end_of, key_getter
+from mesh.evaluator import Changed, Found
 from mesh.generate import CNGen
 from mesh.operator import Operator, Wait
 from mesh.tree import Tree
 from purging.expiry import ExpiryQueue
 from purging.sweep import Sweep
+from schema.evolve import SchemaChange
 from schema.graph import Edge, edges, edges_into
-from schema.model import Row, Value
 from windows.tuples import StreamTuple
-from windows.window import FOREVER
 
-Members: TypeAlias = tuple[StreamTuple, ...]
-Found: TypeAlias = tuple[Operator, Members]
-Key: TypeAlias = Value | tuple[Value, ...]
 Partial: TypeAlias = tuple[Wait, Members]
-GetKey: TypeAlias = Callable[[Row], Key]
+
+__all__ = ["Found", "Members", "Mesh"]
 
 
 class Mesh:
@@ -38,18 +36,21 @@ class Mesh:
     """
 
     def __init__(self, generator: CNGen, accepts_root: Callable[[StreamTuple], bool] | None = None) -> None:
-        self._generator = generator
         self._accepts_root = accepts_root or (lambda _: True)
+        self._start_empty(generator)
+
+    def _start_empty(self, generator: CNGen) -> None:
+        self._generator = generator
         schema = generator.schema
         self._edges = edges(schema)
-        self._source_key = [_key_getter(e.source_columns) for e in self._edges]
+        self._source_key = [key_getter(e.source_columns) for e in self._edges]
         self._roots = {node: self._root(*node) for node in generator.roots}
         self._waiting: list[dict[Key, list[Partial]]] = [{} for _ in self._edges]
         self._live: dict[tuple[int, tuple[int, ...]], dict[Key, list[StreamTuple]]] = {}
         self._live_by_edge = [self._live_index(e) for e in self._edges]
         self._indexes = [
             [
-                (_key_getter(columns), index, self._waiting_for(relation, columns))
+                (key_getter(columns), index, self._waiting_for(relation, columns))
                 for (r, columns), index in self._live.items()
                 if r == relation
             ]
@@ -104,7 +105,7 @@ class Mesh:
         They are found on the route of the insertion. What the tuple has left
         in buffers is dead from now on, and purged as such.
         """
-        found = [r for r in self._probe(ended) if _end_of(r[1]) > tick]
+        found = [r for r in self._probe(ended) if end_of(r[1]) > tick]
         ended.end = tick
         self._expiry.push(tick, ended)
         return found
@@ -120,7 +121,7 @@ class Mesh:
         lasting = self.insert(known)
         if former <= known.start:
             return lasting
-        return [r for r in lasting if _end_of(r[1]) > former]
+        return [r for r in lasting if end_of(r[1]) > former]
 
     def _forget(self, known: StreamTuple) -> None:
         """Remove a tuple and every partial that contains it."""
@@ -129,6 +130,25 @@ class Mesh:
             for waiting in self._waiting:
                 for key, partials in waiting.items():
                     waiting[key] = [p for p in partials if known not in p[1]]
+
+    def change_schema(self, generator: CNGen, tick: int) -> Changed:
+        """Go on with another schema: the live tuples are taken in anew, which finds old partials again.
+
+        Results over new joins are found on the way; they are those of networks that have one.
+        """
+        change = SchemaChange(self._generator.schema, generator.schema)
+        retracted: list[Found] = []
+        for root in self._present:
+            self._start(root, False, retracted)
+        known = sorted(self._present, key=lambda t: t.start)
+        self._start_empty(generator)
+        found = [
+            result for t in known if t.relation not in change.removed_relations for result in self.insert(t)
+        ]
+        return Changed(
+            [r for r in retracted if end_of(r[1]) > tick and r[0].tree.uses_any(*change.removed)],
+            [r for r in found if end_of(r[1]) > tick and r[0].tree.uses_any(*change.added)],
+        )
 
     def purge(self, horizon: int) -> None:
         """Remove the tuples, and in time the partials, whose lifespan ended at or before ``horizon``."""
@@ -157,7 +177,7 @@ class Mesh:
         # A copy: partials that contain the new tuple may join the very list.
         for wait, members in tuple(partials):
             operator = wait.targets.get(new.keywords)
-            if operator is not None and _compatible(members, new):
+            if operator is not None and compatible(members, new):
                 self._produce(operator, (*members, new), keep, found)
 
     def _start(self, new: StreamTuple, keep: bool, found: list[Found]) -> None:
@@ -180,7 +200,7 @@ class Mesh:
                 self._partials += 1
             for other in self._live_by_edge[wait.edge].get(key, ()):
                 successor = wait.targets.get(other.keywords)
-                if successor is not None and _compatible(members, other):
+                if successor is not None and compatible(members, other):
                     self._produce(successor, (*members, other), keep, found)
 
     def _clear_partials(self) -> None:
@@ -203,7 +223,7 @@ class Mesh:
         left = 0
         for waiting in self._waiting:
             for key, partials in list(waiting.items()):
-                alive = [p for p in partials if _alive(p[1], horizon)]
+                alive = [p for p in partials if alive(p[1], horizon)]
                 left += len(alive)
                 if alive:
                     waiting[key] = alive
@@ -222,45 +242,3 @@ class Mesh:
 
     def _live_index(self, edge: Edge) -> dict[Key, list[StreamTuple]]:
         return self._live.setdefault((edge.target, edge.target_columns), {})
-
-
-def _end_of(members: Members) -> int:
-    return min(member.end for member in members)
-
-
-def _compatible(members: Iterable[StreamTuple], new: StreamTuple) -> bool:
-    """True if ``new`` is none of the members and all are alive at one instant."""
-    start, end = new.start, new.end
-    for member in members:
-        if member is new:
-            return False
-        if member.start > start:
-            start = member.start
-        if member.end < end:
-            end = member.end
-    return start < end
-
-
-def _alive(members: Members, horizon: int) -> bool:
-    start, end = -FOREVER, FOREVER
-    for member in members:
-        if member.end <= horizon:
-            return False
-        if member.start > start:
-            start = member.start
-        if member.end < end:
-            end = member.end
-    return start < end
-
-
-def _key_getter(columns: tuple[int, ...]) -> GetKey:
-    """A row's join value; None if any part of it is NULL, which joins nothing."""
-    if len(columns) == 1:
-        return itemgetter(columns[0])
-    many = itemgetter(*columns)
-
-    def composite(row: Row) -> Key:
-        values: tuple[Value, ...] = many(row)
-        return None if None in values else values
-
-    return composite

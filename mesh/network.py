@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mesh.tree import Tree, neighbours
-from schema.graph import edges
+from schema.graph import edges, present_edges
 from schema.model import Schema
 
 
@@ -93,7 +93,7 @@ def _connector(schema: Schema, edge: int) -> str:
     """``-`` where the relations tell the join; else its name, for a self-join with the side walked to."""
     walked = edges(schema)[edge]
     pair = {walked.source, walked.target}
-    parallel = sum({e.source, e.target} == pair for e in edges(schema)) > 2
+    parallel = sum({e.source, e.target} == pair for e in present_edges(schema)) > 2
     if walked.source == walked.target:
         name = schema.joins[walked.join].name
         return f"-({name})->" if walked.forward else f"<-({name})-"

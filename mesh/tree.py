@@ -8,7 +8,7 @@ canonical when every subtree's code is at least its right sibling's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 DEPTH = 1 << 40  # above every label: deeper elements compare greater
@@ -55,6 +55,10 @@ class Tree(NamedTuple):
             self.repeated | (self.covered & keywords),
             self.root_children + (at == 0),
         )
+
+    def uses_any(self, relations: Collection[int], joins: Collection[int]) -> bool:
+        """True if a node is of one of the relations, or an edge of one of the joins, given by position."""
+        return any(r in relations for r in self.relations) or any(e // 2 in joins for e in self.edges[1:])
 
     def growth_bounds(self) -> list[int]:
         """For each depth of the rightmost path, the greatest element a child there may have.

@@ -38,7 +38,7 @@ class Edge:
 
 @lru_cache(maxsize=64)
 def edges(schema: Schema) -> tuple[Edge, ...]:
-    """All directed edges of the join graph; an edge's ``id`` is its position."""
+    """All directed edges of the join graph, removed ones included; an edge's ``id`` is its position."""
     return tuple(
         _edge(schema, number, join, forward)
         for number, join in enumerate(schema.joins)
@@ -46,11 +46,17 @@ def edges(schema: Schema) -> tuple[Edge, ...]:
     )
 
 
+def present_edges(schema: Schema) -> tuple[Edge, ...]:
+    """The edges of joins that have not been removed."""
+    return tuple(e for e in edges(schema) if e.join not in schema.evolution.removed_joins)
+
+
 @lru_cache(maxsize=64)
 def edges_from(schema: Schema) -> tuple[tuple[Edge, ...], ...]:
     """For each relation, the edges that leave it. A self-join leaves its relation twice."""
     return tuple(
-        tuple(e for e in edges(schema) if e.source == relation) for relation in range(len(schema.relations))
+        tuple(e for e in present_edges(schema) if e.source == relation)
+        for relation in range(len(schema.relations))
     )
 
 
@@ -58,7 +64,8 @@ def edges_from(schema: Schema) -> tuple[tuple[Edge, ...], ...]:
 def edges_into(schema: Schema) -> tuple[tuple[Edge, ...], ...]:
     """For each relation, the edges that arrive at it."""
     return tuple(
-        tuple(e for e in edges(schema) if e.target == relation) for relation in range(len(schema.relations))
+        tuple(e for e in present_edges(schema) if e.target == relation)
+        for relation in range(len(schema.relations))
     )
 
 

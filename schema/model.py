@@ -99,19 +99,34 @@ class Join:
     on: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What has changed since the schema was first run (S-KWS paper, Section 4.4).
+
+    Positions of relations and joins never change under a running query: what
+    is removed stays as a hole, what is added comes last. ``grown`` holds the
+    numbers of (relations, joins) before each change that added some.
+    """
+
+    removed_relations: frozenset[int] = frozenset()
+    removed_joins: frozenset[int] = frozenset()
+    grown: tuple[tuple[int, int], ...] = ()
+
+
 @dataclass(frozen=True)
 class Schema:
     """A streaming schema (S-KWS paper, Section 3.1): relations and the joins between them.
 
     ``window`` is the text of the YAML; the windows layer gives it meaning.
     Relations and joins are referred to by their position everywhere below
-    the command line.
+    the command line. ``evolution`` tells of changes while a query runs.
     """
 
     name: str
     relations: tuple[Relation, ...]
     joins: tuple[Join, ...]
     window: str = "none"
+    evolution: Evolution = Evolution()
 
     def __post_init__(self) -> None:
         if len(self.index) != len(self.relations):

@@ -223,10 +223,10 @@ class Mesh:
         left = 0
         for waiting in self._waiting:
             for key, partials in list(waiting.items()):
-                alive = [p for p in partials if alive(p[1], horizon)]
-                left += len(alive)
-                if alive:
-                    waiting[key] = alive
+                kept = [p for p in partials if alive(p[1], horizon)]
+                left += len(kept)
+                if kept:
+                    waiting[key] = kept
                 else:
                     del waiting[key]
         return left

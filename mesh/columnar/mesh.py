@@ -18,9 +18,9 @@ from purging.sweep import Sweep
 class ColumnarMesh:
     """Full mesh of one keyword query, fed by batches of tuples with settled lifespans.
 
-    Tuples of a batch may be in any order of time. ``accepts_root`` may
-    restrict the mesh to results whose root tuple (by its place in the batch)
-    it accepts. ``on_compact`` is told each slot's new number, -1 if it is gone.
+    ``accepts_root`` can restrict the mesh to results whose root tuple, by its
+    slot, it accepts. ``on_compact`` is told each slot's new number, -1 if it
+    is gone.
     """
 
     def __init__(
@@ -116,9 +116,9 @@ class ColumnarMesh:
     def _rooted(self, batch: TupleColumns, slots: Ints) -> Partials:
         """The partials of size 1: tuples that belong to a root."""
         operators = self._operators.roots(batch.relation, batch.keywords)
-        chosen: Flags = (operators != NONE) & (batch.start < batch.end)
+        chosen = np.flatnonzero((operators != NONE) & (batch.start < batch.end))
         if self._accepts_root is not None:
-            chosen &= self._accepts_root(slots)
+            chosen = chosen[self._accepts_root(slots[chosen])]
         return Partials(operators[chosen], slots[chosen, None], batch.start[chosen], batch.end[chosen])
 
     def _grow(self, store: PartialStore, new: Partials, arrived: tuple[Ints, Ints]) -> Partials:

@@ -40,23 +40,32 @@ class RowColumns:
         self._searched = [relation.search_columns for relation in schema.relations]
         self._getters = [[_getter(columns) for columns in sets] for sets in key_sets.columns]
 
-    def of(self, relation: Ints, rows: Sequence[Row]) -> tuple[Ints, Ints]:
-        """Keyword bitmaps and keys (one column a key set) of rows of given relations."""
+    def keywords(self, relation: Ints, rows: Sequence[Row]) -> Ints:
+        """Keyword bitmaps of rows of given relations."""
         keywords = np.empty(len(rows), dtype=np.int64)
-        keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
-        for number in np.unique(relation).tolist():
-            places = np.flatnonzero(relation == number)
-            chosen = [rows[place] for place in places.tolist()]
+        for number, places, chosen in _by_relation(relation, rows):
             keywords[places] = self._bitmaps(number, chosen)
+        return keywords
+
+    def keys(self, relation: Ints, rows: Sequence[Row]) -> Ints:
+        """Join values of rows of given relations, one column a key set."""
+        keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
+        for number, places, chosen in _by_relation(relation, rows):
             for key_set, getter in enumerate(self._getters[number]):
                 keys[places, key_set] = _hashed([getter(row) for row in chosen])
-        return keywords, keys
+        return keys
 
     def _bitmaps(self, relation: int, rows: list[Row]) -> Ints:
         if len(rows) < 32:  # Arrow's price per call
             return np.array([self._matcher.bitmap(relation, row) for row in rows], dtype=np.int64)
         columns = [pa.array([row[c] for row in rows], pa.string()) for c in self._searched[relation]]
         return self._matcher.bitmaps(relation, columns, rows=len(rows)).astype(np.int64)
+
+
+def _by_relation(relation: Ints, rows: Sequence[Row]) -> Iterator[tuple[int, Ints, list[Row]]]:
+    for number in np.unique(relation).tolist():
+        places = np.flatnonzero(relation == number)
+        yield number, places, [rows[place] for place in places.tolist()]
 
 
 def _hashed(values: list[Value | tuple[Value, ...]]) -> Ints:

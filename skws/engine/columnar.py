@@ -13,20 +13,18 @@ from itertools import groupby
 
 import numpy as np
 
-from mesh.columnar import ColumnarMesh, Partials, TupleColumns
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.store import PartialStore
-from schema.graph import edges
-from skws.engine.batches import RowColumns, RowStore, instants
-from skws.engine.engine import EXCLUDED, Counts, arrivals
-from skws.engine.events import Event, completed, in_order, retracted
+from skws.engine.batches import instants
+from skws.engine.engine import Counts, arrivals
+from skws.engine.events import Event, in_order
+from skws.engine.finder import Arrivals, Finder, pairs
 from skws.plan import Plan
 from skws.records import Record
-from skws.results.assemble import Assembler
 from skws.results.model import Result
 from windows.lifespans import Lifespans, static_tuples
 from windows.tuples import ALWAYS, StreamTuple
-from windows.window import FOREVER, Unbounded
+from windows.window import FOREVER, Unbounded, Window
 
 
 class ColumnarEngine:
@@ -37,17 +35,12 @@ class ColumnarEngine:
             raise ValueError("the columnar engine takes streams in order of time")
         self.plan = plan
         self.counts = Counts()
-        self.mesh = ColumnarMesh(plan.generator(), on_compact=self._renumber)
-        self._columns = RowColumns(plan.schema, self.mesh.key_sets, plan.matcher)
-        self._rows = RowStore()
+        self._finder = Finder(plan, plan.generator(), on_compact=self._renumber)
+        self.mesh = self._finder.mesh
         self._lifespans = Lifespans(plan.schema, plan.window)
         # Relations whose tuples may end each other: by key, or since a deletion was seen.
         self._managed = {i for i, r in enumerate(plan.schema.relations) if r.key and not r.table}
-        self._slots: dict[StreamTuple, int] = {}
-        self._tuples: dict[int, StreamTuple] = {}
-        self._shown: dict[int, StreamTuple] = {}  # tuples of results, which tend to be in several
         self._reported = [PartialStore(size) for size in range(1, plan.max_size + 1)]
-        self._assembler = Assembler(plan)
         self._on_late = on_late
         self._position = 0
         self._now = ALWAYS
@@ -56,7 +49,7 @@ class ColumnarEngine:
         """Take in the static tables, before the stream; give the results of static tuples alone."""
         static = static_tuples(self.plan.schema, ((r.relation, r.row) for r in records))
         self.counts.static += len(static)
-        yield from self._told(self._completed(self._insert([], np.empty(0, np.int64), static), snapshot=True))
+        yield from self._told(self._insert(_of_tuples(static, lambda t: t.occurrence > 0), snapshot=True))
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in stream records in order of time. Neighbours with equal time are one instant."""
@@ -73,10 +66,8 @@ class ColumnarEngine:
     def idle(self) -> bool:
         """True if nothing of the stream is remembered."""
         self.mesh.compact(self._now)
-        stores = sum(store.size for store in self._reported)
-        return not (
-            len(self.mesh.tuples) or self.mesh.partials or len(self._lifespans) or self._slots or stores
-        )
+        stored = len(self.mesh.tuples) + self.mesh.partials + sum(store.size for store in self._reported)
+        return not (stored or len(self._lifespans) or self._finder.slots)
 
     def _batch(self, records: list[Record]) -> Iterator[Result]:
         ticks = self._ticks(records)
@@ -92,8 +83,7 @@ class ColumnarEngine:
             self._manage({record.relation for record in records if record.delete})
         new, ended = self._settle(records, ticks)
         events = self._end(ended)
-        plain = [place for place, record in enumerate(records) if record.relation not in self._managed]
-        events += self._completed(self._insert([records[place] for place in plain], ticks[plain], new))
+        events += self._insert(self._plain(records, ticks, new))
         self._now = max(self._now, int(ticks[-1]))
         yield from self._told(events)
 
@@ -122,13 +112,9 @@ class ColumnarEngine:
             self._managed.add(relation)
             tuples = self.mesh.tuples
             for slot in np.flatnonzero((tuples.relation == relation) & (tuples.end > self._now)).tolist():
-                known = self._member(slot)
+                known = self._finder.member(slot)
                 self._lifespans.remember(known)
-                self._follow(known, slot)
-
-    def _follow(self, known: StreamTuple, slot: int) -> None:
-        self._slots[known] = slot
-        self._tuples[slot] = known
+                self._finder.follow(known, slot)
 
     def _settle(self, records: list[Record], ticks: Ints) -> tuple[list[StreamTuple], list[StreamTuple]]:
         """Settle the lifespans of managed records; gives the new tuples, and the known ones that ended."""
@@ -156,10 +142,10 @@ class ColumnarEngine:
 
     def _end(self, ended: list[StreamTuple]) -> list[Event]:
         """Known tuples end; gives the retractions of reported results that contain them."""
-        known = [t for t in ended if t in self._slots]
+        known = [t for t in ended if t in self._finder.slots]
         if not known:
             return []
-        slots = np.array([self._slots[t] for t in known])
+        slots = np.array([self._finder.slots[t] for t in known])
         self.mesh.end(slots, np.array([t.end for t in known]))
         events = []
         for store in self._reported:
@@ -168,116 +154,39 @@ class ColumnarEngine:
             ends = self.mesh.tuples.end[reported.members[touched]].min(axis=1, initial=FOREVER)
             earlier = ends < reported.end[touched]
             reported.end[touched[earlier]] = ends[earlier]
-            retractions = reported.taken(touched[earlier])
-            for operator, members in zip(
-                retractions.operator.tolist(), retractions.members.tolist(), strict=True
-            ):
-                events.append(self._retraction(operator, [self._member(slot) for slot in members]))
+            for operator, members in pairs(reported.taken(touched[earlier])):
+                events.append(self._finder.retraction(operator, [self._finder.member(s) for s in members]))
         return events
 
-    def _insert(self, records: list[Record], ticks: Ints, followed: list[StreamTuple]) -> list[Partials]:
-        """Add plain records, and tuples that are followed one by one, in order of their start."""
-        starts = np.concatenate([ticks, np.array([t.start for t in followed], dtype=np.int64)])
-        order = np.argsort(starts, kind="stable")
-        relation = np.array(
-            [*(r.relation for r in records), *(t.relation for t in followed)], dtype=np.int64
-        )[order]
-        rows = [*(r.row for r in records), *(t.row for t in followed)]
-        times = [*(r.time for r in records), *(t.time for t in followed)]
-        ends = np.concatenate([self._natural_end(ticks), np.array([t.end for t in followed], dtype=np.int64)])
-        places = order.tolist()
-        rows = [rows[place] for place in places]
-        keywords, keys = self._columns.of(relation, rows)
-        self.counts.excluded += int((keywords == EXCLUDED).sum())
-        kept = np.flatnonzero(keywords != EXCLUDED)
-        first = len(self.mesh.tuples)
-        self._rows.append([rows[i] for i in kept.tolist()], [times[places[i]] for i in kept.tolist()])
-        for slot, place in enumerate(order[kept].tolist(), first):
-            if place >= len(records):
-                new = followed[place - len(records)]
-                new.keywords = int(keywords[kept[slot - first]])
-                if not new.static or new.occurrence:
-                    self._follow(new, slot)
-        columns = TupleColumns(relation, keywords, starts[order], ends[order], keys)
-        return self.mesh.insert(columns.taken(kept))
+    def _plain(self, records: list[Record], ticks: Ints, followed: list[StreamTuple]) -> Arrivals:
+        """The batch's insertions: records that stand for themselves, and tuples that are followed."""
+        plain = [place for place, record in enumerate(records) if record.relation not in self._managed]
+        starts = ticks[plain]
+        chosen = [records[place] for place in plain]
+        if not followed:
+            return Arrivals(
+                np.array([r.relation for r in chosen], dtype=np.int64),
+                [r.row for r in chosen],
+                starts,
+                natural_ends(self.plan.window, starts),
+                [r.time for r in chosen],
+            )
+        tuples = [
+            StreamTuple(r.relation, r.row, start, self.plan.window.end(start), time=r.time)
+            for start, r in zip(starts.tolist(), chosen, strict=True)
+        ]
+        among = set(followed)
+        together = sorted([*tuples, *followed], key=lambda t: t.start)
+        return _of_tuples(together, among.__contains__)
 
-    def _completed(self, found: list[Partials], snapshot: bool = False) -> list[Event]:
-        """Results as they come, and retractions of those that end early within the batch."""
-        events = []
+    def _insert(self, new: Arrivals, snapshot: bool = False) -> list[Event]:
+        found, excluded = self._finder.insert(new)
+        self.counts.excluded += excluded
         for results in found:
-            store = self._reported[results.members.shape[1] - 1]
-            true = np.array([self._truly_joined(*pair) for pair in _pairs(results)], dtype=bool)
-            store.append(results.taken(true).columns())
-            for operator, slots in _pairs(results.taken(true)):
-                members = [self._member(slot) for slot in slots]
-                natural = min(self._natural(member) for member in members)
-                shown = FOREVER if self.plan.by_count else natural
-                result = self._assembler.result("+", self.mesh.network(operator), members, shown, snapshot)
-                events.append(completed(max(m.start for m in members), result))
-                if min(member.end for member in members) < natural:
-                    events.append(self._retraction(operator, members))
-        return events
-
-    def _retraction(self, operator: int, members: list[StreamTuple]) -> Event:
-        end = min(member.end for member in members)
-        time = min(m.ended_at for m in members if m.end == end and m.ended_at is not None)
-        result = self._assembler.result("-", self.mesh.network(operator), members, time)
-        return retracted(end, time, result)
-
-    def _truly_joined(self, operator: int, slots: list[int]) -> bool:
-        """False for members that only the 64-bit keys of their join values held for equal."""
-        tree = self.mesh.network(operator)
-        walked = edges(self.plan.schema)
-        for node in range(1, len(slots)):
-            edge = walked[tree.edges[node]]
-            source, target = self._rows.row(slots[tree.parents[node]]), self._rows.row(slots[node])
-            if any(
-                source[a] != target[b] for a, b in zip(edge.source_columns, edge.target_columns, strict=True)
-            ):
-                return False
-        return True
-
-    def _member(self, slot: int) -> StreamTuple:
-        """The tuple in a slot."""
-        known = self._tuples.get(slot) or self._shown.get(slot)
-        if known is None:
-            known = self._shown[slot] = self._from_columns(slot)
-        return known
-
-    def _from_columns(self, slot: int) -> StreamTuple:
-        tuples, row = self.mesh.tuples, self._rows.row(slot)
-        relation, start = int(tuples.relation[slot]), int(tuples.start[slot])
-        return StreamTuple(
-            relation,
-            row,
-            start,
-            int(tuples.end[slot]),
-            int(tuples.keywords[slot]),
-            0 if start == ALWAYS else self._occurrence(slot, relation, start),
-            time=self._rows.time(slot),
-        )
-
-    def _occurrence(self, slot: int, relation: int, start: int) -> int:
-        """How many equal tuples of the same instant came before; slots are in order of start."""
-        tuples, row = self.mesh.tuples, self._rows.row(slot)
-        first = int(np.searchsorted(tuples.start[:slot], start))
-        same = np.flatnonzero(tuples.relation[first:slot] == relation) + first
-        return sum(self._rows.row(other) == row for other in same.tolist())
-
-    def _natural(self, member: StreamTuple) -> int:
-        return FOREVER if member.static else self.plan.window.end(member.start)
-
-    def _natural_end(self, starts: Ints) -> Ints:
-        if isinstance(self.plan.window, Unbounded):
-            return np.full(len(starts), FOREVER, dtype=np.int64)
-        return starts + self.plan.window.end(0)
+            self._reported[results.members.shape[1] - 1].append(results.columns())
+        return list(self._finder.events(found, snapshot))
 
     def _renumber(self, slots: Ints) -> None:
-        """Follow the mesh when it gives its tuples new slots."""
-        self._rows.compact(slots)
-        self._shown.clear()
-        self._tuples = {n: t for n, t in ((int(slots[s]), t) for s, t in self._tuples.items()) if n >= 0}
-        self._slots = {t: n for n, t in self._tuples.items()}
         for store in self._reported:
             store.compact(self._now, slots)
 
@@ -288,5 +197,19 @@ class ColumnarEngine:
             yield result
 
 
-def _pairs(results: Partials) -> Iterator[tuple[int, list[int]]]:
-    return zip(results.operator.tolist(), results.members.tolist(), strict=True)
+def natural_ends(window: Window, starts: Ints) -> Ints:
+    """The ends that a window gives to tuples."""
+    if isinstance(window, Unbounded):
+        return np.full(len(starts), FOREVER, dtype=np.int64)
+    return starts + window.end(0)
+
+
+def _of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) -> Arrivals:
+    return Arrivals(
+        np.array([t.relation for t in tuples], dtype=np.int64),
+        [t.row for t in tuples],
+        np.array([t.start for t in tuples], dtype=np.int64),
+        np.array([t.end for t in tuples], dtype=np.int64),
+        [t.time for t in tuples],
+        {place: t for place, t in enumerate(tuples) if follow(t)},
+    )

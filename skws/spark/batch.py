@@ -13,17 +13,18 @@ from itertools import islice
 
 import numpy as np
 import orjson
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from skws.engine.engine import Counts
+from skws.engine.events import COMPLETED, RETRACTED
 from skws.plan import Plan
 from skws.records import BadRecord
 from skws.replay import Replay
 from skws.results.model import Result
 from skws.spark.decode import BAD, decoded, unpack_bad
-from skws.spark.evaluate import COMPLETED, COUNTED, RETRACTED, evaluated
+from skws.spark.evaluate import COUNTED, evaluated
 from skws.spark.lifespans import TUPLES, settled
 from skws.spark.positions import with_positions
 from skws.spark.slices import Slicing, plan_slices, sliced
@@ -127,7 +128,7 @@ class BatchRun:
             *(sf.col(name).cast(kind).alias(name) for name, kind in (c.split() for c in TUPLES.split(", ")))
         )
 
-    def _natural_end(self) -> sf.Column:
+    def _natural_end(self) -> Column:
         first_end = self._plan.window.end(0)
         return sf.lit(FOREVER) if first_end == FOREVER else sf.col("tick") + sf.lit(first_end)
 

@@ -1,4 +1,4 @@
-"""Fourth stage: the mesh over each slice, in order of time; results out.
+"""Fourth stage: the columnar mesh over each slice, in order of time; results out.
 
 Tuples come sorted by start, so memory holds one window, not the slice.
 Lifespans are settled, so a result's deletion is known when it is found: its
@@ -13,20 +13,22 @@ from itertools import groupby
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from mesh.mesh import Found, Mesh
+from mesh.generate import CNGen
+from schema.model import Row
+from skws.engine.batches import BATCH
 from skws.engine.collector import expect_long_lived_objects
-from skws.engine.engine import EXCLUDED
+from skws.engine.events import Event
+from skws.engine.finder import Arrivals, Finder
 from skws.plan import Plan
-from skws.results.assemble import Assembler
 from skws.spark.decode import batched, unbatched
 from skws.spark.lifespans import UNMATCHED
-from skws.spark.slices import SEED, Slicing
+from skws.spark.slices import Slicing
 from windows.tuples import ALWAYS, StreamTuple
-from windows.window import FOREVER
 
 RESULTS = "tick bigint, kind smallint, time bigint, id string, result binary"
 _ARROW = pa.schema(
@@ -38,9 +40,7 @@ _ARROW = pa.schema(
         ("result", pa.binary()),
     ]
 )
-# Kinds of rows, in the order in which they come at one tick. A COUNTED row holds a count as its time,
-# and comes before all results.
-RETRACTED, COMPLETED, COUNTED = 0, 1, 2
+COUNTED = -1  # kind of a row that holds a count as its time; such rows come before all results
 
 
 def evaluated(
@@ -61,18 +61,22 @@ def _run_slices(
     generator = plan.generator()
     for (number, shard), group in groupby(rows, key=lambda row: row[:2]):
         begin = slicing.bounds[number - 1] if number else ALWAYS
-        run = SliceRun(plan, Mesh(generator, _sharing(shard, slicing.shards)), begin)
-        yield from run.load(static())
-        yield from run.stream(group)
+        run = SliceRun(plan, generator, _sharing(shard, slicing.shards), begin)
+        yield from map(_row, run.load(static()))
+        yield from map(_row, run.stream(group))
         if not shard:
             yield from ((ALWAYS - 1, COUNTED, count, name, None) for name, count in run.counts.items())
 
 
-def _sharing(shard: int, shards: int) -> Callable[[StreamTuple], bool] | None:
+def _row(event: Event) -> tuple[Any, ...]:
+    return *event[:4], event.result.to_json()
+
+
+def _sharing(shard: int, shards: int) -> Callable[[Row], bool] | None:
     """Which root tuples belong to a shard: those whose row hashes to it."""
     if shards == 1:
         return None
-    return lambda root: crc32(orjson.dumps(root.row)) % shards == shard
+    return lambda row: crc32(orjson.dumps(row)) % shards == shard
 
 
 class SliceRun:
@@ -81,63 +85,86 @@ class SliceRun:
     ``counts`` are those of ``Counts`` that only a slice can tell, without the window before it.
     """
 
-    def __init__(self, plan: Plan, mesh: Mesh, begin: int) -> None:
-        self._plan = plan
-        self._mesh = mesh
+    def __init__(
+        self, plan: Plan, generator: CNGen, accepts_root: Callable[[Row], bool] | None, begin: int
+    ) -> None:
+        self._finder = Finder(plan, generator, accepts_root)
         self._begin = begin
-        self._assembler = Assembler(plan)
         self.counts: Counter[str] = Counter()
 
-    def load(self, static: Iterable[StreamTuple]) -> Iterator[tuple[Any, ...]]:
+    def load(self, static: list[StreamTuple]) -> Iterator[Event]:
         """Insert the static tuples; their own results belong to the first slice."""
-        for new in static:
-            if self._begin == ALWAYS:
-                self.counts["static"] += 1
-                self.counts["excluded"] += new.keywords == EXCLUDED
-            for found in self._mesh.insert(new) if new.keywords != EXCLUDED else ():
-                if self._begin == ALWAYS:
-                    yield self._completed(found, snapshot=True)
+        arrivals = Arrivals(
+            np.array([t.relation for t in static], dtype=np.int64),
+            [t.row for t in static],
+            np.array([t.start for t in static], dtype=np.int64),
+            np.array([t.end for t in static], dtype=np.int64),
+            [t.time for t in static],
+            {place: t for place, t in enumerate(static) if t.occurrence},
+            np.array([t.keywords for t in static], dtype=np.int64),
+        )
+        found, excluded = self._finder.insert(arrivals)
+        if self._begin == ALWAYS:
+            self.counts["static"] += len(static)
+            self.counts["excluded"] += excluded
+            yield from self._finder.events(found, snapshot=True)
 
-    def stream(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """Insert the stream's tuples, given by start."""
-        for start, simultaneous in groupby(rows, key=lambda row: row[3]):
-            self._mesh.purge(start)
-            seen: dict[tuple[int, bytes], int] = {}
-            for _, _, relation, *rest in simultaneous:
-                if relation == UNMATCHED:
-                    self.counts["unmatched_deletions"] += start
-                elif relation != SEED:
-                    yield from self._insert(self._tuple(relation, rest, seen))
+    def stream(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Event]:
+        """Insert the stream's tuples, given by start. What came before the slice is inserted apart."""
+        for batch in self._batches(rows):
+            self._finder.mesh.purge(batch[0][3])
+            found, excluded = self._finder.insert(self._arrivals(batch))
+            if batch[0][3] >= self._begin:
+                self.counts["excluded"] += excluded
+                yield from self._finder.events(found)
 
-    def _tuple(self, relation: int, rest: list[Any], seen: dict[tuple[int, bytes], int]) -> StreamTuple:
-        start, end, time, _, _, keywords, occurrence, successor, ended_at, packed = rest
-        if occurrence is None:
-            occurrence = seen.get((relation, packed), 0)
-            seen[relation, packed] = occurrence + 1
-        row = tuple(orjson.loads(packed))
-        return StreamTuple(relation, row, start, end, keywords, occurrence, successor, time, ended_at)
+    def _batches(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+        """Batches that end where an instant ends, and where the slice begins."""
+        batch: list[tuple[Any, ...]] = []
+        for row in rows:
+            if row[2] == UNMATCHED:
+                self.counts["unmatched_deletions"] += row[3]
+            if row[2] < 0:
+                continue
+            if batch and row[3] != batch[-1][3]:
+                begins = batch[-1][3] < self._begin <= row[3]
+                if begins or len(batch) >= BATCH:
+                    yield batch
+                    batch = []
+            batch.append(row)
+        if batch:
+            yield batch
 
-    def _insert(self, new: StreamTuple) -> Iterator[tuple[Any, ...]]:
-        if new.start >= self._begin:
-            self.counts["excluded"] += new.keywords == EXCLUDED
-        for found in self._mesh.insert(new) if new.keywords != EXCLUDED else ():
-            if new.start >= self._begin:
-                yield self._completed(found)
-                yield from self._retracted(found)
-
-    def _completed(self, found: Found, snapshot: bool = False) -> tuple[Any, ...]:
-        operator, members = found
-        end = FOREVER if self._plan.by_count else min(self._natural_end(m) for m in members)
-        result = self._assembler.result("+", operator.tree, members, end, snapshot)
-        return max(m.start for m in members), COMPLETED, 0, result.id, result.to_json()
-
-    def _retracted(self, found: Found) -> Iterator[tuple[Any, ...]]:
-        operator, members = found
-        end = min(m.end for m in members)
-        if end < min(self._natural_end(m) for m in members):
-            time = min(m.ended_at for m in members if m.end == end and m.ended_at is not None)
-            result = self._assembler.result("-", operator.tree, members, time)
-            yield end, RETRACTED, time, result.id, result.to_json()
-
-    def _natural_end(self, member: StreamTuple) -> int:
-        return FOREVER if member.static else self._plan.window.end(member.start)
+    def _arrivals(self, batch: list[tuple[Any, ...]]) -> Arrivals:
+        columns = list(zip(*batch, strict=True))
+        rows = [tuple(orjson.loads(packed)) for packed in columns[12]]
+        followed = {}
+        for place, (
+            _,
+            _,
+            relation,
+            start,
+            end,
+            time,
+            _,
+            _,
+            _,
+            occurrence,
+            successor,
+            ended_at,
+            _,
+        ) in enumerate(batch):
+            if occurrence is not None:
+                named = StreamTuple(
+                    relation, rows[place], start, end, 0, occurrence, successor, time, ended_at
+                )
+                followed[place] = named
+        return Arrivals(
+            np.array(columns[2], dtype=np.int64),
+            rows,
+            np.array(columns[3], dtype=np.int64),
+            np.array(columns[4], dtype=np.int64),
+            list(columns[5]),
+            followed,
+            np.array(columns[8], dtype=np.int64),
+        )

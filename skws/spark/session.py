@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import zipfile
@@ -39,7 +40,7 @@ def start_session(master: str | None = None, app_name: str = "skws") -> SparkSes
     session = builder.getOrCreate()
     cores = session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", str(cores))
-    if not session.sparkContext.master.startswith("local[") and session.sparkContext.master != "local":
+    if not re.fullmatch(r"local(\[.*\])?", session.sparkContext.master or ""):
         session.sparkContext.addPyFile(str(packages_zip()))
     return session
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from schema.errors import UsageError
 from schema.model import Schema
 from skws.engine.collector import expect_long_lived_objects
+from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Counts, Engine
 from skws.keywords import parse_query
 from skws.late import late_record
@@ -114,7 +115,9 @@ class Search:
 
     def _in_process(self, report: ReportProgress) -> Iterator[Result]:
         expect_long_lived_objects()
-        engine = Engine(self.plan, self._on_late)
+        # Out of order, tuples are joined one by one: a batch cannot be settled before it is joined.
+        make = Engine if self.plan.lateness else ColumnarEngine
+        engine = make(self.plan, self._on_late)
         self.counts = engine.counts
         size = self.replay.size_bytes
 

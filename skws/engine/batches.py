@@ -14,6 +14,9 @@ from skws.keywords import Matcher
 from skws.records import Record
 
 BATCH = 8192  # records; larger ones gain little, smaller ones answer sooner
+# Arrow matches whole columns faster, but its first array loads pandas (half a second), and each has a price.
+ARROW_PAYS = 20_000  # rows in all
+SMALL = 32  # rows of one relation
 
 
 def instants(records: Iterable[Record], by_count: bool) -> Iterator[list[Record]]:
@@ -37,6 +40,7 @@ class RowColumns:
     def __init__(self, schema: Schema, key_sets: KeySets, matcher: Matcher) -> None:
         self._key_sets = key_sets
         self._matcher = matcher
+        self._matched = 0
         self._searched = [relation.search_columns for relation in schema.relations]
         self._getters = [[_getter(columns) for columns in sets] for sets in key_sets.columns]
 
@@ -56,7 +60,8 @@ class RowColumns:
         return keys
 
     def _bitmaps(self, relation: int, rows: list[Row]) -> Ints:
-        if len(rows) < 32:  # Arrow's price per call
+        self._matched += len(rows)
+        if self._matched < ARROW_PAYS or len(rows) < SMALL:
             return np.array([self._matcher.bitmap(relation, row) for row in rows], dtype=np.int64)
         columns = [pa.array([row[c] for row in rows], pa.string()) for c in self._searched[relation]]
         return self._matcher.bitmaps(relation, columns, rows=len(rows)).astype(np.int64)

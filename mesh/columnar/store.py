@@ -66,6 +66,11 @@ class TupleStore(Table):
         one = np.empty(0, dtype=np.int64)
         super().__init__((one, one, one, one, np.empty((0, width), dtype=np.int64)))
 
+    def four(self, slot: int) -> tuple[int, int, int, int]:
+        """Relation, keywords, start and end of one tuple."""
+        relation, keywords, start, end, _ = self._columns
+        return relation.item(slot), keywords.item(slot), start.item(slot), end.item(slot)
+
     @property
     def tuples(self) -> TupleColumns:
         return TupleColumns(*self.columns())

@@ -8,7 +8,7 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
-from mesh.columnar.columns import NULL, Ints, KeySets
+from mesh.columnar.columns import NULL, Flags, Ints, KeySets
 from schema.model import Row, Schema, Value
 from skws.keywords import Matcher
 from skws.records import Record
@@ -98,10 +98,12 @@ class RowStore:
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._times: list[int] = []
+        self._twins: list[bool] = []
 
-    def append(self, rows: Sequence[Row], times: Sequence[int]) -> None:
+    def append(self, rows: Sequence[Row], times: Sequence[int], twins: Flags) -> None:
         self._rows.extend(rows)
         self._times.extend(times)
+        self._twins.extend(twins.tolist())
 
     def row(self, slot: int) -> Row:
         return self._rows[slot]
@@ -110,8 +112,13 @@ class RowStore:
         """Event time in microseconds."""
         return self._times[slot]
 
+    def has_twins(self, slot: int) -> bool:
+        """False if the tuple was the only one of its relation at its instant."""
+        return self._twins[slot]
+
     def compact(self, renumbered: Ints) -> None:
         """Keep the rows whose slots live on."""
         kept = np.flatnonzero(renumbered >= 0).tolist()
         self._rows = [self._rows[slot] for slot in kept]
         self._times = [self._times[slot] for slot in kept]
+        self._twins = [self._twins[slot] for slot in kept]

@@ -73,7 +73,8 @@ class Finder:
         kept = np.flatnonzero(keywords != EXCLUDED)
         rows = [new.rows[place] for place in kept.tolist()]
         first = len(self.mesh.tuples)
-        self._rows.append(rows, [new.times[place] for place in kept.tolist()])
+        times = [new.times[place] for place in kept.tolist()]
+        self._rows.append(rows, times, _with_twins(new.relation[kept], new.start[kept]))
         if new.followed:
             for slot, place in enumerate(kept.tolist(), first):
                 if place in new.followed:
@@ -117,11 +118,11 @@ class Finder:
         return known
 
     def _from_columns(self, slot: int) -> StreamTuple:
-        tuples, row = self.mesh.tuples, self._rows.row(slot)
-        relation, start = int(tuples.relation[slot]), int(tuples.start[slot])
-        occurrence = 0 if start == ALWAYS else self._occurrence(slot, relation, start)
-        end, keywords = int(tuples.end[slot]), int(tuples.keywords[slot])
-        return StreamTuple(relation, row, start, end, keywords, occurrence, time=self._rows.time(slot))
+        relation, keywords, start, end = self.mesh.tuple(slot)
+        occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
+        return StreamTuple(
+            relation, self._rows.row(slot), start, end, keywords, occurrence, time=self._rows.time(slot)
+        )
 
     def _occurrence(self, slot: int, relation: int, start: int) -> int:
         """How many equal tuples of the same instant came before; slots are in order of start."""
@@ -161,6 +162,18 @@ class Finder:
         self._followed = {slot: known for slot, known in moved if slot >= 0}
         self.slots = {known: slot for slot, known in self._followed.items()}
         self._on_compact(slots)
+
+
+def _with_twins(relation: Ints, start: Ints) -> Flags:
+    """Which tuples are not the only one of their relation at their instant."""
+    order = np.lexsort((relation, start))
+    equal = np.diff(relation[order]) == 0
+    equal &= np.diff(start[order]) == 0
+    twins = np.zeros(len(order), dtype=bool)
+    twins[order[1:]] |= equal
+    twins[order[:-1]] |= equal
+    streaming: Flags = start != ALWAYS  # static tuples have their name already
+    return twins & streaming
 
 
 def pairs(results: Partials) -> Iterator[tuple[int, list[int]]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from mesh.evaluator import Evaluator
+from mesh.factory import MeshKind, PurgeKind, make_evaluator
 from mesh.generate import CNGen
 from mesh.order import NodeOrder
+from schema.errors import UsageError, nearest
 from schema.model import Schema
-from skws.keywords import KeywordQuery, Matcher
+from skws.keywords import KeywordQuery, Matcher, parse_query
 from windows.window import CountWindow, Window
 
 DEFAULT_MAX_SIZE = 5
@@ -20,7 +24,9 @@ class Plan:
 
     ``max_size`` is T_max, the most tuples of a result. ``lateness`` is in
     microseconds of event time. ``frequencies``, one a keyword, order the mesh
-    by the rarest; results do not depend on them.
+    by the rarest. ``mesh``, ``purge`` and ``demand`` say how the tuple-at-a-time
+    engine runs it (``mesh.factory``). Results depend on none of these four.
+    Raises UsageError for a mesh or purge that is not there.
     """
 
     schema: Schema
@@ -29,9 +35,14 @@ class Plan:
     max_size: int = DEFAULT_MAX_SIZE
     lateness: int = 0
     frequencies: tuple[float, ...] | None = None
+    mesh: str = MeshKind.HASHED
+    purge: str = PurgeKind.LAZY
+    demand: bool = True
     matcher: Matcher = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        _check("mesh", self.mesh, list(MeshKind))
+        _check("purge", self.purge, list(PurgeKind))
         object.__setattr__(self, "matcher", Matcher(self.query, self.schema))
 
     @cached_property
@@ -52,5 +63,21 @@ class Plan:
             slots,
             self.max_size,
             [self.matcher.searchable(r) for r in range(len(self.schema.relations))],
-            NodeOrder.default(slots, self.frequencies),
+            NodeOrder.default(slots, self.frequencies, self.schema.evolution.grown),
         )
+
+    def evaluator(self) -> Evaluator:
+        """The mesh that the plan asks for, without tuples."""
+        return make_evaluator(
+            self.generator(), self.window, MeshKind(self.mesh), PurgeKind(self.purge), self.demand
+        )
+
+    def over(self, schema: Schema) -> Plan:
+        """The plan over a changed schema. Raises QueryError if the query cannot be read there."""
+        query = parse_query(self.query.text, schema, match_names=self.query.match_names)
+        return replace(self, schema=schema, query=query)
+
+
+def _check(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise UsageError(f"{what} {name!r}: expected one of {', '.join(known)}{nearest(name, known)}")

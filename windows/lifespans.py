@@ -88,6 +88,12 @@ class Lifespans:
         self._group(key).add(Mark(known.start, next(self._arrival), known))
         self._due.push(known.end, key)
 
+    def change_schema(self, schema: Schema) -> None:
+        """Go on with a changed schema, whose relations keep their positions; those removed are forgotten."""
+        removed = schema.evolution.removed_relations
+        self._schema = schema
+        self._known = {key: known for key, known in self._known.items() if key[0] not in removed}
+
     def forget(self, horizon: int) -> None:
         """Drop what no record at or after ``horizon`` can change."""
         for _, key in self._due.expired(horizon - 1):

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
 
-from mesh.mesh import Found, Members, Mesh
-from schema.model import Row
+from mesh.composite import Members
+from mesh.evaluator import Found
+from schema.evolve import SchemaChange
+from schema.model import Row, Schema
+from skws.frequencies import KeywordFrequencies
 from skws.plan import Plan
 from skws.records import Record
 from skws.results.assemble import Assembler
@@ -44,17 +47,20 @@ class Engine:
     def __init__(self, plan: Plan, on_late: Callable[[Record], None] = lambda _: None) -> None:
         self.plan = plan
         self.counts = Counts()
-        self.mesh = Mesh(plan.generator())
+        self.mesh = plan.evaluator()
+        self.frequencies = KeywordFrequencies(len(plan.query.slots))
         self._lifespans = Lifespans(plan.schema, plan.window)
         self._assembler = Assembler(plan)
         self._on_late = on_late
         self._position = 0
         self._now = ALWAYS
+        # Where the relations of records stand in the schema; None while it is as it was.
+        self._positions: tuple[int, ...] | None = None
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, before the stream; give the results of static tuples alone."""
         found: list[Found] = []
-        for static in static_tuples(self.plan.schema, ((r.relation, r.row) for r in records)):
+        for static in static_tuples(self.plan.schema, ((self._place(r.relation), r.row) for r in records)):
             self.counts.static += 1
             found += self._insert(static)
         yield from self._completed(found, snapshot=True)
@@ -84,6 +90,28 @@ class Engine:
         self.mesh.purge(horizon)
         self._lifespans.forget(horizon)
 
+    def change_schema(self, schema: Schema, time: int) -> list[Result]:
+        """Go on with another schema from event time ``time``; records then refer to its relations.
+
+        Gives the retractions of live results over what is gone, then the
+        results that new joins make among live tuples. A relation that goes
+        takes its tuples with it. Results of tables that come are given when
+        ``load_tables`` is called for their tuples. Raises QueryError if the
+        query cannot be read over the new schema; then nothing has changed.
+        """
+        change = SchemaChange.between(self.plan.schema, schema)
+        plan = self.plan.over(change.after)
+        # With a count window, what the last arrival saw alive is so until the next one.
+        tick = self._position - 1 if self.plan.by_count else time
+        self.expire(tick)
+        changed = self.mesh.change_schema(plan.generator(), tick)
+        results = list(self._retracted([(found, time) for found in changed.retracted]))
+        self.plan = plan
+        self._positions = change.positions
+        self._assembler = Assembler(plan)
+        self._lifespans.change_schema(change.after)
+        return results + list(self._completed(changed.found))
+
     def _drop_late(self, records: Iterable[Record]) -> None:
         for record in records:
             self.counts.late += 1
@@ -108,13 +136,17 @@ class Engine:
                 self.counts.deletions += 1
             else:
                 self.counts.tuples += 1
-            yield relation, row, delete, time
+            yield self._place(relation), row, delete, time
+
+    def _place(self, relation: int) -> int:
+        return relation if self._positions is None else self._positions[relation]
 
     def _insert(self, new: StreamTuple) -> list[Found]:
         new.keywords = self.plan.matcher.bitmap(new.relation, new.row)
         if new.keywords == EXCLUDED:
             self.counts.excluded += 1
             return []
+        self.frequencies.observe(new.keywords)
         return self.mesh.insert(new)
 
     def _end(self, ended: StreamTuple, end: int) -> list[Found]:

@@ -1,0 +1,57 @@
+"""Evaluators by name: the layout of the mesh, how it is purged, and whether operators run on demand only."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from mesh.evaluator import Evaluator
+from mesh.generate import CNGen
+from mesh.mesh import Mesh
+from mesh.paper.forest import Forest
+from mesh.paper.full import DemandDrivenMesh, FullMesh
+from mesh.paper.partial import PartialMesh
+from mesh.paper.purge import EagerPurging, LazyPurging, PurgePolicy
+from windows.window import Window
+
+
+class MeshKind(StrEnum):
+    """Layouts of the mesh. ``HASHED`` is our own, the others are the paper's (Sections 3.3, 4.1, 4.2)."""
+
+    HASHED = "hashed"
+    FULL = "full"
+    PARTIAL = "partial"
+    FOREST = "forest"
+
+
+class PurgeKind(StrEnum):
+    """When composite tuples leave the paper's meshes (Section 4.3)."""
+
+    LAZY = "lazy"
+    EAGER = "eager"
+
+
+def make_evaluator(
+    generator: CNGen,
+    window: Window,
+    mesh: MeshKind = MeshKind.HASHED,
+    purge: PurgeKind = PurgeKind.LAZY,
+    demand: bool = True,
+) -> Evaluator:
+    """An evaluator without tuples.
+
+    ``demand`` matters to the full mesh only, and ``purge`` not to the hashed
+    one, which sweeps its buffers when that pays.
+    """
+    if mesh is MeshKind.HASHED:
+        return Mesh(generator)
+    by_demand = demand and mesh is MeshKind.FULL
+    policy = _policy(purge, by_demand)
+    if mesh is MeshKind.PARTIAL:
+        return PartialMesh(generator, window, policy)
+    if mesh is MeshKind.FOREST:
+        return Forest(generator, window, policy)
+    return (DemandDrivenMesh if by_demand else FullMesh)(generator, window, policy)
+
+
+def _policy(purge: PurgeKind, by_demand: bool) -> PurgePolicy:
+    return EagerPurging() if purge is PurgeKind.EAGER else LazyPurging(by_demand)

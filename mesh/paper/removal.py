@@ -1,0 +1,53 @@
+"""What a removed relation or join takes out of a mesh (S-KWS paper, Section 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mesh.composite import Members, compatible
+from mesh.paper.operator import JoinOperator, Producer, Source
+from schema.evolve import SchemaChange
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The part of a change that removes."""
+
+    change: SchemaChange
+
+    def joins(self, sources: Iterable[Source]) -> list[JoinOperator]:
+        """The lowest operators over what is gone; all above them goes with them."""
+        if not any(self.change.removed):
+            return []
+        return [join for source in sources for join in self._lowest(source)]
+
+    def results(self, sources: Iterable[Source]) -> Iterator[tuple[Producer, Members]]:
+        """The results over what is gone, from the buffers below the operators that gave them."""
+        if not any(self.change.removed):
+            return
+        for source in sources:
+            if source.complete and self._is_gone(source.relation):
+                yield from ((source, members) for members in source.out.entries)
+            for lowest in self._lowest(source):
+                for join in (lowest, *lowest.above()):
+                    # A sleeping one has none: on its way a right input is empty.
+                    if join.complete and join.running:
+                        yield from ((join, members) for members in _output(join))
+
+    def _lowest(self, operator: Producer) -> Iterator[JoinOperator]:
+        for join in operator.parents.values():
+            if join.edge.join in self.change.removed[1]:
+                yield join
+            else:
+                yield from self._lowest(join)
+
+    def _is_gone(self, relation: int) -> bool:
+        return relation in self.change.removed_relations
+
+
+def _output(join: JoinOperator) -> Iterator[Members]:
+    for left in join.left.out.entries:
+        for right in join.matches_of_left(left):
+            if compatible(left, right[0]):
+                yield left + right

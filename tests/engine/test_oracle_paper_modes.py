@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schema.model import Schema
 from skws.engine.engine import Engine
-from skws.keywords import parse_query
-from skws.plan import Plan
 from skws.records import Record
-from skws.results.model import Result
-from tests.oracle import Oracle, Shape, instants, shape_of
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.oracle import Oracle, instants
+from tests.paper_modes import MODES, SIZES, engines, ops
+from tests.strategies import schemas, static_rows, streams
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
-MODES = [
-    ("hashed", "lazy", True),
-    ("forest", "lazy", True),
-    ("forest", "eager", True),
-    ("full", "lazy", True),
-    ("full", "eager", True),
-    ("full", "lazy", False),
-    ("full", "eager", False),
-    ("partial", "lazy", True),
-    ("partial", "eager", True),
-]
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded()]
-SIZES = {1: 4, 2: 4, 3: 3}  # whole meshes of more would take seconds to build
-
-
-def engines(schema: Schema, words: int, window: Window, lateness: int = 0) -> list[Engine]:
-    plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, SIZES[words], lateness)
-    return [Engine(replace(plan, mesh=mesh, purge=purge, demand=demand)) for mesh, purge, demand in MODES]
-
-
-def ops(results: list[Result], op: str) -> Counter[Shape]:
-    return Counter(shape_of(r) for r in results if r.op == op)
 
 
 @st.composite

@@ -1,0 +1,39 @@
+"""Every execution mode of the mesh, each as an engine over one plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from schema.model import Schema
+from skws.engine.engine import Engine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.results.model import Result
+from tests.oracle import Shape, shape_of
+from tests.strategies import WORDS
+from windows.window import Window
+
+Mode = tuple[str, str, bool]  # mesh, purge, demand
+MODES: list[Mode] = [
+    ("hashed", "lazy", True),
+    ("forest", "lazy", True),
+    ("forest", "eager", True),
+    ("full", "lazy", True),
+    ("full", "eager", True),
+    ("full", "lazy", False),
+    ("full", "eager", False),
+    ("partial", "lazy", True),
+    ("partial", "eager", True),
+]
+SIZES = {1: 4, 2: 4, 3: 3}  # T_max by keywords: whole meshes of more would take seconds to build
+
+
+def engines(schema: Schema, words: int, window: Window, lateness: int = 0) -> list[Engine]:
+    """One engine a mode, for a query of the first ``words`` words."""
+    plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, SIZES[words], lateness)
+    return [Engine(replace(plan, mesh=mesh, purge=purge, demand=demand)) for mesh, purge, demand in MODES]
+
+
+def ops(results: list[Result], op: str) -> Counter[Shape]:
+    return Counter(shape_of(r) for r in results if r.op == op)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.store import PartialStore
-from skws.engine.batches import instants
+from skws.batches import RecordBatch, batched, whole_instants
 from skws.engine.engine import Counts, arrivals
 from skws.engine.events import Event, in_order
 from skws.engine.finder import Arrivals, Finder, pairs
@@ -53,7 +53,11 @@ class ColumnarEngine:
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in stream records in order of time. Neighbours with equal time are one instant."""
-        for batch in instants(records, self.plan.by_count):
+        yield from self.process_batches(batched(records))
+
+    def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
+        """Take in stream records as columns."""
+        for batch in whole_instants(batches):
             yield from self._batch(batch)
 
     def expire(self, tick: int) -> None:
@@ -69,42 +73,42 @@ class ColumnarEngine:
         stored = len(self.mesh.tuples) + self.mesh.partials + sum(store.size for store in self._reported)
         return not (stored or len(self._lifespans) or self._finder.slots)
 
-    def _batch(self, records: list[Record]) -> Iterator[Result]:
-        ticks = self._ticks(records)
+    def _batch(self, batch: RecordBatch) -> Iterator[Result]:
         if not self.plan.by_count:
-            records, ticks = self._without_late(records, ticks)
-        if not records:
+            batch = self._without_late(batch)
+        if not len(batch):
             return
+        ticks = self._ticks(batch)
         self.expire(int(ticks[0]))
-        deletions = sum(record.delete for record in records)
-        self.counts.deletions += deletions
-        self.counts.tuples += len(records) - deletions
-        if deletions:
-            self._manage({record.relation for record in records if record.delete})
-        new, ended = self._settle(records, ticks)
+        if batch.delete is not None:
+            self.counts.deletions += int(batch.delete.sum())
+            self._manage(set(np.unique(batch.relation[batch.delete]).tolist()))
+        self.counts.tuples += len(batch) - (0 if batch.delete is None else int(batch.delete.sum()))
+        managed = np.isin(batch.relation, list(self._managed))
+        new, ended = self._settle(batch.taken(np.flatnonzero(managed)), ticks[managed])
         events = self._end(ended)
-        events += self._insert(self._plain(records, ticks, new))
+        events += self._insert(self._arrivals(batch, ticks, ~managed, new))
         self._now = max(self._now, int(ticks[-1]))
         yield from self._told(events)
 
-    def _ticks(self, records: list[Record]) -> Ints:
+    def _ticks(self, batch: RecordBatch) -> Ints:
         if not self.plan.by_count:
-            return np.fromiter((r.time for r in records), dtype=np.int64, count=len(records))
-        inserted = np.fromiter((not r.delete for r in records), dtype=np.int64, count=len(records))
+            return batch.time
+        inserted = (
+            np.ones(len(batch), dtype=np.int64) if batch.delete is None else 1 - batch.delete.astype(np.int64)
+        )
         reached: Ints = self._position + np.cumsum(inserted)
         self._position = int(reached[-1])
         return reached - inserted
 
-    def _without_late(self, records: list[Record], ticks: Ints) -> tuple[list[Record], Ints]:
-        latest = np.maximum.accumulate(np.concatenate([[self._now], ticks[:-1]]))
-        late: Flags = ticks < latest
+    def _without_late(self, batch: RecordBatch) -> RecordBatch:
+        late: Flags = batch.time < np.maximum.accumulate(np.concatenate([[self._now], batch.time[:-1]]))
         if not late.any():
-            return records, ticks
-        for place in np.flatnonzero(late).tolist():
+            return batch
+        for record in batch.taken(np.flatnonzero(late)).records():
             self.counts.late += 1
-            self._on_late(records[place])
-        kept = np.flatnonzero(~late)
-        return [records[place] for place in kept.tolist()], ticks[kept]
+            self._on_late(record)
+        return batch.taken(np.flatnonzero(~late))
 
     def _manage(self, deleting: set[int]) -> None:
         """From its first deletion on a relation's tuples are followed one by one, the live ones included."""
@@ -116,11 +120,11 @@ class ColumnarEngine:
                 self._lifespans.remember(known)
                 self._finder.follow(known, slot)
 
-    def _settle(self, records: list[Record], ticks: Ints) -> tuple[list[StreamTuple], list[StreamTuple]]:
+    def _settle(self, managed: RecordBatch, ticks: Ints) -> tuple[list[StreamTuple], list[StreamTuple]]:
         """Settle the lifespans of managed records; gives the new tuples, and the known ones that ended."""
         new: dict[StreamTuple, None] = {}
         ended: dict[StreamTuple, None] = {}
-        for tick, step in self._steps(records, ticks):
+        for tick, step in self._steps(managed, ticks):
             changes = self._lifespans.step(tick, ((r.relation, r.row, r.delete, r.time) for r in step))
             self.counts.unmatched_deletions += changes.unmatched
             new.update(dict.fromkeys(changes.inserted))
@@ -131,12 +135,10 @@ class ColumnarEngine:
                     ended[known] = None
         return list(new), list(ended)
 
-    def _steps(self, records: list[Record], ticks: Ints) -> Iterator[tuple[int, list[Record]]]:
+    def _steps(self, managed: RecordBatch, ticks: Ints) -> Iterator[tuple[int, list[Record]]]:
         """Instants of the managed records, as the tuple-at-a-time engine has them."""
-        managed = [
-            pair for pair in zip(ticks.tolist(), records, strict=True) if pair[1].relation in self._managed
-        ]
-        for tick, together in groupby(managed, key=lambda pair: pair[0]):
+        pairs_of = zip(ticks.tolist(), managed.records(), strict=True)
+        for tick, together in groupby(pairs_of, key=lambda pair: pair[0]):
             step = [record for _, record in together]
             yield from ((tick, part) for part in arrivals(step)) if self.plan.by_count else [(tick, step)]
 
@@ -158,22 +160,18 @@ class ColumnarEngine:
                 events.append(self._finder.retraction(operator, [self._finder.member(s) for s in members]))
         return events
 
-    def _plain(self, records: list[Record], ticks: Ints, followed: list[StreamTuple]) -> Arrivals:
+    def _arrivals(
+        self, batch: RecordBatch, ticks: Ints, plain: Flags, followed: list[StreamTuple]
+    ) -> Arrivals:
         """The batch's insertions: records that stand for themselves, and tuples that are followed."""
-        plain = [place for place, record in enumerate(records) if record.relation not in self._managed]
-        starts = ticks[plain]
-        chosen = [records[place] for place in plain]
+        if not plain.all():
+            batch, ticks = batch.taken(np.flatnonzero(plain)), ticks[plain]
         if not followed:
-            return Arrivals(
-                np.array([r.relation for r in chosen], dtype=np.int64),
-                [r.row for r in chosen],
-                starts,
-                natural_ends(self.plan.window, starts),
-                [r.time for r in chosen],
-            )
+            ends = natural_ends(self.plan.window, ticks)
+            return Arrivals(batch.relation, batch.rows, ticks, ends, batch.time.tolist())
         tuples = [
-            StreamTuple(r.relation, r.row, start, self.plan.window.end(start), time=r.time)
-            for start, r in zip(starts.tolist(), chosen, strict=True)
+            StreamTuple(record.relation, record.row, tick, self.plan.window.end(tick), time=record.time)
+            for tick, record in zip(ticks.tolist(), batch.records(), strict=True)
         ]
         among = set(followed)
         together = sorted([*tuples, *followed], key=lambda t: t.start)

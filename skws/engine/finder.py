@@ -15,9 +15,9 @@ from mesh.columnar.columns import Flags, Ints
 from mesh.generate import CNGen
 from schema.graph import edges
 from schema.model import Row
-from skws.engine.batches import RowColumns, RowStore
 from skws.engine.engine import EXCLUDED
 from skws.engine.events import Event, completed, retracted
+from skws.engine.row_columns import RowColumns, RowStore
 from skws.plan import Plan
 from skws.results.assemble import Assembler
 from windows.tuples import ALWAYS, StreamTuple

@@ -39,7 +39,7 @@ class _LineReader:
         self._lines_before: int | None = 0 if split.start == 0 else None
 
     def items(self, file: IO[bytes]) -> Iterator[Record | BadRecord]:
-        offset, end = _skip_to(file, self._split.start), self._split.end
+        offset, end = skip_to(file, self._split.start), self._split.end
         record = self._records.record
         loads = orjson.loads
         if offset >= end:
@@ -95,7 +95,7 @@ class _LineReader:
         )
 
 
-def _skip_to(file: IO[bytes], start: int) -> int:
+def skip_to(file: IO[bytes], start: int) -> int:
     """Moves to the first line that starts at or after ``start``; its offset."""
     if start == 0:
         return 0
@@ -107,7 +107,7 @@ def _skip_to(file: IO[bytes], start: int) -> int:
 def _lines_before(split: Split) -> int:
     """How many lines start before the first line of ``split``."""
     with opened(split.path) as file:
-        left = _skip_to(file, split.start)
+        left = skip_to(file, split.start)
         file.seek(0)
         lines = 0
         while left > 0:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from schema.model import Schema
+from skws.batches import RecordBatch, batched
 from skws.records import BadRecord, Record
-from skws.replay.files import ignore
+from skws.replay.chunks import ChunkReader
+from skws.replay.files import Advance, ignore
 from skws.replay.merge import MEMORY_RECORDS, sorted_records
+from skws.replay.ordered import in_order
 from skws.replay.policy import BadRecordLog
 from skws.replay.reader import read_split
-from skws.replay.splits import SPLIT_BYTES, Split, plan
+from skws.replay.splits import SPLIT_BYTES, Format, Split, plan
 
 Progress: TypeAlias = Callable[[int], None]
+T = TypeVar("T")
 
 
 class Replay:
@@ -70,6 +74,29 @@ class Replay:
         """
         return sorted_records(self.arrivals(policy, progress), memory_records=memory_records)
 
+    def batches(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
+        """The records of ``stream`` by the thousand; read as they are asked for if the files are in order."""
+        if not (self._plain and self._has_streams() and in_order(self.splits)):
+            yield from batched(self.stream(policy, progress))
+            return
+        meter = _Meter(progress)
+        reader = ChunkReader(self.schema)
+        for split in self.splits:
+            for chunk in meter.metered(split, reader.read):
+                if isinstance(chunk, RecordBatch):
+                    yield chunk
+                else:
+                    records = policy.records(chunk)
+                    yield from batched(r for r in records if r.relation not in self._tables)
+
+    @property
+    def _plain(self) -> bool:
+        """True for JSON lines whose records name their relation and tell its time themselves."""
+        return all(
+            split.format is Format.JSON_LINES and split.relation is None and split.path.suffix != ".gz"
+            for split in self.splits
+        ) and not any(relation.time for relation in self.schema.relations if not relation.table)
+
     def arrivals(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
         """The records of ``stream`` in the order of the files."""
         meter = _Meter(progress)
@@ -92,6 +119,9 @@ class _Meter:
         self._done = 0
 
     def read(self, split: Split, schema: Schema) -> Iterator[Record | BadRecord]:
+        return self.metered(split, lambda part, advance: read_split(part, schema, advance))
+
+    def metered(self, split: Split, read: Callable[[Split, Advance], Iterator[T]]) -> Iterator[T]:
         part = 0
 
         def advance(count: int) -> None:
@@ -99,6 +129,6 @@ class _Meter:
             part = min(part + count, split.size)
             self._progress(self._done + part)
 
-        yield from read_split(split, schema, advance)
+        yield from read(split, advance)
         self._done += split.size
         self._progress(self._done)

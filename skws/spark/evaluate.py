@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from mesh.generate import CNGen
 from schema.model import Row
-from skws.engine.batches import BATCH
+from skws.batches import BATCH
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.events import Event
 from skws.engine.finder import Arrivals, Finder

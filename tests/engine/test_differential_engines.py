@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import skws.engine.batches
+import skws.batches
 from schema.model import Schema
 from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
@@ -36,7 +36,7 @@ def test_equal_record_for_record(
     window: Window,
     exclude: bool,
 ) -> None:
-    monkeypatch.setattr(skws.engine.batches, "BATCH", size)
+    monkeypatch.setattr(skws.batches, "BATCH", size)
     schema, words, static, stream = case
     text = " ".join(WORDS[:words]) + (" -gamma" if exclude and words < 3 else "")
     plan = Plan(schema, parse_query(text, schema), window, 3)

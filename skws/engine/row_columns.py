@@ -1,8 +1,8 @@
-"""From records to the columns that the columnar mesh takes."""
+"""Rows as the columns that the columnar mesh takes, and rows by slot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
 import numpy as np
@@ -11,24 +11,10 @@ import pyarrow as pa
 from mesh.columnar.columns import NULL, Flags, Ints, KeySets
 from schema.model import Row, Schema, Value
 from skws.keywords import Matcher
-from skws.records import Record
 
-BATCH = 8192  # records; larger ones gain little, smaller ones answer sooner
 # Arrow matches whole columns faster, but its first array loads pandas (half a second), and each has a price.
 ARROW_PAYS = 20_000  # rows in all
 SMALL = 32  # rows of one relation
-
-
-def instants(records: Iterable[Record], by_count: bool) -> Iterator[list[Record]]:
-    """Batches of records that end where an instant ends."""
-    batch: list[Record] = []
-    for record in records:
-        if len(batch) >= BATCH and (by_count or record.time != batch[-1].time):
-            yield batch
-            batch = []
-        batch.append(record)
-    if batch:
-        yield batch
 
 
 class RowColumns:

@@ -1,0 +1,95 @@
+"""Records as columns, many at a time: what the default engine takes in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from schema.model import Row
+from skws.records import Record
+
+BATCH = 8192  # records; larger ones gain little, smaller ones answer sooner
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Records in order of arrival; ``delete`` is None where all of them insert. Times in microseconds."""
+
+    relation: Ints
+    time: Ints
+    rows: list[Row]
+    delete: Flags | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of(cls, records: list[Record]) -> RecordBatch:
+        relations, times, rows, deletes = zip(*records, strict=True) if records else ((), (), (), ())
+        delete = np.array(deletes, dtype=bool) if any(deletes) else None
+        return cls(np.array(relations, dtype=np.int64), np.array(times, dtype=np.int64), list(rows), delete)
+
+    def taken(self, places: Ints) -> RecordBatch:
+        """The records at some places, in their order."""
+        rows = [self.rows[place] for place in places.tolist()]
+        delete = None if self.delete is None else self.delete[places]
+        return RecordBatch(self.relation[places], self.time[places], rows, delete)
+
+    def cut(self, place: int) -> tuple[RecordBatch, RecordBatch]:
+        """What comes before a place, and the rest."""
+        delete = (None, None) if self.delete is None else (self.delete[:place], self.delete[place:])
+        return (
+            RecordBatch(self.relation[:place], self.time[:place], self.rows[:place], delete[0]),
+            RecordBatch(self.relation[place:], self.time[place:], self.rows[place:], delete[1]),
+        )
+
+    def followed_by(self, other: RecordBatch) -> RecordBatch:
+        return RecordBatch(
+            np.concatenate([self.relation, other.relation]),
+            np.concatenate([self.time, other.time]),
+            self.rows + other.rows,
+            _joined(self, other),
+        )
+
+    def records(self) -> Iterator[Record]:
+        deletes = [False] * len(self) if self.delete is None else self.delete.tolist()
+        return map(Record, self.relation.tolist(), self.time.tolist(), self.rows, deletes)
+
+
+def _joined(left: RecordBatch, right: RecordBatch) -> Flags | None:
+    if left.delete is None and right.delete is None:
+        return None
+    return np.concatenate(
+        [np.zeros(len(b), dtype=bool) if b.delete is None else b.delete for b in (left, right)]
+    )
+
+
+def batched(records: Iterable[Record]) -> Iterator[RecordBatch]:
+    """Records in batches of BATCH."""
+    rest = iter(records)
+    while chunk := list(islice(rest, BATCH)):
+        yield RecordBatch.of(chunk)
+
+
+def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """The same records in batches that end where an instant ends: at a change of time."""
+    held: RecordBatch | None = None
+    for batch in batches:
+        together = held.followed_by(batch) if held is not None else batch
+        if not len(together):
+            continue
+        changes = np.flatnonzero(np.diff(together.time))
+        if not len(changes):
+            held = together
+            continue
+        done, held = together.cut(int(changes[-1]) + 1)
+        yield done
+    if held is not None:
+        yield held

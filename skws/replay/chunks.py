@@ -1,0 +1,148 @@
+"""JSON lines by the thousand: what is as usual becomes columns at once, the rest goes to the line reader.
+
+A chunk is usual if all its lines are insertions of streaming relations with
+nothing wrong. One line that is not sends its whole chunk to the line reader,
+so that the answer is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from operator import itemgetter
+from typing import IO, Any
+
+import numpy as np
+import orjson
+
+from schema.model import AttributeType, Relation, Row, Schema
+from skws.batches import Ints, RecordBatch
+from skws.records import BadRecord, Record
+from skws.replay.files import Advance, ignore, opened
+from skws.replay.jsonl import skip_to
+from skws.replay.reader import read_split
+from skws.replay.rows import RowReader
+from skws.replay.splits import Split
+from skws.replay.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
+
+LINES = 8192
+_SHAPE = ("relation", "time", "row")
+_NULL = type(None)
+
+# The types that need no conversion; with others, a relation's rows are converted one by one.
+_OWN: dict[AttributeType, frozenset[type]] = {
+    AttributeType.TEXT: frozenset({str, _NULL}),
+    AttributeType.STRING: frozenset({str, _NULL}),
+    AttributeType.INTEGER: frozenset({int, _NULL}),
+    AttributeType.NUMBER: frozenset({float, _NULL}),
+    AttributeType.BOOLEAN: frozenset({bool, _NULL}),
+    AttributeType.TIMESTAMP: frozenset({_NULL}),
+}
+
+
+class Unusual(Exception):  # noqa: N818 - a signal, not an error
+    """A chunk holds something that the line reader has to look at."""
+
+
+class ChunkReader:
+    """Reads JSON lines whose records name their relation."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._relations = schema.relations
+        self._getters = [_getter(relation) for relation in schema.relations]
+        self._readers = [RowReader(schema, number) for number in range(len(schema.relations))]
+        # Relations whose rows are read here; others are tables, or take their time from a row.
+        self._numbers = {r.name: i for i, r in enumerate(schema.relations) if not r.table and r.time is None}
+
+    def read(
+        self, split: Split, advance: Advance = ignore
+    ) -> Iterator[RecordBatch | list[Record | BadRecord]]:
+        """The records of a split, in order of arrival."""
+        with opened(split.path, advance) as file:
+            offset = skip_to(file, split.start)
+            while offset < split.end:
+                lines = _lines(file, offset, split.end)
+                if not lines:
+                    return
+                after = offset + sum(map(len, lines))
+                try:
+                    yield self._batch(lines)
+                except Unusual:
+                    yield list(read_split(replace(split, start=offset, end=after), self._schema))
+                offset = after
+
+    def _batch(self, lines: list[bytes]) -> RecordBatch:
+        try:
+            items = list(map(orjson.loads, lines))
+            names, times, objects = map(list, zip(*map(itemgetter(*_SHAPE), items), strict=True))
+            relation = np.array([self._numbers[name] for name in names], dtype=np.int64)
+        except (ValueError, KeyError, TypeError):
+            raise Unusual from None
+        if any(len(item) != len(_SHAPE) for item in items):
+            raise Unusual
+        rows: list[Row] = [()] * len(items)
+        for number in np.unique(relation).tolist():
+            places = np.flatnonzero(relation == number).tolist()
+            for place, row in zip(places, self._rows(number, [objects[p] for p in places]), strict=True):
+                rows[place] = row
+        return RecordBatch(relation, _microseconds(times), rows)
+
+    def _rows(self, number: int, objects: list[Any]) -> list[Row]:
+        try:
+            rows = list(map(self._getters[number], objects))
+            if self._as_they_are(number, objects, rows):
+                return rows
+        except (KeyError, TypeError):
+            pass
+        try:
+            return list(map(self._readers[number].insertion, objects))
+        except MalformedError:
+            raise Unusual from None
+
+    def _as_they_are(self, number: int, objects: list[Any], rows: list[Row]) -> bool:
+        """True if every object has just the relation's attributes, and all values have their own type."""
+        relation = self._relations[number]
+        if any(len(each) != len(relation.attributes) for each in objects):
+            return False
+        return all(
+            _OWN[attribute.type].issuperset(map(type, column))
+            and (attribute.type is not AttributeType.INTEGER or _in_range(column))
+            for attribute, column in zip(relation.attributes, zip(*rows, strict=True), strict=True)
+        )
+
+
+def _lines(file: IO[bytes], offset: int, end: int) -> list[bytes]:
+    """Whole lines that start before ``end``, at most LINES."""
+    lines = []
+    for line in islice(file, LINES):
+        lines.append(line)
+        offset += len(line)
+        if offset >= end:
+            break
+    return lines
+
+
+def _in_range(column: tuple[Any, ...]) -> bool:
+    numbers = [value for value in column if value is not None]
+    return not numbers or (min(numbers) >= SMALLEST and max(numbers) <= LARGEST)
+
+
+def _microseconds(times: list[Any]) -> Ints:
+    try:
+        if set(map(type, times)) == {int}:
+            if not (min(times) * 1_000_000 >= EARLIEST and max(times) * 1_000_000 <= LATEST):
+                raise Unusual
+            return np.array(times, dtype=np.int64) * 1_000_000
+        return np.array([timestamp(time) for time in times], dtype=np.int64)
+    except ValueError:
+        raise Unusual from None
+
+
+def _getter(relation: Relation) -> Callable[[Any], Row]:
+    names = [attribute.name for attribute in relation.attributes]
+    if len(names) > 1:
+        return itemgetter(*names)
+    only = names[0]
+    return lambda row: (row[only],)

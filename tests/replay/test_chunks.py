@@ -1,0 +1,132 @@
+"""Chunks of JSON lines give what the line reader gives, whatever is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import skws.replay.chunks
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.batches import RecordBatch
+from skws.records import BadRecord, Record
+from skws.replay import BadRecordLog, OnError, Replay, read_split
+from skws.replay.chunks import ChunkReader
+from skws.replay.ordered import in_order
+
+KINDS = tuple(Attribute(kind.value, kind) for kind in AttributeType)
+SCHEMA = Schema(
+    "s",
+    (
+        Relation("a", KINDS, search=("text",)),
+        Relation("b", (Attribute("x", AttributeType.INTEGER),)),
+        Relation("t", (Attribute("x", AttributeType.INTEGER),), table=True),
+    ),
+    (Join("j", "a", "b", (("integer", "x"),)),),
+)
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.just(2**63),
+    st.floats(-9, 9),
+    st.sampled_from(["x", "7", "é", ""]),
+)
+usual = st.fixed_dictionaries(
+    {
+        "text": st.sampled_from(["one", None]),
+        "string": st.just("s"),
+        "integer": st.integers(-3, 3),
+        "number": st.sampled_from([1.5, 2, None]),
+        "boolean": st.booleans(),
+        "timestamp": st.sampled_from([None, 5, "2020-01-01T00:00:00Z"]),
+    }
+)
+odd = st.dictionaries(st.sampled_from([a.name for a in KINDS] + ["q"]), values, max_size=7)
+rows = st.one_of(usual, usual, usual, odd, st.lists(values, max_size=2))
+times = st.one_of(
+    st.integers(0, 9), st.integers(0, 9), st.floats(0, 9), st.sampled_from(["2020-01-01", "no", None, True])
+)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> bytes:
+    """A record, usual or not, or no record at all."""
+    item: dict[str, Any] = {
+        "relation": draw(st.sampled_from(["a", "a", "a", "b", "t", "z"])),
+        "time": draw(times),
+    }
+    item["row"] = {"x": draw(st.integers(0, 3))} if item["relation"] in "bt" else draw(rows)
+    if draw(st.integers(0, 9)) == 0:
+        item["op"] = draw(st.sampled_from(["+", "-", "?"]))
+    if draw(st.integers(0, 19)) == 0:
+        del item[draw(st.sampled_from(sorted(item)))]
+    text = orjson.dumps(item)
+    return draw(
+        st.sampled_from([text] * 12 + [text[:-3], b"", b"  ", b"null", b"[1]", b"\xff", text + b"," + text])
+    )
+
+
+def flat(path: Path, chunk_lines: int, split_bytes: int) -> Iterator[Record | BadRecord]:
+    reader = ChunkReader(SCHEMA)
+    for split in Replay.open(path, SCHEMA, split_bytes=split_bytes).splits:
+        for chunk in reader.read(split):
+            yield from chunk.records() if isinstance(chunk, RecordBatch) else chunk
+
+
+@given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 8), st.integers(20, 2000))
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_equal_to_the_line_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_lines: int, split_bytes: int
+) -> None:
+    monkeypatch.setattr(skws.replay.chunks, "LINES", chunk_lines)
+    path = tmp_path / "r.jsonl"
+    first = b'{"relation": "b", "time": 0, "row": {"x": 1}}'
+    path.write_bytes(b"\n".join([first, *found]) + b"\n")
+    expected = [i for s in Replay.open(path, SCHEMA).splits for i in read_split(s, SCHEMA)]
+    assert list(flat(path, chunk_lines, split_bytes)) == expected
+
+
+@given(st.lists(lines(), max_size=30))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_batches_equal_the_stream(tmp_path: Path, found: list[bytes]) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b'{"relation": "b", "time": 0, "row": {"x": 1}}\n' + b"\n".join(found))
+    replay = Replay.open(path, SCHEMA)
+    logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
+    batches = [record for batch in replay.batches(logs[0]) for record in batch.records()]
+    assert batches == list(replay.stream(logs[1]))
+    assert logs[0].count == logs[1].count
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1", "1", "2.5", "30"], True),
+        (["1", "2", "1.9"], False),
+        (['"2020-01-01T00:00:00Z"', '"2020-01-02T00:00:00Z"'], True),
+        (['"2020-01-02T00:00:00Z"', '"2020-01-01T00:00:00Z"'], False),
+        (['"2020-01-01T00:00:00Z"', '"2020-01-01T00:00:00.5Z"'], False),
+        (['"2020-01-01T00:00:00+01:00"', '"2020-01-02T00:00:00+01:00"'], False),
+        (["1", '"2020-01-02T00:00:00Z"'], False),
+        (["1", "null"], False),
+    ],
+)
+def test_in_order_only_where_it_is_plain(tmp_path: Path, texts: list[str], expected: bool) -> None:
+    path = tmp_path / "r.jsonl"
+    lines = [f'{{"relation": "b", "time": {text}, "row": {{"x": 1}}}}' for text in texts]
+    path.write_text("\n".join(lines))
+    assert in_order(Replay.open(path, SCHEMA, split_bytes=30).splits) is expected
+
+
+def test_in_order_is_not_fooled_by_texts(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    text = orjson.dumps({"relation": "a", "time": 5, "row": {"text": 'say "time": 1'}})
+    path.write_bytes(text + b"\n" + text.replace(b"5", b"4"))
+    assert not in_order(Replay.open(path, SCHEMA).splits)

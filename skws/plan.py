@@ -41,8 +41,8 @@ class Plan:
     matcher: Matcher = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check("mesh", self.mesh, list(MeshKind))
-        _check("purge", self.purge, list(PurgeKind))
+        _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
+        _check("purge", self.purge, [str(kind) for kind in PurgeKind])
         object.__setattr__(self, "matcher", Matcher(self.query, self.schema))
 
     @cached_property

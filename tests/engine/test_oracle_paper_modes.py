@@ -24,7 +24,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
 
 
 @given(cases(), st.sampled_from(WINDOWS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_time_windows(case: tuple[Schema, int, list[Record], list[Record]], window: Window) -> None:
     schema, words, static, stream = case
     running = engines(schema, words, window)
@@ -41,7 +41,7 @@ def test_time_windows(case: tuple[Schema, int, list[Record], list[Record]], wind
 
 
 @given(cases(), st.integers(1, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_count_windows(case: tuple[Schema, int, list[Record], list[Record]], size: int) -> None:
     schema, words, static, stream = case
     running = engines(schema, words, CountWindow(size))
@@ -59,7 +59,7 @@ def test_count_windows(case: tuple[Schema, int, list[Record], list[Record]], siz
 
 
 @given(cases(), st.sampled_from(WINDOWS[:3]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_nothing_is_left_when_the_stream_has_expired(
     case: tuple[Schema, int, list[Record], list[Record]], window: Window
 ) -> None:
@@ -79,7 +79,7 @@ def _complete_roots(engine: Engine) -> list[tuple[int, int]]:
 
 
 @given(cases(), st.sampled_from(WINDOWS), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_order_of_arrival_does_not_matter_within_lateness(
     case: tuple[Schema, int, list[Record], list[Record]], window: Window, data: st.DataObject
 ) -> None:

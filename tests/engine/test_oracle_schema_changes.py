@@ -105,7 +105,7 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
 
 
 @given(phases(), st.sampled_from(WINDOWS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
     words, ((first, _), *_) = case
     running = engines(first, words, window)
@@ -130,7 +130,7 @@ def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
 
 
 @given(phases(), st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
     words, ((first, _), *_) = case
     running = engines(first, words, CountWindow(size))
@@ -151,7 +151,7 @@ def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
 
 
 @given(phases(), st.sampled_from(WINDOWS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_result_is_not_told_twice_unless_it_was_retracted(
     case: tuple[int, list[Phase]], window: Window
 ) -> None:

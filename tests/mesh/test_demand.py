@@ -1,0 +1,225 @@
+"""Demand-driven execution: every transition of Figure 4.1, catching up, and the bound on dead tuples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesh.composite import Members
+from mesh.factory import MeshKind, PurgeKind, make_evaluator
+from mesh.generate import CNGen
+from mesh.paper.demand import Demand, Event, State
+from mesh.paper.full import DemandDrivenMesh
+from mesh.paper.operator import JoinOperator
+from mesh.paper.purge import LazyPurging
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from windows.tuples import ALWAYS, StreamTuple
+from windows.window import FOREVER, TimeWindow
+
+LENGTH = 10
+_KIND = (Attribute("x", AttributeType.INTEGER),)
+STAR = Schema(
+    "star",
+    tuple(Relation(f"r{i}", _KIND) for i in range(4)),
+    tuple(Join(f"j{i}", "r0", f"r{i}", (("x", "x"),)) for i in range(1, 4)),
+)
+
+
+def star_mesh(size: int = 3) -> DemandDrivenMesh:
+    made = make_evaluator(
+        CNGen(STAR, 2, size), TimeWindow(LENGTH), MeshKind.FULL, PurgeKind.LAZY, demand=True
+    )
+    assert isinstance(made, DemandDrivenMesh)
+    return made
+
+
+def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> StreamTuple:
+    return StreamTuple(relation, (value,), start, start + LENGTH, keywords)
+
+
+def joins(mesh: DemandDrivenMesh) -> list[JoinOperator]:
+    return [join for source in mesh.sources.values() for join in source.above()]
+
+
+TO_STATE: dict[State, list[Event]] = {
+    State.IDLE: [],
+    State.STARVED: [Event.PSTART],
+    State.UNWANTED: [Event.FILLED],
+    State.RUNNING: [Event.FILLED, Event.PSTART],
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "before", "event", "number", "reached"),
+    [
+        (State.RUNNING, [], Event.PSTART, 1, State.RUNNING),
+        (State.RUNNING, [Event.PSTART], Event.PSTOP, 1, State.RUNNING),
+        (State.RUNNING, [], Event.EMPTIED, 2, State.STARVED),
+        (State.RUNNING, [], Event.PSTOP, 3, State.UNWANTED),
+        (State.STARVED, [], Event.PSTART, 4, State.STARVED),
+        (State.STARVED, [Event.PSTART], Event.PSTOP, 4, State.STARVED),
+        (State.STARVED, [], Event.PSTOP, 5, State.IDLE),
+        (State.UNWANTED, [], Event.EMPTIED, 6, State.IDLE),
+        (State.IDLE, [], Event.FILLED, 7, State.UNWANTED),
+        (State.IDLE, [], Event.PSTART, 8, State.STARVED),
+        (State.STARVED, [], Event.FILLED, 9, State.RUNNING),
+        (State.UNWANTED, [], Event.PSTART, 10, State.RUNNING),
+    ],
+)
+def test_transitions(state: State, before: list[Event], event: Event, number: int, reached: State) -> None:
+    demand = Demand(wanted=False)
+    for earlier in (*TO_STATE[state], *before):
+        demand.follow(earlier)
+    assert demand.state is state
+    assert (demand.follow(event), demand.state) == (number, reached)
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [
+        (State.IDLE, Event.PSTOP),
+        (State.IDLE, Event.EMPTIED),
+        (State.UNWANTED, Event.PSTOP),
+        (State.UNWANTED, Event.FILLED),
+        (State.STARVED, Event.EMPTIED),
+        (State.RUNNING, Event.FILLED),
+    ],
+)
+def test_events_that_a_state_excludes(state: State, event: Event) -> None:
+    demand = Demand(wanted=False)
+    for earlier in TO_STATE[state]:
+        demand.follow(earlier)
+    with pytest.raises(KeyError):
+        demand.follow(event)
+
+
+def test_below_the_output_operator_only_right_input_matters() -> None:
+    demand = Demand(wanted=True)
+    assert demand.state is State.STARVED
+    assert [demand.follow(e) for e in (Event.FILLED, Event.EMPTIED, Event.FILLED)] == [9, 2, 9]
+
+
+def test_joins_without_prospects_keep_nothing_and_catch_up_later() -> None:
+    mesh = star_mesh()
+    mesh.insert(tuple_of(1, 1, start=1))
+    mesh.insert(tuple_of(0, 0, start=2))
+    assert mesh.partials == 0, "no second keyword: nobody wants r1{a} - r0{}"
+    assert not any(join.running for join in joins(mesh))
+    assert len(mesh.insert(tuple_of(2, 2, start=3))) == 1
+    assert mesh.partials > 0
+
+
+def test_an_operator_that_restarts_neither_repeats_nor_loses() -> None:
+    mesh = star_mesh()
+    mesh.insert(tuple_of(1, 1, start=1))
+    mesh.insert(tuple_of(0, 0, start=2))
+    first = tuple_of(2, 2, start=3)
+    assert len(mesh.insert(first)) == 1
+    mesh.purge(4)
+    mesh.end(first, 4)
+    assert not any(join.running for join in joins(mesh))
+    mesh.insert(tuple_of(0, 0, start=5))
+    mesh.insert(tuple_of(1, 1, start=6))
+    found = mesh.insert(tuple_of(3, 2, start=7))
+    assert len(found) == len({members for _, members in found}) == 4
+
+
+arrivals = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from([0, 0, 1, 2, 3]), st.integers(0, 1), st.integers(1, 9)),
+    max_size=30,
+)
+
+
+@given(arrivals, st.sampled_from([3, 4]))
+@settings(max_examples=80, deadline=None)
+def test_states_and_counts_agree_with_the_mesh(stream: list[tuple[int, int, int, int]], size: int) -> None:
+    mesh = star_mesh(size)
+    now = 1
+    for relation, keywords, value, gap in stream:
+        now += gap
+        mesh.purge(now)
+        mesh.insert(tuple_of(relation, keywords, now, value))
+        for join in joins(mesh):
+            running = sum(parent.running for parent in join.parents.values())
+            assert join.demand.running_parents == running + join.complete
+            fed = bool(join.right.out.entries)
+            assert join.demand.state.value == (running + join.complete > 0, fed)
+            assert join.running == (join.demand.state is State.RUNNING)
+            assert (join in join.left.awake.values()) == join.running
+
+
+class Recording(DemandDrivenMesh):
+    """Remembers what each join has produced, and from which arrival."""
+
+    def _produce(self, join: JoinOperator, members: Members, arrival: int, keep: bool) -> None:
+        self.produced.setdefault(join, []).append((members, arrival))
+        super()._produce(join, members, arrival, keep)
+
+    produced: dict[JoinOperator, list[tuple[Members, int]]]
+
+
+@given(arrivals, st.sampled_from([3, 4]))
+@settings(max_examples=80, deadline=None)
+def test_nothing_is_produced_twice_and_all_in_order_of_arrival(
+    stream: list[tuple[int, int, int, int]], size: int
+) -> None:
+    mesh = Recording(CNGen(STAR, 2, size), TimeWindow(LENGTH), LazyPurging(by_demand=True))
+    mesh.produced = {}
+    now = 1
+    for relation, keywords, value, gap in stream:
+        now += gap
+        mesh.purge(now)
+        mesh.insert(tuple_of(relation, keywords, now, value))
+    for produced in mesh.produced.values():
+        assert len({members for members, _ in produced}) == len(produced)
+        assert [arrival for _, arrival in produced] == sorted(arrival for _, arrival in produced)
+
+
+@given(arrivals, st.sampled_from([3, 4]))
+@settings(max_examples=80, deadline=None)
+def test_no_dead_tuple_stays_for_longer_than_two_windows(
+    stream: list[tuple[int, int, int, int]], size: int
+) -> None:
+    mesh = star_mesh(size)
+    horizon = 0
+    for relation, keywords, value, gap in stream:
+        for _ in range(gap):
+            horizon += 1
+            mesh.purge(horizon)
+            held = [members for join in joins(mesh) for members in join.out.entries]
+            assert all(m.end + 2 * LENGTH > horizon for members in held for m in members)
+        mesh.insert(tuple_of(relation, keywords, horizon, value))
+
+
+def test_the_buffer_of_a_sleeper_is_cleared_after_a_window() -> None:
+    mesh = star_mesh()
+    for relation, keywords, start in ((1, 1, 1), (0, 0, 2), (2, 2, 3)):
+        mesh.insert(tuple_of(relation, keywords, start))
+    ((_, last),) = [(t.start, t) for s in mesh.sources.values() for (t,) in s.out.entries if t.keywords == 2]
+    mesh.purge(4)
+    mesh.end(last, 4)
+    mesh.insert(tuple_of(3, 0, start=12))
+    mesh.purge(13)
+    assert mesh.partials > 0, "dead since 12 at the latest, but asleep for less than a window"
+    mesh.purge(4 + LENGTH)
+    assert mesh.partials == 0
+    assert mesh.live_tuples == 1
+
+
+@pytest.mark.parametrize("mesh", [MeshKind.FULL, MeshKind.PARTIAL, MeshKind.FOREST])
+@pytest.mark.parametrize("demand", [True, False])
+def test_static_tuples_do_not_keep_dead_ones(mesh: MeshKind, demand: bool) -> None:
+    relations = (STAR.relations[0], replace(STAR.relations[1], table=True), *STAR.relations[2:])
+    generator = CNGen(Schema("static", relations, STAR.joins), 2, 3)
+    running = make_evaluator(generator, TimeWindow(LENGTH), mesh, PurgeKind.LAZY, demand)
+    running.insert(StreamTuple(1, (1,), ALWAYS, FOREVER, 1))
+    running.insert(StreamTuple(1, (2,), ALWAYS, FOREVER, 2))
+    running.insert(tuple_of(0, 0, start=1, value=1))
+    running.insert(tuple_of(0, 0, start=1, value=2))
+    assert running.partials > 0
+    for now in range(1, 4 * LENGTH):
+        running.purge(now)
+    assert (running.partials, running.live_tuples) == (0, 2)

@@ -1,0 +1,178 @@
+"""The paper's structures one by one: sharing, TreeGen, the growth and the shrinking of a partial mesh."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesh.factory import MeshKind, PurgeKind, make_evaluator
+from mesh.generate import CNGen
+from mesh.mesh import Mesh
+from mesh.order import NodeOrder
+from mesh.paper.execution import PaperMesh
+from mesh.paper.operator import JoinOperator, Producer
+from mesh.paper.tree_gen import tree_gen
+from mesh.tree import Tree
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from tests.strategies import schemas
+from windows.tuples import StreamTuple
+from windows.window import TimeWindow, Window
+
+WINDOW = TimeWindow(10)
+
+
+def schema_of(relations: int, joins: list[tuple[int, int]]) -> Schema:
+    kind = (Attribute("x", AttributeType.INTEGER),)
+    return Schema(
+        "s",
+        tuple(Relation(f"r{i}", kind) for i in range(relations)),
+        tuple(Join(f"j{k}", f"r{a}", f"r{b}", (("x", "x"),)) for k, (a, b) in enumerate(joins)),
+    )
+
+
+TERNARY = schema_of(20, [((i - 1) // 3, i) for i in range(1, 20)])
+CHAIN = schema_of(3, [(0, 1), (1, 2)])
+
+
+def paper_mesh(
+    generator: CNGen,
+    mesh: MeshKind,
+    purge: PurgeKind = PurgeKind.LAZY,
+    demand: bool = True,
+    window: Window = WINDOW,
+) -> PaperMesh:
+    made = make_evaluator(generator, window, mesh, purge, demand)
+    assert isinstance(made, PaperMesh)
+    return made
+
+
+def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> StreamTuple:
+    return StreamTuple(relation, (value,), start, start + WINDOW.length, keywords)
+
+
+def joins(mesh: PaperMesh) -> list[JoinOperator]:
+    return [join for source in mesh.sources.values() for join in source.above()]
+
+
+@pytest.mark.parametrize("demand", [True, False])
+def test_the_papers_schema_has_1536_operators(demand: bool) -> None:
+    mesh = paper_mesh(CNGen(TERNARY, 2, 5), MeshKind.FULL, demand=demand)
+    assert mesh.operators == 1536
+    trimmed = Mesh(CNGen(TERNARY, 2, 5))
+    trimmed.build()
+    assert trimmed.operators == 1536
+
+
+def test_a_forest_shares_no_join() -> None:
+    generator = CNGen(TERNARY, 2, 4)
+    forest = paper_mesh(generator, MeshKind.FOREST)
+    networks = list(generator.networks())
+    assert len(joins(forest)) == sum(len(tree.relations) - 1 for tree in networks)
+    assert all(len(join.parents) == (not join.complete) for join in joins(forest))
+
+
+@given(schemas(max_relations=3), st.integers(1, 2), st.sampled_from([MeshKind.FULL, MeshKind.FOREST]))
+@settings(max_examples=40, deadline=None)
+def test_tree_gen_gives_the_tree_of_every_operator(schema: Schema, slots: int, kind: MeshKind) -> None:
+    generator = CNGen(schema, slots, 4)
+    mesh = paper_mesh(generator, kind)
+    networks = list(generator.networks())
+    roots = [source for source in mesh.sources.values() if source.complete]
+    found = [tree_gen(operator, generator) for operator in (*roots, *joins(mesh)) if operator.complete]
+    assert sorted(found) == sorted(networks)
+    prefixes = {_prefix(tree, size) for tree in networks for size in range(2, len(tree.relations) + 1)}
+    assert {tree_gen(join, generator) for join in joins(mesh)} == prefixes
+
+
+def _prefix(tree: Tree, size: int) -> Tree:
+    """The first nodes of a tree, grown one by one as CNGen grows them."""
+    prefix = Tree.single(tree.relations[0], tree.keywords[0])
+    for node in range(1, size):
+        depth = prefix.path.index(tree.parents[node])
+        prefix = prefix.grow(
+            depth, tree.edges[node], tree.relations[node], tree.keywords[node], tree.elements[node]
+        )
+    return prefix
+
+
+@pytest.mark.parametrize("purge", list(PurgeKind))
+def test_a_partial_mesh_grows_with_output_and_shrinks_without(purge: PurgeKind) -> None:
+    mesh = paper_mesh(CNGen(CHAIN, 2, 3), MeshKind.PARTIAL, purge)
+    assert mesh.operators == 0
+    mesh.insert(tuple_of(0, 1, start=1))
+    with_root = mesh.operators
+    assert with_root > 0
+    assert {type(join.left).__name__ for join in joins(mesh)} == {"Source"}
+    mesh.insert(tuple_of(1, 0, start=5))
+    assert mesh.operators > with_root
+    for join in joins(mesh):
+        assert join.left.out.entries, "an operator without left input"
+    assert len(mesh.insert(tuple_of(2, 2, start=6))) == 1
+    mesh.purge(11)
+    assert mesh.operators == 0
+    assert mesh.live_tuples == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1)), max_size=25))
+@settings(max_examples=60, deadline=None)
+def test_a_partial_mesh_has_operators_exactly_where_there_is_left_input(
+    arrivals: list[tuple[int, int, int]],
+) -> None:
+    generator = CNGen(CHAIN, 2, 4)
+    mesh = paper_mesh(generator, MeshKind.PARTIAL, PurgeKind.EAGER)
+    for start, (relation, keywords, value) in zip(count(1), arrivals, strict=False):
+        mesh.purge(start)
+        mesh.insert(tuple_of(relation, keywords, start, value))
+        roots = [s for node, s in mesh.sources.items() if node in generator.roots]
+        operators: list[Producer] = [*roots, *joins(mesh)]
+        for operator in operators:
+            possible = 0 if operator.complete else len(generator.extensions(tree_gen(operator, generator)))
+            assert len(operator.parents) == (possible if operator.out.entries else 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1)), max_size=25), st.data())
+@settings(max_examples=60, deadline=None)
+def test_eager_purging_leaves_no_dead_tuple(
+    arrivals: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    kind = data.draw(st.sampled_from([MeshKind.FOREST, MeshKind.FULL, MeshKind.PARTIAL]))
+    mesh = paper_mesh(CNGen(CHAIN, 2, 4), kind, PurgeKind.EAGER, data.draw(st.booleans()))
+    for start, (relation, keywords, value) in zip(count(1, 3), arrivals, strict=False):
+        mesh.insert(tuple_of(relation, keywords, start, value))
+        mesh.purge(start)
+        assert all(m.end > start for join in joins(mesh) for held in join.out.entries for m in held)
+
+
+@pytest.mark.parametrize("purge", list(PurgeKind))
+@pytest.mark.parametrize("mesh", [MeshKind.FOREST, MeshKind.FULL, MeshKind.PARTIAL])
+def test_a_negative_tuple_expunges_what_holds_it_and_retracts(mesh: MeshKind, purge: PurgeKind) -> None:
+    running = paper_mesh(CNGen(CHAIN, 2, 3), mesh, purge, demand=False)
+    ended, middle = tuple_of(0, 1, start=1), tuple_of(1, 0, start=2)
+    running.insert(ended)
+    running.insert(middle)
+    assert len(running.insert(tuple_of(2, 2, start=3))) == 1
+    running.purge(4)
+    assert running.partials
+    ((_, members),) = running.end(ended, 4)
+    assert ended in members
+    assert running.partials == 0
+    assert running.end(middle, 4) == []
+
+
+@given(schemas(max_relations=3), st.integers(1, 3), st.lists(st.floats(0, 1), min_size=3, max_size=3))
+@settings(max_examples=40, deadline=None)
+def test_the_rarest_keyword_is_in_every_root(schema: Schema, slots: int, shares: list[float]) -> None:
+    order = NodeOrder.default(slots, shares[:slots])
+    mesh = paper_mesh(CNGen(schema, slots, 3, order=order), MeshKind.FULL)
+    rarest = shares[:slots].index(min(shares[:slots]))
+    roots = [s for s in mesh.sources.values() if s.parents or s.complete]
+    assert all(root.keywords >> rarest & 1 for root in roots)
+
+
+def test_of_nodes_with_as_many_keywords_the_rarer_come_first() -> None:
+    order = NodeOrder.default(3, [0.5, 0.1, 0.3])
+    ranked = sorted(range(8), key=lambda k: -order.root_rank(0, k))
+    assert ranked == [0b111, 0b110, 0b011, 0b101, 0b010, 0b100, 0b001, 0b000]

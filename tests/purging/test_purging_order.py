@@ -1,0 +1,29 @@
+"""Eager purging goes no further up than dead tuples do; the sleepers' queue keeps its order."""
+
+from __future__ import annotations
+
+from purging.eager import purge_upwards
+from purging.lazy import SleepQueue
+
+ABOVE = {"source": ["j1", "j2"], "j1": ["j3"], "j2": ["j4"], "j3": [], "j4": []}
+
+
+def test_eager_stops_where_nothing_was_dropped() -> None:
+    visited = []
+
+    def drop(operator: str) -> bool:
+        visited.append(operator)
+        return operator != "j2"
+
+    purge_upwards(ABOVE["source"], drop, lambda operator: ABOVE[operator])
+    assert visited == ["j1", "j3", "j2"]
+
+
+def test_sleepers_come_out_in_the_order_in_which_they_fell_asleep() -> None:
+    queue: SleepQueue[str] = SleepQueue()
+    for operator, due in (("j1", 10), ("j2", 11), ("j3", 12), ("j1", 13)):
+        queue.append(operator, due)
+    queue.discard("j2")
+    queue.discard("j9")
+    assert (list(queue.due(9)), list(queue.due(12)), "j1" in queue) == ([], ["j3"], True)
+    assert (list(queue.drain()), len(queue)) == (["j1"], 0)

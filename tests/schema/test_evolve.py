@@ -1,0 +1,76 @@
+"""Positions under a changing schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesh.order import NodeOrder
+from schema.evolve import SchemaChange
+from schema.graph import edges, edges_from, edges_into
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from tests.strategies import schemas
+
+X = (Attribute("x", AttributeType.INTEGER),)
+A, B, C = (Relation(name, X) for name in "abc")
+AB, BC = Join("ab", "a", "b", (("x", "x"),)), Join("bc", "b", "c", (("x", "x"),))
+CHAIN = Schema("chain", (A, B, C), (AB, BC))
+
+
+def _numbers(change: SchemaChange) -> tuple[list[list[int]], list[list[int]]]:
+    """Relations and joins removed, relations and joins added."""
+    return [sorted(p) for p in change.removed], [sorted(p) for p in change.added]
+
+
+def test_what_goes_leaves_a_hole_and_what_comes_is_last() -> None:
+    new = Relation("d", X)
+    given_schema = Schema("other", (new, C, B), (BC, Join("bd", "b", "d", (("x", "x"),))))
+    change = SchemaChange.between(CHAIN, given_schema)
+    assert [r.name for r in change.after.relations] == ["a", "b", "c", "d"]
+    assert [j.name for j in change.after.joins] == ["ab", "bc", "bd"]
+    assert change.positions == (3, 2, 1)
+    assert _numbers(change) == ([[0], [0]], [[3], [2]])
+    assert not edges_from(change.after)[0]
+    assert {e.join for e in edges_into(change.after)[1]} == {1, 2}
+    assert len(edges(change.after)) == 6
+
+
+def test_what_returns_has_its_old_place() -> None:
+    without = SchemaChange.between(CHAIN, Schema("s", (B, C), (BC,))).after
+    back = SchemaChange.between(without, CHAIN)
+    assert (back.after.relations, back.after.joins) == (CHAIN.relations, CHAIN.joins)
+    assert _numbers(back) == ([[], []], [[0], [0]])
+
+
+def test_a_relation_described_anew_is_another_with_other_joins() -> None:
+    other = replace(A, key=("x",))
+    change = SchemaChange.between(CHAIN, Schema("s", (other, B, C), (AB, BC)))
+    assert [r.name for r in change.after.relations] == ["a (removed 1)", "b", "c", "a"]
+    assert [j.name for j in change.after.joins] == ["ab (removed 1)", "bc", "ab"]
+    assert _numbers(change) == ([[0], [0]], [[3], [2]])
+    assert edges(change.after)[4].source == 3
+
+
+@given(st.lists(schemas(max_relations=3), min_size=2, max_size=5))
+@settings(max_examples=100, deadline=None)
+def test_each_schema_of_a_sequence_is_there_as_given(sequence: list[Schema]) -> None:
+    current = sequence[0]
+    for wanted in sequence[1:]:
+        change = SchemaChange.between(current, wanted)
+        current = change.after
+        assert tuple(current.relations[p] for p in change.positions) == wanted.relations
+        holes = current.evolution
+        assert set(range(len(current.relations))) - {*change.positions} == holes.removed_relations
+        standing = [j for p, j in enumerate(current.joins) if p not in holes.removed_joins]
+        assert sorted(standing, key=lambda j: j.name) == sorted(wanted.joins, key=lambda j: j.name)
+
+
+def test_new_nodes_rank_below_all_old_ones() -> None:
+    order = NodeOrder.default(2, grown=((3, 2), (4, 3)))
+    every = range(4)
+    old, new, newest = ([order.root_rank(r, k) for k in every] for r in (2, 3, 4))
+    assert min(old) > max(new) > min(new) > max(newest)
+    old, new, newest = ([order.label(2 * join, k) for k in every] for join in (1, 2, 3))
+    assert min(old) > max(new) > min(new) > max(newest)

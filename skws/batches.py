@@ -50,25 +50,12 @@ class RecordBatch:
             RecordBatch(self.relation[place:], self.time[place:], self.rows[place:], delete[1]),
         )
 
-    def followed_by(self, other: RecordBatch) -> RecordBatch:
-        return RecordBatch(
-            np.concatenate([self.relation, other.relation]),
-            np.concatenate([self.time, other.time]),
-            self.rows + other.rows,
-            _joined(self, other),
-        )
+    def deletes(self) -> Flags:
+        """Which records are deletions."""
+        return np.zeros(len(self), dtype=bool) if self.delete is None else self.delete
 
     def records(self) -> Iterator[Record]:
-        deletes = [False] * len(self) if self.delete is None else self.delete.tolist()
-        return map(Record, self.relation.tolist(), self.time.tolist(), self.rows, deletes)
-
-
-def _joined(left: RecordBatch, right: RecordBatch) -> Flags | None:
-    if left.delete is None and right.delete is None:
-        return None
-    return np.concatenate(
-        [np.zeros(len(b), dtype=bool) if b.delete is None else b.delete for b in (left, right)]
-    )
+        return map(Record, self.relation.tolist(), self.time.tolist(), self.rows, self.deletes().tolist())
 
 
 def batched(records: Iterable[Record]) -> Iterator[RecordBatch]:
@@ -79,17 +66,31 @@ def batched(records: Iterable[Record]) -> Iterator[RecordBatch]:
 
 
 def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """The same records in batches that end where an instant ends: at a change of time."""
-    held: RecordBatch | None = None
+    """The same records in batches of about BATCH that end where an instant ends: at a change of time."""
+    held: list[RecordBatch] = []
     for batch in batches:
-        together = held.followed_by(batch) if held is not None else batch
-        if not len(together):
+        held.append(batch)
+        if sum(map(len, held)) < BATCH:
             continue
+        together = _together(held)
         changes = np.flatnonzero(np.diff(together.time))
-        if not len(changes):
-            held = together
-            continue
-        done, held = together.cut(int(changes[-1]) + 1)
-        yield done
-    if held is not None:
-        yield held
+        end = int(changes[-1]) + 1 if len(changes) else 0
+        done, rest = together.cut(end)
+        held = [rest]
+        if end:
+            yield done
+    if any(map(len, held)):
+        yield _together(held)
+
+
+def _together(batches: list[RecordBatch]) -> RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return RecordBatch(
+        np.concatenate([b.relation for b in batches]),
+        np.concatenate([b.time for b in batches]),
+        [row for b in batches for row in b.rows],
+        np.concatenate([b.deletes() for b in batches])
+        if any(b.delete is not None for b in batches)
+        else None,
+    )

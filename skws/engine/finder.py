@@ -97,12 +97,22 @@ class Finder:
         for results in found:
             for operator, slots in pairs(results):
                 members = [self.member(slot) for slot in slots]
-                natural = min(self._natural_end(member) for member in members)
+                start, end, natural = self._span(members)
                 shown = FOREVER if self.plan.by_count else natural
                 result = self._assembler.result("+", self.mesh.network(operator), members, shown, snapshot)
-                yield completed(max(member.start for member in members), result)
-                if min(member.end for member in members) < natural:
+                yield completed(start, result)
+                if end < natural:
                     yield self.retraction(operator, members)
+
+    def _span(self, members: list[StreamTuple]) -> tuple[int, int, int]:
+        """Start and end of a result, and the end it would have without deletions."""
+        start, end, natural = ALWAYS, FOREVER, FOREVER
+        for member in members:
+            start = max(start, member.start)
+            end = min(end, member.end)
+            if not member.static:
+                natural = min(natural, self.plan.window.end(member.start))
+        return start, end, natural
 
     def retraction(self, operator: int, members: list[StreamTuple]) -> Event:
         """The retraction of a result one of whose tuples was deleted."""
@@ -130,9 +140,6 @@ class Finder:
         first = int(np.searchsorted(tuples.start[:slot], start))
         same = np.flatnonzero(tuples.relation[first:slot] == relation) + first
         return sum(self._rows.row(other) == row for other in same.tolist())
-
-    def _natural_end(self, member: StreamTuple) -> int:
-        return FOREVER if member.static else self.plan.window.end(member.start)
 
     def _truly_joined(self, results: Partials) -> Partials:
         """Leave out members that only the 64-bit keys of their join values held for equal."""

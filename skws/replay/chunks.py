@@ -26,7 +26,7 @@ from skws.replay.rows import RowReader
 from skws.replay.splits import Split
 from skws.replay.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
 
-LINES = 8192
+LINES = 2048  # larger chunks leave the processor's caches
 _SHAPE = ("relation", "time", "row")
 _NULL = type(None)
 

@@ -128,9 +128,12 @@ class Search:
             report(Progress("reading", done, size))
 
         yield from engine.load_tables(self.replay.tables(self.bad, loading))
-        arriving = self.request.lateness is not None
-        records = self.replay.arrivals if arriving else self.replay.stream
-        yield from engine.process(records(self.bad, reading))
+        if self.request.lateness is not None:
+            yield from engine.process(self.replay.arrivals(self.bad, reading))
+        elif isinstance(engine, ColumnarEngine):
+            yield from engine.process_batches(self.replay.batches(self.bad, reading))
+        else:
+            yield from engine.process(self.replay.stream(self.bad, reading))
 
     def _on_late(self, record: Record) -> None:
         if self.request.on_error is OnError.DEAD_LETTER:

@@ -8,8 +8,9 @@ Docs: ``docs/architecture/spark.md``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -33,6 +34,15 @@ from windows.tuples import StreamTuple
 from windows.window import FOREVER
 
 QUANTILES = 256
+SMALL = 20_000  # records
+
+
+class Counted(NamedTuple):
+    """Records of a replay, bad ones included; the relations with deletions; how many are bad."""
+
+    records: int
+    deleting: frozenset[int]
+    bad: int
 
 
 class BatchRun:
@@ -40,7 +50,7 @@ class BatchRun:
 
     def __init__(self, spark: SparkSession, plan: Plan, replay: Replay) -> None:
         self.counts = Counts()
-        self.slicing = Slicing((), 1)
+        self.slicing = Slicing((), 1)  # unless there is enough to share out
         self._spark = spark
         self._plan = plan
         self._decoded = decoded(spark, plan, replay.splits).persist(StorageLevel.MEMORY_AND_DISK)
@@ -55,18 +65,21 @@ class BatchRun:
         self._decoded.unpersist()
 
     def bad_records(self) -> Iterator[BadRecord]:
-        """What was no record, in order of arrival. Decodes the replay; to be read before ``results``."""
+        """What was no record, in order of arrival. To be read before ``results``."""
+        if not self._counted.bad:
+            return
         bad = self._decoded.where(sf.col("relation") == BAD).orderBy("split", "place").select("packed")
         for row in bad.toLocalIterator():
             yield unpack_bad(bytes(row.packed))
 
     def results(self, limit: int | None = None) -> Iterator[Result]:
         """Results in order of time; at one time retractions first, then by id."""
-        counted = self._count()
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(self._parts))
         stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(self._tables))
         ticked = self._ticked(stream).persist(StorageLevel.MEMORY_AND_DISK)
-        self.slicing = plan_slices(self._plan.window, _quantiles(ticked), self._cores())
-        tuples = self._with_lifespans(ticked, self._keyed | counted)
+        if self._parts > 1:
+            self.slicing = plan_slices(self._plan.window, _quantiles(ticked), self._parts)
+        tuples = self._with_lifespans(ticked, self._keyed | self._counted.deleting)
         found = evaluated(sliced(tuples, self.slicing), self._plan, self._static(), self.slicing)
         # Sorting looks at its input twice, first to find out where to cut it.
         found = found.persist(StorageLevel.MEMORY_AND_DISK)
@@ -86,24 +99,30 @@ class BatchRun:
             self.counts.retractions += row.kind == RETRACTED
             yield Result.from_json(bytes(row.result))
 
-    def _cores(self) -> int:
-        return self._spark.sparkContext.defaultParallelism
-
-    def _count(self) -> frozenset[int]:
-        """Fill the counts of input; give the relations that have deletions."""
-        deleting = set()
-        grouped = self._decoded.where("relation >= 0").groupBy("relation", "deletion")
-        for row in grouped.agg(sf.count("*").alias("records")).collect():
-            if row.deletion:
+    @cached_property
+    def _counted(self) -> Counted:
+        """What the replay holds. Decodes it."""
+        records, deleting, bad = 0, set(), 0
+        grouped = self._decoded.groupBy("relation", "deletion").agg(sf.count("*").alias("records"))
+        for row in grouped.collect():
+            records += row.records
+            if row.relation == BAD:
+                bad = row.records
+            elif row.deletion:
                 deleting.add(int(row.relation))
                 self.counts.deletions += row.records
             elif row.relation not in self._tables:
                 self.counts.tuples += row.records
-        return frozenset(deleting)
+        return Counted(records, frozenset(deleting), bad)
+
+    @property
+    def _parts(self) -> int:
+        """Tasks to share the work out to: one where starting more costs more than the work."""
+        return 1 if self._counted.records < SMALL else self._spark.sparkContext.defaultParallelism
 
     def _ticked(self, stream: DataFrame) -> DataFrame:
         if self._plan.by_count:
-            return with_positions(stream)
+            return with_positions(stream, self._parts)
         return stream.withColumn("tick", sf.col("time"))
 
     def _with_lifespans(self, ticked: DataFrame, settle: frozenset[int]) -> DataFrame:
@@ -111,7 +130,7 @@ class BatchRun:
         chosen = sf.col("relation").isin(sorted(settle))
         parts = [self._natural(ticked.where(~chosen))]
         if settle:
-            parts.append(settled(ticked.where(chosen), self._plan.window, self._keyed))
+            parts.append(settled(ticked.where(chosen), self._plan.window, self._keyed, self._parts))
         return reduce(DataFrame.unionAll, parts)
 
     def _natural(self, ticked: DataFrame) -> DataFrame:

@@ -44,9 +44,8 @@ UNMATCHED = -2  # in place of a relation: ``start`` counts deletions that met no
 _MARKS = ["relation", "identity", "tick", "time", "split", "place", "deletion", "keywords", "packed"]
 
 
-def settled(ticked: DataFrame, window: Window, keyed: frozenset[int]) -> DataFrame:
+def settled(ticked: DataFrame, window: Window, keyed: frozenset[int], partitions: int) -> DataFrame:
     """The tuples of records that may end each other; columns TUPLES. ``ticked`` has their ticks."""
-    partitions = ticked.sparkSession.sparkContext.defaultParallelism
     return (
         ticked.withColumn("identity", sf.coalesce("identity", "packed"))
         .select(*_MARKS)

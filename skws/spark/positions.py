@@ -16,12 +16,11 @@ from skws.spark.decode import DECODED
 TICKED = f"{DECODED}, tick bigint"
 
 
-def with_positions(stream: DataFrame) -> DataFrame:
+def with_positions(stream: DataFrame, partitions: int) -> DataFrame:
     """Add ``tick``: how many insertions come before, by time, then by order of arrival.
 
     A range partition knows where it begins once all partitions are counted.
     """
-    partitions = stream.sparkSession.sparkContext.defaultParallelism
     order = ("time", "split", "place")
     ordered = (
         stream.repartitionByRange(partitions, *order)

@@ -38,8 +38,6 @@ def start_session(master: str | None = None, app_name: str = "skws") -> SparkSes
                 "spark.driver.bindAddress", "127.0.0.1"
             )
     session = builder.getOrCreate()
-    cores = session.sparkContext.defaultParallelism
-    session.conf.set("spark.sql.shuffle.partitions", str(cores))
     if not re.fullmatch(r"local(\[.*\])?", session.sparkContext.master or ""):
         session.sparkContext.addPyFile(str(packages_zip()))
     return session

@@ -81,6 +81,13 @@ def both(
         return local, engine.counts, distributed, run.counts, run.slicing
 
 
+@pytest.fixture
+def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices and shards even for little."""
+    monkeypatch.setattr(skws.spark.batch, "SMALL", 0)
+
+
+@pytest.mark.usefixtures("shared_out")
 @pytest.mark.parametrize(
     "window", [TimeWindow(12), TimeWindow(60), CountWindow(9), CountWindow(40), Unbounded()]
 )
@@ -98,7 +105,8 @@ def test_equal_record_for_record(spark: SparkSession, tmp_path: Path, schema: Sc
         assert slicing.slices > 3
 
 
-@pytest.mark.parametrize("slices", [1, 2, 5, 50])
+@pytest.mark.usefixtures("shared_out")
+@pytest.mark.parametrize("slices", [1, 5, 30])
 def test_slicing_does_not_change_results(
     spark: SparkSession, tmp_path: Path, slices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +120,14 @@ def test_slicing_does_not_change_results(
     monkeypatch.setattr(skws.spark.batch, "plan_slices", cut)
     local, _, distributed, _, _ = both(spark, plan, path)
     assert distributed == local
+
+
+def test_little_is_run_in_one_piece(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_replay(tmp_path / "r.jsonl", TABLES, random_stream(TABLES, 3, 200, 5))
+    plan = Plan(TABLES, parse_query("alpha beta", TABLES), TimeWindow(30), 3)
+    local, _, distributed, _, slicing = both(spark, plan, path)
+    assert distributed == local
+    assert (slicing.slices, slicing.shards) == (1, 1)
 
 
 @pytest.mark.parametrize("content", ["", "one"])

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from command_lines import Outcome, Skws
 
 from skws.cli.main import run
+from tests.cli.command_lines import Outcome, Skws
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command_lines import Skws
+
+from tests.cli.command_lines import Skws
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = (ROOT / "docs" / "cli.md").read_text()

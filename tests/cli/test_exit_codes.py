@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from command_lines import LOCAL, REPLAY, SCHEMA, SEARCH, Skws
+
+from tests.cli.command_lines import LOCAL, REPLAY, SCHEMA, SEARCH, Skws
 
 SKWS = (sys.executable, "-c", "from skws.cli import main; main()")
 

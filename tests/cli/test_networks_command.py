@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from command_lines import SCHEMA, Skws
 
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
 from schema.write import to_yaml
+from tests.cli.command_lines import SCHEMA, Skws
 
 
 @pytest.fixture

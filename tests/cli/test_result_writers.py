@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from command_lines import REPLAY, SCHEMA, SEARCH, Skws
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -24,6 +23,7 @@ from skws.results.writers import OutputFormat, open_writer
 from skws.results.writers.table import fair_share
 from skws.results.writers.text import fitted, instant, marked, shortened, visible
 from skws.search import EngineName, Search, SearchRequest
+from tests.cli.command_lines import REPLAY, SCHEMA, SEARCH, Skws
 from windows.window import Unbounded
 
 ESCAPE = re.compile(r"\x1b\[[\d;]*m")

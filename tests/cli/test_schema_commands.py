@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_lines import REPLAY, SCHEMA, Skws
 
 from schema.load import load_schema, parse_schema
+from tests.cli.command_lines import REPLAY, SCHEMA, Skws
 
 
 def test_check(skws: Skws) -> None:

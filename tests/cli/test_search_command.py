@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-from command_lines import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws
+
+from tests.cli.command_lines import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws
 
 GOOD = '{"relation": "movie", "row": {"mid": 1, "title": "Jackie Brown", "did": 1, "released": 10}}\n'
 BAD = '{"relation": "movie", "time": 10, "row": {"mid": "one"}}\n'

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_lines import IDS, REPLAY, SEARCH, Skws
 
 from schema.errors import BadRecordsError, SourceError
 from skws.spark.faults import SparkFailedError, translated
+from tests.cli.command_lines import IDS, REPLAY, SEARCH, Skws
 
 
 @pytest.mark.spark

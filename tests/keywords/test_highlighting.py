@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import assume, given, settings
-from texts_and_queries import MOVIE, PLOT, SCHEMA, TITLE, queries, texts
 
 from schema.errors import QueryError
 from skws.keywords import Matcher, highlight, parse_query
+from tests.keywords.texts_and_queries import MOVIE, PLOT, SCHEMA, TITLE, queries, texts
 
 
 @pytest.mark.parametrize(

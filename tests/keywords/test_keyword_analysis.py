@@ -5,11 +5,11 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts_and_queries import texts
 
 from skws.keywords import terms, tokens
 from skws.keywords.alphabet import fold
 from skws.keywords.analysis import MEMORABLE, analyse, stems
+from tests.keywords.texts_and_queries import texts
 
 
 def words(text: str) -> list[str]:

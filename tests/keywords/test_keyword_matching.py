@@ -9,11 +9,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLAYS, SCHEMA, TOTAL, queries, rows, texts
 
 from schema.errors import QueryError
 from schema.model import Row
 from skws.keywords import EXCLUDED, KeywordQuery, Matcher, Phrase, Prefix, Slot, Term, parse_query, tokens
+from tests.keywords.texts_and_queries import (
+    ACTOR,
+    DIRECTOR,
+    MOVIE,
+    PLAYS,
+    SCHEMA,
+    TOTAL,
+    queries,
+    rows,
+    texts,
+)
 
 
 def oracle_satisfies(slot: Slot, relation: int, row: Row) -> bool:

@@ -5,10 +5,10 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE, queries
 
 from schema.errors import QueryError
 from skws.keywords import MAX_SLOTS, KeywordQuery, Phrase, Prefix, Scope, Slot, Term, parse_query
+from tests.keywords.texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE, queries
 
 FILM = Scope(MOVIE, None)
 NAMES = (Scope(DIRECTOR, 1), Scope(ACTOR, 1))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.model import Schema
+from schema.model import Attribute, AttributeType, Relation, Schema
 from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
 from skws.keywords import parse_query
@@ -130,8 +130,6 @@ def test_late_records_are_counted_and_told() -> None:
     assert (engine.counts.late, told) == (1, [late])
 
 
-def _one_relation() -> tuple[object, ...]:
-    from schema.model import Attribute, AttributeType, Relation
-
+def _one_relation() -> tuple[Relation]:
     kinds = (("t", AttributeType.TEXT), ("x", AttributeType.INTEGER), ("y", AttributeType.INTEGER))
     return (Relation("r0", tuple(Attribute(n, k) for n, k in kinds), search=("t",)),)

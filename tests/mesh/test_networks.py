@@ -118,7 +118,7 @@ def canonical(tree: Tree) -> tuple[object, ...]:
         below = sorted((walked[node, o], code(o, node)) for o in graph[node] if o != came)
         return (tree.relations[node], tree.keywords[node], tuple(below))
 
-    return min(code(root, -1) for root in graph)  # type: ignore[type-var]
+    return min(code(root, -1) for root in graph)
 
 
 def brute_force(

@@ -43,6 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except Exception as error:  # noqa: BLE001, RUF100 - the last resort, so that nobody meets a traceback
+        _drop_unwritten()
         return _failed(error)
     if code == INTERRUPTED:  # some versions of typer make this of the exception
         return _interrupted()
@@ -88,6 +89,14 @@ def _usage_message(error: Exception) -> str:
 def _tell(message: str) -> None:
     lines = [visible(line) for line in f"skws: {message}".splitlines()]
     print("\n".join(lines), file=sys.stderr)
+
+
+def _drop_unwritten() -> None:
+    """Leave nothing that Python would try again to write on its exit, and complain about."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _close_stdout()
 
 
 def _close_stdout() -> None:

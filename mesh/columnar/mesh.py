@@ -9,7 +9,7 @@ import numpy as np
 from mesh.columnar.columns import NULL, Flags, Ints, KeySets, TupleColumns, index_keys
 from mesh.columnar.runs import SortedRuns, probe_run, ranges
 from mesh.columnar.store import Partials, PartialStore, TupleStore
-from mesh.columnar.table import NONE, OperatorTable
+from mesh.columnar.table import NONE, OperatorTable, WaitingCounts
 from mesh.generate import CNGen
 from mesh.tree import Tree
 from purging.sweep import Sweep
@@ -74,6 +74,11 @@ class ColumnarMesh:
             partials = self._grow(store, partials, arrived)
         self._live.add(*arrived)
         return results
+
+    def waiting(self) -> WaitingCounts:
+        """The operators made so far, each with its partials that wait, once for every join they wait for."""
+        groups = [store.partials.operator for store in self._waiting]
+        return self._operators.waiting(np.concatenate(groups) if groups else np.empty(0, dtype=np.int64))
 
     def network(self, operator: int) -> Tree:
         """The candidate network whose results a complete operator gives out."""

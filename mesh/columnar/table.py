@@ -8,7 +8,7 @@ costs what of it is touched.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from mesh.tree import Tree
 NONE = -1
 _UNKNOWN = -2
 
+WaitingCounts: TypeAlias = list[tuple[Tree, int]]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
@@ -76,6 +77,12 @@ class OperatorTable:
                 self._next[group, carried] = self._make(group, carried)
             found = self._next[groups, keywords]
         return found.astype(np.int64)
+
+    def waiting(self, groups: Ints) -> WaitingCounts:
+        """Each operator with how often one of its groups occurs."""
+        owners = np.array(self._group_owner, dtype=np.int64)[groups]
+        counts = np.bincount(owners, minlength=len(self.trees)).tolist()
+        return list(zip(self.trees, counts, strict=True))
 
     def _make(self, group: int, keywords: int) -> int:
         place = self._places[group]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from skws import __version__
-from skws.cli import demo, networks, schema, search
+from skws.cli import demo, explain, networks, schema, search
 
 app = typer.Typer(
     name="skws",
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("search")(search.search)
 app.command("networks")(networks.networks)
+app.command("explain")(explain.explain)
 app.add_typer(schema.app, name="schema")
 
 

@@ -46,6 +46,16 @@ MaxSize = Annotated[int, typer.Option("--max-size", metavar="N", min=1, help=MAX
 MatchNames = Annotated[
     bool, typer.Option("--match-names", help="A keyword may also be the name of a relation.")
 ]
+WindowText = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        "-w",
+        metavar="W",
+        help="'20 minutes', '1000 tuples' or 'none'.",
+        show_default="the schema's",
+    ),
+]
 Limit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="Stop after N.", show_default="no limit")
 ]

@@ -1,0 +1,64 @@
+"""``skws explain``: what a query means, and the mesh that runs it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skws.cli import options
+from skws.cli.terminal import stdout_bytes
+from skws.explain import DEFAULT_LIMIT, Explanation, observe, to_dot, to_svg, to_text
+from skws.explain import explain as explained
+from skws.keywords import parse_query
+from skws.plan import DEFAULT_MAX_SIZE, Plan
+from skws.replay import BadRecordLog, OnError, Replay
+from skws.results.writers import destination
+from windows.window import parse_window
+
+
+class ExplainFormat(StrEnum):
+    """How an explanation is written; DOT and SVG show the mesh alone."""
+
+    TEXT = "text"
+    DOT = "dot"
+    SVG = "svg"
+
+
+def explain(
+    query: options.QueryWords,
+    schema: options.SchemaFile,
+    replay: Annotated[
+        list[Path] | None,
+        typer.Option("--replay", "-r", metavar="PATH", help="Show what this replay does to the mesh."),
+    ] = None,
+    window: options.WindowText = None,
+    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
+    match_names: options.MatchNames = False,
+    output_format: Annotated[
+        ExplainFormat, typer.Option("--format", "-f", help="An indented tree, or the mesh as a graph.")
+    ] = ExplainFormat.TEXT,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="Show at most N networks.")
+    ] = DEFAULT_LIMIT,
+) -> None:
+    """The plan of a query: keywords, window, candidate networks, and the mesh of operators.
+
+    skws explain tarantino travolta --schema examples/movies/schema.yaml
+    """
+    described = options.read_schema(schema)
+    parsed = parse_query(options.query_text(query), described, match_names=match_names)
+    plan = Plan(described, parsed, parse_window(window or described.window), max_size)
+    observed = None
+    if replay:
+        observed = observe(plan, Replay.open(replay, described), BadRecordLog(OnError.FAIL, None))
+    with destination(None, stdout_bytes()) as shown:
+        shown.write(_written(explained(plan, limit, observed), output_format).encode())
+
+
+def _written(explanation: Explanation, output_format: ExplainFormat) -> str:
+    if output_format is ExplainFormat.TEXT:
+        return to_text(explanation.branches)
+    return (to_dot if output_format is ExplainFormat.DOT else to_svg)(explanation.clusters)

@@ -1,0 +1,160 @@
+"""Puts an explanation together: query, window, evaluator, networks, mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mesh.factory import MeshKind
+from mesh.network import CandidateNetwork, node_text
+from schema.errors import UsageError
+from skws.explain.branch import Branch, Role, counted
+from skws.explain.cluster import cluster_branch, sharing
+from skws.explain.count import MOST_OPERATORS, ClusterCount, MeshCount, count_mesh
+from skws.explain.observed import Observed
+from skws.explain.pruned import KeyPruning, pruned_by_keys
+from skws.explain.query import carriers_branch, query_branch
+from skws.plan import Plan
+from windows.window import CountWindow, TimeWindow, Window
+
+DEFAULT_LIMIT: Final = 40
+_MOST_CLUSTERS: Final = 64
+_UNITS: Final = (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000))
+_EVALUATORS: Final = {
+    MeshKind.HASHED: (
+        "hashed mesh, tuple by tuple",
+        "a lateness is allowed, so tuples are joined as they arrive, not by batches of settled ones",
+    ),
+    MeshKind.FULL: ("full mesh, tuple by tuple", "asked for; all operators are made beforehand"),
+    MeshKind.PARTIAL: ("partial mesh, tuple by tuple", "asked for; operators exist while they have input"),
+    MeshKind.FOREST: ("forest, tuple by tuple", "asked for; networks share no join"),
+}
+_COLUMNAR: Final = (
+    "columnar mesh, by batches",
+    "tuples come in order of time, so one join a depth serves a whole batch; "
+    "operators are made when first touched",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """``branches``: all of it, in order. ``clusters``: those of them that are drawn as a graph."""
+
+    branches: tuple[Branch, ...]
+    clusters: tuple[Branch, ...]
+
+
+def explain(
+    plan: Plan, limit: int = DEFAULT_LIMIT, observed: Observed | None = None, most: int = MOST_OPERATORS
+) -> Explanation:
+    """The plan as a tree, with at most ``limit`` networks, spread over the clusters.
+
+    Networks are counted up to ``most`` operators. Raises UsageError if
+    ``limit`` or ``most`` is below 1.
+    """
+    if min(limit, most) < 1:
+        raise UsageError(f"limit {limit}, bound {most}: each must be at least 1")
+    count = count_mesh(plan.generator(), most)
+    clusters = tuple(_clusters(plan, count, limit, observed))
+    operators = _summed(count, observed)
+    branches = (
+        query_branch(plan),
+        carriers_branch(plan),
+        Branch(f"window: {window_text(plan.window)}"),
+        _evaluator(plan),
+        _networks(plan, count),
+        _keys(plan, pruned_by_keys(plan.generator())),
+        Branch("mesh", (*operators, *clusters)),
+    )
+    return Explanation(branches, clusters)
+
+
+def window_text(window: Window) -> str:
+    """A window as it is written in a schema, in the largest unit that is exact."""
+    if isinstance(window, CountWindow):
+        return counted(window.size, "tuple").replace(",", "")
+    if not isinstance(window, TimeWindow):
+        return "none"
+    for unit, length in _UNITS:
+        if window.length % length == 0:
+            return counted(window.length // length, unit).replace(",", "")
+    return f"{window.length / 1e6:.6f}".rstrip("0").rstrip(".") + " s"
+
+
+def shares(totals: Sequence[int], room: int) -> list[int]:
+    """``room`` shared out: who needs less leaves it to the others, and the first get the remainder."""
+    given = [0] * len(totals)
+    while room and any(g < total for g, total in zip(given, totals, strict=True)):
+        wanting = [i for i, total in enumerate(totals) if given[i] < total]
+        step = max(1, room // len(wanting))
+        for i in wanting[:room]:
+            more = min(step, totals[i] - given[i])
+            given[i] += more
+            room -= more
+    return given
+
+
+def _evaluator(plan: Plan) -> Branch:
+    columnar = plan.mesh == MeshKind.HASHED and not plan.lateness
+    name, reason = _COLUMNAR if columnar else _EVALUATORS[MeshKind(plan.mesh)]
+    return Branch(f"evaluator: {name}", (Branch(f"because {reason}"),))
+
+
+def _networks(plan: Plan, count: MeshCount) -> Branch:
+    heading = f"candidate networks of at most {plan.max_size} relations: "
+    heading += f"{'' if count.whole else 'at least '}{count.networks:,}"
+    lines = [f"size {size}: {found:,}" for size, found in enumerate(count.sizes, start=1)]
+    if not count.whole:
+        lines.append(f"counting stopped at {count.made:,} operators; there are more")
+    return Branch(heading, tuple(Branch(line) for line in lines))
+
+
+def _keys(plan: Plan, pruned: KeyPruning) -> Branch:
+    if pruned.example is None:
+        return Branch("networks pruned by keys: none" + ("" if pruned.whole else " among those looked at"))
+    tree, edge = pruned.example.tree, pruned.example.edge
+    schema = plan.schema
+    text = CandidateNetwork.of(tree).text(schema, plan.keywords)
+    node = pruned.example.node
+    meeting = node_text(schema, tree.relations[node], tree.keywords[node], plan.keywords)
+    target = schema.relations[edge.target]
+    why = (
+        f"because {meeting} meets at most one {target.name} tuple through {schema.joins[edge.join].name}: "
+        f"{', '.join(target.key)} is a key"
+    )
+    heading = f"networks pruned by keys: {'' if pruned.whole else 'at least '}{pruned.networks:,}"
+    return Branch(heading, (Branch(f"such as {text}", (Branch(why),)),))
+
+
+def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
+    yield Branch(f"{counted(count.made, 'operator')} generated" + ("" if count.whole else " until the bound"))
+    if count.whole:
+        yield Branch(f"{counted(count.kept, 'operator')} kept, {count.made - count.kept:,} trimmed")
+        if count.joins:
+            yield Branch(sharing(count.joins_apart, count.joins))
+    if observed is not None:
+        touched = sum(observed.touched(prefix) for prefix in observed.waiting)
+        waiting = sum(observed.waiting.values())
+        yield Branch(
+            f"after {counted(observed.tuples, 'tuple')}: {sum(observed.live.values()):,} live, "
+            f"{counted(waiting, 'partial')} waiting, {counted(touched, 'operator')} touched, "
+            f"{counted(sum(observed.results.values()), 'result')}"
+        )
+
+
+def _clusters(plan: Plan, count: MeshCount, limit: int, observed: Observed | None) -> Iterator[Branch]:
+    fruitful = [cluster for cluster in count.clusters if cluster.networks]
+    shown = fruitful[:_MOST_CLUSTERS]
+    for cluster, most in zip(shown, shares([c.networks for c in shown], limit), strict=True):
+        yield cluster_branch(plan, plan.generator(), cluster, most, observed)
+    hidden = fruitful[_MOST_CLUSTERS:]
+    if hidden:
+        yield _more(hidden)
+    if count.uncounted:
+        yield Branch(f"... {counted(count.uncounted, 'root')} not counted", role=Role.MORE)
+
+
+def _more(hidden: Sequence[ClusterCount]) -> Branch:
+    networks = counted(sum(cluster.networks for cluster in hidden), "network")
+    return Branch(f"... {counted(len(hidden), 'more cluster')} ({networks})", role=Role.MORE)

@@ -1,0 +1,67 @@
+"""What a replay does to the mesh: run in process to its end, then looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from skws.batches import RecordBatch
+from skws.engine.columnar import ColumnarEngine
+from skws.explain.prefixes import Prefix, prefix_of
+from skws.plan import Plan
+from skws.replay import BadRecordLog, Replay
+from windows.tuples import ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The mesh after the last record of a replay.
+
+    ``tuples`` were read, static ones included. ``live`` maps nodes (relation,
+    keywords) to their live tuples; ``waiting`` maps every operator that ever
+    had output to its live partials, once for every join they wait for.
+    ``results`` counts what was found of each network, by its text.
+    """
+
+    tuples: int
+    live: Mapping[tuple[int, int], int]
+    waiting: Mapping[Prefix, int]
+    results: Mapping[str, int]
+
+    def touched(self, prefix: Prefix) -> bool:
+        """True if the operator ever had output."""
+        if len(prefix[0]) == 1 and not self.waiting.get(prefix):
+            return (prefix[0][0], prefix[1][0]) in self.live
+        return prefix in self.waiting
+
+
+def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
+    """Run the plan over the replay. Raises BadRecordsError, SourceError."""
+    engine = ColumnarEngine(plan)
+    results: Counter[str] = Counter()
+    clock = _Clock()
+    with bad:
+        for found in engine.load_tables(replay.tables(bad)):
+            results[found.network] += 1
+        for found in engine.process_batches(clock.passing(replay.batches(bad))):
+            results[found.network] += found.op == "+"
+    counts = engine.counts
+    engine.mesh.compact(counts.tuples - 1 if plan.by_count else clock.now)
+    tuples = engine.mesh.tuples
+    live = Counter(zip(tuples.relation.tolist(), tuples.keywords.tolist(), strict=True))
+    waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in engine.mesh.waiting()}
+    return Observed(counts.tuples + counts.static, live, waiting, results)
+
+
+class _Clock:
+    """The latest event time in the batches that went through."""
+
+    def __init__(self) -> None:
+        self.now = ALWAYS
+
+    def passing(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            if len(batch):
+                self.now = max(self.now, int(batch.time.max()))
+            yield batch

@@ -1,0 +1,152 @@
+"""What explain counts is what CNGen makes; what it cuts, it counts; and its graphs are well formed."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from strategies import schemas
+
+from mesh.mesh import Mesh
+from schema.load import load_schema
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.explain import explain, observe, to_dot, to_svg, to_text
+from skws.explain.branch import Branch, Role
+from skws.explain.count import count_mesh
+from skws.explain.explanation import shares, window_text
+from skws.explain.pruned import pruned_by_keys
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.replay import BadRecordLog, OnError, Replay
+from windows.window import Unbounded, parse_window
+
+GOLDEN = Path(__file__).parent / "golden"
+MOVIES = Path(__file__).resolve().parents[2] / "examples" / "movies"
+
+
+def plan_of(query: str, schema: Schema, max_size: int = 4) -> Plan:
+    return Plan(schema, parse_query(query, schema), Unbounded(), max_size)
+
+
+def ternary() -> Schema:
+    attributes = tuple(Attribute(name, AttributeType.INTEGER) for name in "ab")
+    text = Attribute("t", AttributeType.TEXT)
+    relations = tuple(Relation(f"r{i}", (*attributes, text), search=("t",)) for i in range(20))
+    joins = tuple(Join(f"j{i}", f"r{(i - 1) // 3}", f"r{i}", (("a", "b"),)) for i in range(1, 20))
+    return Schema("ternary", relations, joins)
+
+
+def networks_in(branches: tuple[Branch, ...]) -> list[str]:
+    own = [b.text for b in branches if b.role is Role.NETWORK]
+    return own + [text for b in branches for text in networks_in(b.below)]
+
+
+def all_in(branches: tuple[Branch, ...]) -> int:
+    return sum(1 + all_in(b.below) for b in branches)
+
+
+@pytest.mark.parametrize("case", ["two_keywords", "scoped_and_cut", "after_replay"])
+def test_golden_texts(case: str) -> None:
+    """SKWS_GOLDEN=write writes them anew."""
+    schema = load_schema(MOVIES / "schema.yaml")
+    query, size, limit = {
+        "two_keywords": ("tarantino travolta", 4, 40),
+        "scoped_and_cut": ('actor:travolta "pulp fiction" dir* the -trailer', 5, 6),
+        "after_replay": ("tarantino travolta", 4, 40),
+    }[case]
+    plan = plan_of(query, schema, size)
+    replay = Replay.open(MOVIES / "replay.jsonl", schema)
+    observed = observe(plan, replay, BadRecordLog(OnError.FAIL, None)) if case == "after_replay" else None
+    text = to_text(explain(plan, limit, observed).branches)
+    golden = GOLDEN / f"{case}.txt"
+    if os.environ.get("SKWS_GOLDEN") == "write":
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@settings(max_examples=40, deadline=None)
+@given(schema=schemas())
+def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
+    if not any(relation.search for relation in schema.relations):
+        return
+    plan = plan_of("alpha beta", schema)
+    count = count_mesh(plan.generator())
+    networks = list(plan.generator().networks())
+    assert count.whole
+    assert count.networks == len(networks)
+    assert count.joins_apart == sum(len(tree.relations) - 1 for tree in networks)
+    built = Mesh(plan.generator())
+    built.build()
+    assert count.kept == built.operators
+    shown = networks_in(explain(plan, limit=10**6).branches)
+    assert len(shown) == len(networks)
+
+
+@settings(max_examples=40, deadline=None)
+@given(schema=schemas())
+def test_pruned_networks_make_up_the_difference(schema: Schema) -> None:
+    if not any(relation.search for relation in schema.relations):
+        return
+    generator = plan_of("alpha beta", schema).generator()
+    relations = tuple(Relation(r.name, r.attributes, (), r.search) for r in schema.relations)
+    keyless = plan_of("alpha beta", Schema("keyless", relations, schema.joins)).generator()
+    spared = len(list(keyless.networks())) - len(list(generator.networks()))
+    assert pruned_by_keys(generator).networks == spared
+
+
+@pytest.mark.parametrize("limit", [1, 7, 40])
+def test_what_is_cut_is_counted(limit: int) -> None:
+    explained = explain(plan_of("nolan caine", ternary(), 5), limit)
+    text = to_text(explained.branches)
+    hidden = sum(int(n.replace(",", "")) for n in re.findall(r"\.\.\. ([\d,]+) more networks?$", text, re.M))
+    assert len(networks_in(explained.branches)) == limit
+    assert hidden + limit == 1120
+    assert "at most 5 relations: 1,120\n" in text
+
+
+def test_counting_is_bounded_and_says_so() -> None:
+    plan = plan_of("nolan caine pulp", ternary(), 5)
+    text = to_text(explain(plan, 5, most=1_000).branches)
+    assert "at least" in text
+    assert "counting stopped at" in text
+    assert re.search(r"\.\.\. \d+ roots? not counted", text)
+    assert count_mesh(plan.generator()).networks == 78_874
+
+
+def test_replay_shows_all_waiting_partials_and_results() -> None:
+    schema = load_schema(MOVIES / "schema.yaml")
+    plan = plan_of("tarantino travolta", schema, 5)
+    observed = observe(plan, Replay.open(MOVIES / "replay.jsonl", schema), BadRecordLog(OnError.FAIL, None))
+    text = to_text(explain(plan, 1000, observed).branches)
+    waiting = sum(int(n) for n in re.findall(r": (\d+) waiting$", text, re.M))
+    assert (observed.tuples, waiting) == (769, sum(observed.waiting.values()))
+    assert sum(int(n) for n in re.findall(r"^ +=>.*: (\d+) results?$", text, re.M)) == 2
+
+
+def test_graphs_hold_every_branch() -> None:
+    clusters = explain(plan_of('nolan "a & b"', load_schema(MOVIES / "schema.yaml")), 9).clusters
+    total = all_in(clusters)
+    dot = to_dot(clusters)
+    node = r'  n\d+ \[label="(?:[^"\\]|\\.)*", [a-z0-9=, ]+\];'
+    lines = dot.splitlines()[2:-1]
+    assert all(re.fullmatch(rf"{node}|  n\d+ -> n\d+;", line) for line in lines)
+    assert sum("->" not in line for line in lines) == total
+    drawing = ET.fromstring(to_svg(clusters))
+    texts = [e.text for e in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert len(texts) == total
+    assert clusters[0].text in texts
+
+
+def test_shares_leave_nothing_over() -> None:
+    assert shares([1, 100, 3, 0], 10) == [1, 6, 3, 0]
+    assert shares([5, 5, 5], 2) == [1, 1, 0]
+    assert shares([1, 2], 50) == [1, 2]
+
+
+@pytest.mark.parametrize("text", ["20 days", "1 hour", "90 minutes", "1.5 s", "1000 tuples", "none"])
+def test_windows_read_back(text: str) -> None:
+    assert window_text(parse_window(text)) == text

@@ -33,7 +33,9 @@ _SEPARATOR: Final = " - "
 
 
 class TableWriter(Writer):
-    """Operation, start, network and match: the searched texts of the tuples, in the network's order.
+    """Operation, time, network and match: the searched texts of the tuples, in the network's order.
+
+    The time of a result is its start, that of a retraction when it is retracted.
 
     Widths are fixed at the start, since no result waits for the next.
     """
@@ -52,8 +54,7 @@ class TableWriter(Writer):
         if not self._headed:
             self._headed = True
             self._line("op", "time", "network", "match", bold=self._color)
-        time = "always" if result.start is None else instant(floor(result.start))
-        self._line(result.op, time, visible(result.network), self._matched(result))
+        self._line(result.op, _time(result), visible(result.network), self._matched(result))
 
     def _line(self, op: str, time: str, network: str, match: str, *, bold: bool = False) -> None:
         cells = f"{fitted(op, 2)}  {fitted(time, _TIME)}  {fitted(network, self._network)}  {match}"
@@ -75,6 +76,11 @@ class TableWriter(Writer):
             short, spans = shortened(visible(text), self._spans.of(relation, name, text), share)
             parts.append(marked(short, spans, color=True) if self._color else short)
         return _SEPARATOR.join(parts)
+
+
+def _time(result: Result) -> str:
+    seconds = result.end if result.op == "-" else result.start
+    return "always" if seconds is None else instant(floor(seconds))
 
 
 def fair_share(widths: Sequence[int], room: int) -> int:

@@ -1,0 +1,6 @@
+"""``python -m skws``: the command line, where the command itself is not on the path."""
+
+from skws.cli import main
+
+if __name__ == "__main__":
+    main()

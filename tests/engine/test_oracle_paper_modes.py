@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,10 +12,47 @@ from skws.engine.engine import Engine
 from skws.records import Record
 from tests.oracle import Oracle, instants
 from tests.paper_modes import MODES, SIZES, engines, ops
-from tests.strategies import schemas, static_rows, streams
+from tests.strategies import WORDS, schemas, static_rows, streams
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded()]
+
+
+def dense_stream(schema: Schema, words: int, seed: int, size: int) -> list[Record]:
+    """Many tuples that join, with deletions and repetitions; drawing element by element gives few of them."""
+    random = Random(seed)
+    streaming = [i for i, r in enumerate(schema.relations) if not r.table]
+    stream: list[Record] = []
+    for _ in range(size if streaming else 0):
+        time = (stream[-1].time if stream else 0) + random.choice([0, 1, 1, 2, 9])
+        if stream and random.random() < 0.2:
+            stream.append(random.choice(stream)._replace(time=time, delete=random.random() < 0.7))
+            continue
+        text = " ".join([w for w in WORDS[:words] if random.random() < 0.25] + ["pad"])
+        row = (text, random.choice([0, 0, 1]), random.choice([0, 1, 1, None]))
+        stream.append(Record(random.choice(streaming), time, row, delete=False))
+    return stream
+
+
+@given(schemas(tables=True), st.integers(2, 3), st.integers(0, 10**6), st.integers(0, 40), st.data())
+@settings(max_examples=40, deadline=None)
+def test_all_modes_give_the_same_on_dense_streams(
+    schema: Schema, words: int, seed: int, size: int, data: st.DataObject
+) -> None:
+    stream, static = dense_stream(schema, words, seed, size), data.draw(static_rows(schema, words))
+    windows: list[Window] = [TimeWindow(4), TimeWindow(9), CountWindow(6), Unbounded()]
+    window = data.draw(st.sampled_from(windows))
+    by_count = isinstance(window, CountWindow)
+    if data.draw(st.booleans()):
+        stream = [r._replace(time=i) for i, r in enumerate(stream)]
+        Random(seed).shuffle(stream)
+    expected = None
+    for engine in engines(schema, words, window, lateness=data.draw(st.sampled_from([0, 5, 30]))):
+        told = [[r.to_json() for r in engine.load_tables(static)]]
+        steps = [[record] for record in stream] if by_count else [group for _, group in instants(stream)]
+        told += [[r.to_json() for r in engine.process(step)] for step in steps]
+        expected = expected or told
+        assert told == expected
 
 
 @st.composite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -127,15 +128,23 @@ def test_an_operator_that_restarts_neither_repeats_nor_loses() -> None:
     assert len(found) == len({members for _, members in found}) == 4
 
 
-arrivals = st.lists(
-    st.tuples(st.integers(0, 3), st.sampled_from([0, 0, 1, 2, 3]), st.integers(0, 1), st.integers(1, 9)),
-    max_size=30,
-)
+Arrival = tuple[int, int, int, int]  # relation, keywords, value, ticks since the one before
 
 
-@given(arrivals, st.sampled_from([3, 4]))
+@st.composite
+def arrivals(draw: st.DrawFn) -> list[Arrival]:
+    """Dense enough for operators to fall asleep and wake up with live tuples; lists by element stay short."""
+    random = Random(draw(st.integers(0, 10**6)))
+    pause = draw(st.sampled_from([1, 3, 12]))
+    return [
+        (random.randrange(4), random.choice([0, 0, 1, 2]), random.choice([0, 0, 1]), random.randint(0, pause))
+        for _ in range(draw(st.integers(0, 50)))
+    ]
+
+
+@given(arrivals(), st.sampled_from([3, 4]))
 @settings(max_examples=80, deadline=None)
-def test_states_and_counts_agree_with_the_mesh(stream: list[tuple[int, int, int, int]], size: int) -> None:
+def test_states_and_counts_agree_with_the_mesh(stream: list[Arrival], size: int) -> None:
     mesh = star_mesh(size)
     now = 1
     for relation, keywords, value, gap in stream:
@@ -161,11 +170,9 @@ class Recording(DemandDrivenMesh):
     produced: dict[JoinOperator, list[tuple[Members, int]]]
 
 
-@given(arrivals, st.sampled_from([3, 4]))
+@given(arrivals(), st.sampled_from([3, 4]))
 @settings(max_examples=80, deadline=None)
-def test_nothing_is_produced_twice_and_all_in_order_of_arrival(
-    stream: list[tuple[int, int, int, int]], size: int
-) -> None:
+def test_nothing_is_produced_twice_and_all_in_order_of_arrival(stream: list[Arrival], size: int) -> None:
     mesh = Recording(CNGen(STAR, 2, size), TimeWindow(LENGTH), LazyPurging(by_demand=True))
     mesh.produced = {}
     now = 1
@@ -178,11 +185,9 @@ def test_nothing_is_produced_twice_and_all_in_order_of_arrival(
         assert [arrival for _, arrival in produced] == sorted(arrival for _, arrival in produced)
 
 
-@given(arrivals, st.sampled_from([3, 4]))
+@given(arrivals(), st.sampled_from([3, 4]))
 @settings(max_examples=80, deadline=None)
-def test_no_dead_tuple_stays_for_longer_than_two_windows(
-    stream: list[tuple[int, int, int, int]], size: int
-) -> None:
+def test_no_dead_tuple_stays_for_longer_than_two_windows(stream: list[Arrival], size: int) -> None:
     mesh = star_mesh(size)
     horizon = 0
     for relation, keywords, value, gap in stream:
@@ -220,6 +225,8 @@ def test_static_tuples_do_not_keep_dead_ones(mesh: MeshKind, demand: bool) -> No
     running.insert(tuple_of(0, 0, start=1, value=1))
     running.insert(tuple_of(0, 0, start=1, value=2))
     assert running.partials > 0
-    for now in range(1, 4 * LENGTH):
+    for now in range(2, 4 * LENGTH):
         running.purge(now)
-    assert (running.partials, running.live_tuples) == (0, 2)
+        if now % 4 == 0:
+            running.insert(tuple_of(0, 0, start=now, value=3))
+    assert running.partials == 0, "joins stay awake, but nothing probes what they gave"

@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
+from mesh.factory import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.model import Schema
 from skws.engine.collector import expect_long_lived_objects
@@ -43,7 +44,9 @@ class SearchRequest:
     ``window``: None for the schema's. ``lateness`` in microseconds: None sorts
     the replay by time, so that nothing is late; else records are taken as they
     arrive, and those later than that are dropped and counted. ``limit``: the
-    most results to give. ``master``: Spark's, None for the default.
+    most results to give. ``master``: Spark's, None for the default. ``mesh``:
+    None for the columnar one, else a layout of the paper's, to which alone
+    ``purge`` and ``demand`` apply.
     """
 
     query: str
@@ -58,12 +61,16 @@ class SearchRequest:
     on_error: OnError = OnError.FAIL
     dead_letters: Path | None = None
     limit: int | None = None
+    mesh: MeshKind | None = None
+    purge: PurgeKind | None = None
+    demand: bool = True
 
     def __post_init__(self) -> None:
         if self.engine is EngineName.SPARK and self.lateness is not None:
             raise UsageError(
                 "--lateness needs --engine local: on Spark the replay is sorted by time, so nothing is late"
             )
+        self._check_mesh()
         if self.engine is EngineName.LOCAL and self.master is not None:
             raise UsageError("--master needs --engine spark: the local engine runs in this process")
         if self.master is not None and not _MASTER.fullmatch(self.master):
@@ -71,6 +78,18 @@ class SearchRequest:
                 f"--master {self.master!r}: expected local, local[N], local[*], yarn, "
                 "spark://HOST:PORT or k8s://URL"
             )
+
+    def _check_mesh(self) -> None:
+        if self.engine is EngineName.SPARK and self.mesh is not None:
+            raise UsageError(
+                f"--mesh {self.mesh} needs --engine local: on Spark the mesh is the columnar one"
+            )
+        if self.purge is not None and self.mesh is None:
+            raise UsageError(
+                f"--purge {self.purge} needs --mesh full, partial or forest: the columnar one has its own way"
+            )
+        if not self.demand and self.mesh is not MeshKind.FULL:
+            raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
 
     def plan(self) -> Plan:
         """The plan of the query. Raises QueryError, UsageError for a window that cannot be read."""
@@ -80,6 +99,9 @@ class SearchRequest:
             window=self.window or parse_window(self.schema.window),
             max_size=self.max_size,
             lateness=self.lateness or 0,
+            mesh=self.mesh or MeshKind.HASHED,
+            purge=self.purge or PurgeKind.LAZY,
+            demand=self.demand,
         )
 
 
@@ -116,7 +138,7 @@ class Search:
     def _in_process(self, report: ReportProgress) -> Iterator[Result]:
         expect_long_lived_objects()
         # Out of order, tuples are joined one by one: a batch cannot be settled before it is joined.
-        make = Engine if self.plan.lateness else ColumnarEngine
+        make = Engine if self.plan.lateness or self.request.mesh else ColumnarEngine
         engine = make(self.plan, self._on_late)
         self.counts = engine.counts
         size = self.replay.size_bytes

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from mesh.factory import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Schema
@@ -18,16 +19,18 @@ from windows.window import parse_duration, parse_window
 MAX_SIZE_HELP = "Most tuples of a result (T_max)."
 
 
-class MeshKind(StrEnum):
-    """Ways to lay out the operator mesh."""
+class MeshName(StrEnum):
+    """Ways to lay out the operator mesh: by columns, or one of the paper's."""
 
+    COLUMNAR = "columnar"
     FULL = "full"
+    PARTIAL = "partial"
+    FOREST = "forest"
 
-
-class PurgeKind(StrEnum):
-    """When expired tuples are removed."""
-
-    LAZY = "lazy"
+    @property
+    def kind(self) -> MeshKind | None:
+        """The paper's layout; None for the columnar mesh."""
+        return None if self is MeshName.COLUMNAR else MeshKind(self.value)
 
 
 QueryWords = Annotated[
@@ -65,8 +68,17 @@ Output = Annotated[
     typer.Option("--output", "-o", metavar="FILE", help="Write results there.", show_default="stdout"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
-Mesh = Annotated[MeshKind, typer.Option("--mesh", help="Layout of the operator mesh.")]
-Purge = Annotated[PurgeKind, typer.Option("--purge", help="When expired tuples are removed.")]
+Mesh = Annotated[
+    MeshName,
+    typer.Option("--mesh", help="Layout of the operator mesh; all but columnar need --engine local."),
+]
+Purge = Annotated[
+    PurgeKind | None,
+    typer.Option("--purge", help="When expired partials leave a paper's mesh.", show_default="lazy"),
+]
+NoDemand = Annotated[
+    bool, typer.Option("--no-demand", help="Run all operators of --mesh full, not only those in demand.")
+]
 
 
 def query_text(words: list[str]) -> str:

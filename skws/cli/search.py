@@ -30,19 +30,11 @@ def search(
         str | None,
         typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]"),
     ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            "--window",
-            "-w",
-            metavar="W",
-            help="'20 minutes', '1000 tuples' or 'none'.",
-            show_default="the schema's",
-        ),
-    ] = None,
+    window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
-    mesh: options.Mesh = options.MeshKind.FULL,  # noqa: ARG001 - one layout so far
-    purge: options.Purge = options.PurgeKind.LAZY,  # noqa: ARG001 - one way so far
+    mesh: options.Mesh = options.MeshName.COLUMNAR,
+    purge: options.Purge = None,
+    no_demand: options.NoDemand = False,
     match_names: options.MatchNames = False,
     lateness: Annotated[
         str | None,
@@ -83,5 +75,8 @@ def search(
         on_error=on_error,
         dead_letters=dead_letters,
         limit=limit,
+        mesh=mesh.kind,
+        purge=purge,
+        demand=not no_demand,
     )
     run_search(request, output_format, output, quiet=quiet)

@@ -43,7 +43,7 @@ class ColumnarMesh:
         """The tuples by slot; some may be dead and not yet purged."""
         return self._tuples.tuples
 
-    def tuple(self, slot: int) -> tuple[int, int, int, int]:
+    def tuple_in(self, slot: int) -> tuple[int, int, int, int]:
         """Relation, keywords, start and end of the tuple in a slot."""
         return self._tuples.four(slot)
 

@@ -128,7 +128,7 @@ class Finder:
         return known
 
     def _from_columns(self, slot: int) -> StreamTuple:
-        relation, keywords, start, end = self.mesh.tuple(slot)
+        relation, keywords, start, end = self.mesh.tuple_in(slot)
         occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
         return StreamTuple(
             relation, self._rows.row(slot), start, end, keywords, occurrence, time=self._rows.time(slot)

@@ -69,7 +69,7 @@ def test_known_counts(schema: Schema, keywords: int, size: int, count: int) -> N
 def test_equals_brute_force(schema: Schema, keywords: int, size: int, frequencies: list[float]) -> None:
     searchable = [((1 << keywords) - 1) if r.search else 0 for r in schema.relations]
     # Brute force builds every labelled tree, whose number explodes.
-    while (len(schema.joins) * 2 << keywords) ** (size - 1) * size > 20_000:
+    while (len(schema.joins) * 2 << keywords) ** (size - 1) * size > 2_000:
         size -= 1
     order = NodeOrder.default(keywords, frequencies[:keywords])
     found = [canonical(tree) for tree in CNGen(schema, keywords, size, searchable, order).networks()]
@@ -130,8 +130,10 @@ def brute_force(
         (r, k) for r in range(len(schema.relations)) for k in range(everything + 1) if not k & ~searchable[r]
     ]
     level = {canonical(Tree.single(r, k)): Tree.single(r, k) for r, k in labels}
-    for _ in range(size):
+    for reached in range(1, size + 1):
         yield from (code for code, tree in level.items() if is_network(schema, tree, everything))
+        if reached == size:
+            return
         grown = {}
         for tree, node in ((t, n) for t in level.values() for n in range(len(t.relations))):
             for edge, k in product(edges_from(schema)[tree.relations[node]], range(everything + 1)):

@@ -80,9 +80,7 @@ def main() -> None:
         path = Path(folder) / "load.jsonl"
         count = Load().write(path, options.seconds)
         print(f"{count:,} tuples, {path.stat().st_size / 1e6:.0f} MB of JSON lines")
-        print(
-            f"{'mode':>8} {'seconds':>8} {'tuples/s':>10} {'results':>8} {'peak MB':>8}"
-        )
+        print(f"{'mode':>8} {'seconds':>8} {'tuples/s':>10} {'results':>8} {'peak MB':>8}")
         for mode in options.modes:
             measure(mode, path, count, options.repeat)
 

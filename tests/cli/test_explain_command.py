@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_lines import IDS, REPLAY, SCHEMA, SEARCH, Skws
+
+from tests.cli.command_lines import IDS, REPLAY, SCHEMA, SEARCH, Skws
 
 EXPLAIN = ("explain", "tarantino", "travolta", "-s", SCHEMA)
 

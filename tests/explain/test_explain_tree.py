@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given, settings
-from strategies import schemas
 
 from mesh.mesh import Mesh
 from schema.load import load_schema
@@ -22,6 +21,7 @@ from skws.explain.pruned import pruned_by_keys
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.replay import BadRecordLog, OnError, Replay
+from tests.strategies import schemas
 from windows.window import Unbounded, parse_window
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -76,7 +76,7 @@ class ColumnarMesh:
         return results
 
     def waiting(self) -> WaitingCounts:
-        """The operators made so far, each with its partials that wait, once for every join they wait for."""
+        """Operators that ever had partials, each with those that wait, once for every join they wait for."""
         groups = [store.partials.operator for store in self._waiting]
         return self._operators.waiting(np.concatenate(groups) if groups else np.empty(0, dtype=np.int64))
 

@@ -79,10 +79,11 @@ class OperatorTable:
         return found.astype(np.int64)
 
     def waiting(self, groups: Ints) -> WaitingCounts:
-        """Each operator with how often one of its groups occurs."""
+        """Each operator that was ever expanded, with how often one of its groups occurs."""
         owners = np.array(self._group_owner, dtype=np.int64)[groups]
-        counts = np.bincount(owners, minlength=len(self.trees)).tolist()
-        return list(zip(self.trees, counts, strict=True))
+        counts = np.bincount(owners, minlength=len(self.trees))
+        expanded = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
+        return [(self.trees[operator], int(counts[operator])) for operator in expanded.tolist()]
 
     def _make(self, group: int, keywords: int) -> int:
         place = self._places[group]

@@ -134,10 +134,10 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
         if count.joins:
             yield Branch(sharing(count.joins_apart, count.joins))
     if observed is not None:
-        touched = sum(observed.touched(prefix) for prefix in observed.waiting)
+        touched = len(observed.waiting) + sum(found > 0 for found in observed.results.values())
         waiting = sum(observed.waiting.values())
         yield Branch(
-            f"after {counted(observed.tuples, 'tuple')}: {sum(observed.live.values()):,} live, "
+            f"after {counted(observed.tuples, 'tuple')}: {observed.live:,} live, "
             f"{counted(waiting, 'partial')} waiting, {counted(touched, 'operator')} touched, "
             f"{counted(sum(observed.results.values()), 'result')}"
         )

@@ -18,21 +18,19 @@ from windows.tuples import ALWAYS
 class Observed:
     """The mesh after the last record of a replay.
 
-    ``tuples`` were read, static ones included. ``live`` maps nodes (relation,
-    keywords) to their live tuples; ``waiting`` maps every operator that ever
-    had output to its live partials, once for every join they wait for.
-    ``results`` counts what was found of each network, by its text.
+    ``tuples`` were read, static ones included, of which ``live`` are still
+    alive. ``waiting`` maps every incomplete operator that ever had output to
+    its live partials, once for every join they wait for. ``results`` counts
+    what was found of each network, by its text.
     """
 
     tuples: int
-    live: Mapping[tuple[int, int], int]
+    live: int
     waiting: Mapping[Prefix, int]
     results: Mapping[str, int]
 
     def touched(self, prefix: Prefix) -> bool:
-        """True if the operator ever had output."""
-        if len(prefix[0]) == 1 and not self.waiting.get(prefix):
-            return (prefix[0][0], prefix[1][0]) in self.live
+        """True if the operator, an incomplete one, ever had output."""
         return prefix in self.waiting
 
 
@@ -48,8 +46,7 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
             results[found.network] += found.op == "+"
     counts = engine.counts
     engine.mesh.compact(counts.tuples - 1 if plan.by_count else clock.now)
-    tuples = engine.mesh.tuples
-    live = Counter(zip(tuples.relation.tolist(), tuples.keywords.tolist(), strict=True))
+    live = len(engine.mesh.tuples)
     waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in engine.mesh.waiting()}
     return Observed(counts.tuples + counts.static, live, waiting, results)
 

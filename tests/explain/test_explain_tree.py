@@ -127,6 +127,22 @@ def test_replay_shows_all_waiting_partials_and_results() -> None:
     assert sum(int(n) for n in re.findall(r"^ +=>.*: (\d+) results?$", text, re.M)) == 2
 
 
+def test_an_operator_whose_tuples_have_expired_was_not_idle(tmp_path: Path) -> None:
+    schema = load_schema(MOVIES / "schema.yaml")
+    query = parse_query("tarantino travolta", schema)
+    plan = Plan(schema, query, parse_window("1 minute"), 2)
+    stream = tmp_path / "stream.jsonl"
+    stream.write_text(
+        '{"relation": "director", "time": 0, "row": {"did": 1, "name": "Quentin Tarantino"}}\n'
+        '{"relation": "actor", "time": 3600, "row": {"aid": 1, "name": "Uma Thurman"}}\n'
+    )
+    observed = observe(plan, Replay.open(stream, schema), BadRecordLog(OnError.FAIL, None))
+    text = to_text(explain(plan, 40, observed).branches)
+    assert "after 2 tuples: 1 live, 0 partials waiting, 1 operator touched, 0 results\n" in text
+    assert "    director{tarantino}: 0 waiting\n" in text
+    assert "    movie{tarantino}: idle\n" in text
+
+
 def test_graphs_hold_every_branch() -> None:
     clusters = explain(plan_of('nolan "a & b"', load_schema(MOVIES / "schema.yaml")), 9).clusters
     total = all_in(clusters)

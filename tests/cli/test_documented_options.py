@@ -1,0 +1,20 @@
+"""The reference of the command line names every command and every option of searches."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.cli.command_lines import Skws
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = (ROOT / "docs" / "cli.md").read_text()
+
+
+def test_every_command_and_search_option_is_documented(skws: Skws) -> None:
+    shown = skws("search", "--help").out
+    options = set(re.findall(r"--[a-z][a-z-]+", shown)) - {"--help"}
+    assert len(options) > 10
+    assert [option for option in sorted(options) if option not in REFERENCE] == []
+    commands = re.findall(r"^  (\w+)  ", skws("--help").out.partition("Commands:")[2], re.M)
+    assert [command for command in commands if f"skws {command}" not in REFERENCE] == []

@@ -1,0 +1,54 @@
+"""The fenced blocks of a Markdown page that the tests run, and the output shown with them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGES: Final = (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/*.md")))
+_BLOCK: Final = re.compile(
+    r"^(?:<!-- not run: (?P<why>.*?) -->\n)?```(?P<kind>sh|console)\n(?P<text>.*?)^```\n"
+    r"(?:\n```\n(?P<output>.*?)^```\n)?",
+    re.M | re.S,
+)
+_FILE: Final = re.compile(r"^```\w+ (\S+)\n(.*?)^```\n", re.M | re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Commands to run one after the other; ``...`` in their output stands for anything."""
+
+    commands: tuple[str, ...]
+    output: str | None
+    why_not: str | None
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    for found in _BLOCK.finditer(page.read_text(encoding="utf-8")):
+        text, output = found["text"].replace("\\\n", " "), found["output"]
+        lines = text.splitlines()
+        if found["kind"] == "console":
+            output = "".join(f"{line}\n" for line in lines if not line.startswith("$ "))
+            lines = [line[2:] for line in lines if line.startswith("$ ")]
+        yield Block(tuple(lines), output, found["why"])
+
+
+def files(page: Path) -> dict[str, str]:
+    """The files that blocks of the page are, by name."""
+    return dict(_FILE.findall(page.read_text(encoding="utf-8")))
+
+
+def words(command: str) -> list[str]:
+    """The command's words, up to where its output goes on to a file or another program."""
+    return shlex.split(re.split(r" [|>] ", command)[0], comments=True)
+
+
+def matches(shown: str, output: str) -> bool:
+    """Whether the shown lines stand in the output, at its start and to its end but for ``...``."""
+    pattern = re.escape(shown).replace(re.escape("..."), ".*")
+    return re.fullmatch(pattern.rstrip("\\\n") + r"\s*", output, re.S) is not None

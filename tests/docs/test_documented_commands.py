@@ -1,0 +1,77 @@
+"""The commands in the documentation run as written, on the local engine where they leave the choice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from skws.cli.main import run
+from tests.docs.blocks import PAGES, ROOT, Block, blocks, files, matches, words
+
+DATA = ROOT.parent / "shared" / "data"
+PUBLIC = {"stackexchange": "stackexchange-ai", "sakila": "sakila", "mondial": "mondial"}
+CASES = [
+    pytest.param(page, block, id=f"{page.relative_to(ROOT)}: {block.commands[0]}")
+    for page in PAGES
+    for block in blocks(page)
+]
+
+
+@pytest.mark.parametrize(("page", "block"), CASES)
+def test_documented_commands_run(
+    page: Path,
+    block: Block,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if block.why_not:
+        pytest.skip(block.why_not)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    _lay_out(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    output = "".join(_output(command, tmp_path, capsys) for command in block.commands)
+    if block.output is not None:
+        assert matches(block.output, output), output
+
+
+def _lay_out(page: Path, folder: Path) -> None:
+    """The files that the page shows, and the public data that it speaks of."""
+    for name, text in files(page).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for name, public in PUBLIC.items():
+        (folder / f"{name}-csv").symlink_to(DATA / public / "csv")
+
+
+def _output(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    program, *arguments = words(command)
+    if program == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+        assert set(arguments) <= set(targets)
+        return ""
+    assert program == "skws", command
+    for word in arguments:
+        if word.endswith("-csv") and not (folder / word).exists():
+            pytest.skip(f"the public data set for {word} is not at {DATA}")
+    local = (
+        ["--engine", "local"] if arguments[0] in {"search", "demo"} and "--engine" not in arguments else []
+    )
+    code = run([arguments[0], *local, *arguments[1:]])
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    assert bool(shown.out) != ("-pulp" in arguments), shown.err
+    return shown.out
+
+
+def test_there_are_commands_of_every_page_that_has_any() -> None:
+    assert {"README.md", "cli.md"} <= {page.name for page in PAGES if list(blocks(page))}
+    assert len(CASES) > 15
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []

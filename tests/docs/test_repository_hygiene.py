@@ -1,0 +1,40 @@
+"""What the repository holds: nothing of one machine, no data of others, nothing large."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = {".csv", ".parquet", ".xml", ".jsonl", ".json", ".zip", ".gz", ".7z"}
+OWN_DATA = {"examples/movies/replay.jsonl"}
+MACHINE = re.compile(r"(?<![\w.\-~$}])/(?:work|root)\b|\b(?:issue|task|ticket) #?\d", re.I)
+
+
+@cache
+def tracked() -> tuple[str, ...]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return tuple(name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file())
+
+
+def test_no_file_names_a_path_of_one_machine_or_a_ticket() -> None:
+    found = [
+        name
+        for name in tracked()
+        if MACHINE.search((ROOT / name).read_text(encoding="utf-8", errors="replace"))
+    ]
+    assert found == []
+
+
+def test_the_only_data_is_the_projects_own() -> None:
+    assert {name for name in tracked() if Path(name).suffix in DATA} == OWN_DATA
+
+
+def test_no_file_is_large() -> None:
+    assert [name for name in tracked() if (ROOT / name).stat().st_size > 1_000_000] == []

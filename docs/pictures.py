@@ -1,4 +1,4 @@
-"""Draws the pictures of the README from what skws prints: `python docs/pictures.py`."""
+"""Draws the pictures of the README from what skws prints: `python -m docs.pictures`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from schema.load import load_schema
 from skws.movie_stream import PAPER_QUERY, movie_files
 from skws.results.writers import OutputFormat, open_writer
 from skws.search import EngineName, Search, SearchRequest
 
-IMAGES = Path(__file__).with_name("images")
+DEMO = Path(__file__).with_name("images") / "demo.svg"
 
 
 def demo() -> str:
     """The demo's results as a terminal shows them."""
-    from schema.load import load_schema  # noqa: PLC0415
-
     schema, replay = movie_files()
     search = Search(SearchRequest(PAPER_QUERY, load_schema(schema), (replay,), engine=EngineName.LOCAL))
     out = io.BytesIO()
@@ -28,11 +27,18 @@ def demo() -> str:
     return out.getvalue().decode()
 
 
-def main() -> None:
-    console = Console(record=True, width=112, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+def demo_picture() -> str:
+    """The demo as an SVG of a terminal, equal from run to run."""
+    console = Console(
+        record=True, width=112, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
     console.print(Text.from_ansi(f"$ skws demo\n{demo()}"), end="")
-    IMAGES.mkdir(exist_ok=True)
-    (IMAGES / "demo.svg").write_text(console.export_svg(title="skws demo"), encoding="utf-8")
+    return console.export_svg(title="skws demo", unique_id="demo")
+
+
+def main() -> None:
+    DEMO.parent.mkdir(exist_ok=True)
+    DEMO.write_text(demo_picture(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from skws import __version__
-from skws.cli import demo, explain, networks, schema, search
+from skws.cli import bench, demo, explain, networks, schema, search
 
 app = typer.Typer(
     name="skws",
@@ -22,6 +22,7 @@ app.command("search")(search.search)
 app.command("networks")(networks.networks)
 app.command("explain")(explain.explain)
 app.add_typer(schema.app, name="schema")
+app.add_typer(bench.app, name="bench")
 
 
 def _show_version(asked: bool) -> None:

@@ -1,0 +1,112 @@
+"""One measured run in a process of its own, so that its peak memory and processor time are its own.
+
+Run as ``python -m bench.child``: a task as JSON on standard input, what was measured as JSON on
+standard output. Reading is part of every measure; making the load is not.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import orjson
+
+from bench.load import Load
+from skws.engine.collector import expect_long_lived_objects
+from skws.engine.columnar import ColumnarEngine
+from skws.engine.engine import Engine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.replay import BadRecordLog, Replay
+from skws.results.model import Result
+from windows.window import parse_window
+
+# How the plan is run: mesh, purging, demand.
+MODES = {
+    "full": ("full", "lazy", True),
+    "full-eager": ("full", "eager", True),
+    "full-nodemand": ("full", "lazy", False),
+    "partial": ("partial", "lazy", True),
+    "forest": ("forest", "lazy", True),
+}
+DEFAULT = "default"
+FLOOR = "floor"
+
+
+def plan_of(load: Load) -> Plan:
+    schema = load.schema()
+    return Plan(schema, parse_query(load.query, schema), parse_window(schema.window), load.max_size)
+
+
+def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
+    """Results, processor seconds in all and before the first tuple, and operators at the end."""
+    begun = process_time()
+    plan = plan_of(load)
+    replay = Replay.open(path, plan.schema)
+    log = BadRecordLog()
+    if mode == FLOOR:
+        matched = sum(_matched(plan, replay, log))
+        return {
+            "results": matched,
+            "cpu_seconds": process_time() - begun,
+            "init_seconds": 0.0,
+            "operators": 0,
+        }
+    if mode == DEFAULT:
+        engine = ColumnarEngine(plan)
+        ready = process_time()
+        found = sum(1 for _ in engine.process_batches(replay.batches(log)))
+        operators = -1
+    else:
+        found, ready, operators = _by_tuple(mode, plan, replay, log)
+    return {
+        "results": found,
+        "cpu_seconds": process_time() - begun,
+        "init_seconds": ready - begun,
+        "operators": operators,
+    }
+
+
+def _by_tuple(mode: str, plan: Plan, replay: Replay, log: BadRecordLog) -> tuple[int, float, int]:
+    mesh, purge, demand = MODES[mode]
+    engine = Engine(replace(plan, mesh=mesh, purge=purge, demand=demand))
+    ready = process_time()
+    results: Iterator[Result] = engine.process(replay.stream(log))
+    return sum(1 for _ in results), ready, engine.mesh.operators
+
+
+def _matched(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[bool]:
+    """Whether each tuple carries a keyword: read as the default engine reads, and matched by its matcher."""
+    bitmap = plan.matcher.bitmap
+    for batch in replay.batches(log):
+        for relation, row in zip(batch.relation.tolist(), batch.rows, strict=True):
+            yield bitmap(relation, row) > 0
+
+
+def peak_bytes() -> int:
+    """Peak resident memory; by Linux itself where it tells, since getrusage counts the parent too."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main() -> None:
+    task = orjson.loads(sys.stdin.buffer.read())
+    if task.get("one_core") and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    expect_long_lived_objects()
+    measured = run(task["mode"], Load(**task["load"]), Path(task["path"]))
+    sys.stdout.write(orjson.dumps({**measured, "peak_bytes": peak_bytes()}).decode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Figures of measured points as PNG: processor time and peak memory over the parameter, one line a mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bench.paper import FIGURES, Figure, Point
+from bench.point import FINISHED
+from schema.errors import UsageError
+
+
+def check_drawable() -> None:
+    """Raises UsageError if matplotlib is not there, before hours have been spent on measuring."""
+    try:
+        import matplotlib  # noqa: F401, PLC0415 - an optional extra
+    except ImportError:
+        raise UsageError("figures need matplotlib: pip install 'skws[bench]', or use --no-figures") from None
+
+
+def draw(found: list[Point], folder: Path, title: str) -> list[Path]:
+    """One PNG for each figure that has points; gives their paths."""
+    drawn = []
+    for figure in FIGURES:
+        mine = [point for point in found if point.figure == figure.name]
+        if mine:
+            drawn.append(folder / f"figure-{figure.name}.png")
+            _draw(figure, mine, drawn[-1], title)
+    return drawn
+
+
+def _draw(figure: Figure, mine: list[Point], path: Path, title: str) -> None:
+    from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
+
+    canvas = Canvas(figsize=(8, 3.2), dpi=80, layout="constrained")
+    cpu, memory = canvas.subplots(1, 2)
+    for mode in dict.fromkeys(point.mode for point in mine):
+        done = [p for p in mine if p.mode == mode and p.measured.status == FINISHED]
+        lost = sum(p.mode == mode for p in mine) - len(done)
+        label = f"{mode} ({lost} unfinished)" if lost else mode
+        values = [p.value for p in done]
+        cpu.plot(values, [p.measured.cpu_seconds for p in done], marker="o", label=label)
+        memory.plot(values, [(p.measured.peak_bytes or 0) / 1e6 for p in done], marker="o", label=label)
+    _label(cpu, figure, "processor seconds")
+    _label(memory, figure, "peak memory (MB)")
+    cpu.set_yscale("log")
+    cpu.legend(fontsize="small")
+    canvas.suptitle(f"Figure {figure.name}: {title}", fontsize="medium")
+    canvas.savefig(path)
+
+
+def _label(axes: Any, figure: Figure, what: str) -> None:
+    axes.set_xlabel(figure.label)
+    axes.set_ylabel(what)
+    axes.grid(visible=True, alpha=0.3)

@@ -1,0 +1,91 @@
+"""The default engine beside its floor: reading and keyword-matching the same replay, without joins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.child import DEFAULT, FLOOR
+from bench.load import Load
+from bench.point import FINISHED, Measured, measure
+from schema.errors import UsageError
+
+FORMATS = ("jsonl", "parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class FloorReport:
+    """Medians of processor seconds over interleaved runs, on one core where the system allows it."""
+
+    tuples: int
+    floor_seconds: float
+    engine_seconds: float
+    wall_seconds: float
+    results: int
+    peak_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        return self.engine_seconds / self.floor_seconds
+
+    @property
+    def tuples_per_second(self) -> float:
+        return self.tuples / self.engine_seconds
+
+
+def write_load(load: Load, seconds: int, folder: Path, file_format: str) -> tuple[Path, int]:
+    """The load as one JSON lines file, or as a folder of one Parquet file a relation; gives its tuples."""
+    if file_format not in FORMATS:
+        raise UsageError(f"--format {file_format!r}: expected one of {', '.join(FORMATS)}")
+    if file_format == "jsonl":
+        path = folder / "load.jsonl"
+        return path, load.write(path, seconds)
+    return _write_parquet(load, seconds, folder / "load")
+
+
+def _write_parquet(load: Load, seconds: int, folder: Path) -> tuple[Path, int]:
+    folder.mkdir()
+    relations = load.schema().relations
+    rows: list[list[tuple[object, ...]]] = [[] for _ in relations]
+    for place, time, row, _ in load.records(seconds):
+        rows[place].append((time, *row))
+    for relation, held in zip(relations, rows, strict=True):
+        times, *columns = zip(*held, strict=True)
+        arrays = [pa.array(times, pa.timestamp("us", "UTC")), *(pa.array(column) for column in columns)]
+        names = ["time", *(attribute.name for attribute in relation.attributes)]
+        pq.write_table(pa.table(arrays, names=names), folder / f"{relation.name}.parquet")
+    return folder, sum(map(len, rows))
+
+
+def run(hours: float, file_format: str, runs: int, limit: float, told: Callable[[str], None]) -> FloorReport:
+    """Measure both, turn and turn about. Raises UsageError if a run does not finish."""
+    load = Load()
+    with TemporaryDirectory() as folder:
+        path, tuples = write_load(load, int(hours * 3600), Path(folder), file_format)
+        floors, engines = [], []
+        for number in range(runs):
+            told(f"run {number + 1} of {runs}: {tuples:,} tuples from {file_format}")
+            floors.append(_finished(measure(FLOOR, load, path, limit)))
+            engines.append(_finished(measure(DEFAULT, load, path, limit)))
+    return FloorReport(
+        tuples=tuples,
+        floor_seconds=median(m.cpu_seconds or 0 for m in floors),
+        engine_seconds=median(m.cpu_seconds or 0 for m in engines),
+        wall_seconds=median(m.wall_seconds for m in engines),
+        results=engines[0].results or 0,
+        peak_bytes=max(m.peak_bytes or 0 for m in engines),
+    )
+
+
+def _finished(measured: Measured) -> Measured:
+    if measured.status != FINISHED:
+        raise UsageError(
+            f"a run did not finish: {measured.status}; try fewer --hours or a longer --time-limit"
+        )
+    return measured

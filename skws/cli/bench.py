@@ -1,0 +1,68 @@
+"""``skws bench``: the paper's experiments, and the default engine beside its floor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skws.cli.terminal import tell
+
+app = typer.Typer(help="Measure skws on this machine.", no_args_is_help=True, rich_markup_mode=None)
+Hours = Annotated[float, typer.Option("--hours", min=0.001, help="Length of the stream.")]
+TimeLimit = Annotated[float, typer.Option("--time-limit", min=0.1, help="Seconds that one run may take.")]
+
+
+@app.command()
+def floor(
+    hours: Hours = 5.0,
+    file_format: Annotated[str, typer.Option("--format", "-f", help="jsonl or parquet.")] = "jsonl",
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Runs of each; medians count.")] = 3,
+    time_limit: TimeLimit = 600.0,
+) -> None:
+    """The default engine beside reading and matching alone, on one core.
+
+    skws bench floor --hours 0.25
+    """
+    from bench import floor as measured  # noqa: PLC0415 - only who measures loads it
+
+    report = measured.run(hours, file_format, runs, time_limit, tell)
+    typer.echo(f"tuples            {report.tuples:,}")
+    typer.echo(f"results           {report.results:,}")
+    typer.echo(f"floor, CPU s      {report.floor_seconds:.2f}")
+    typer.echo(f"engine, CPU s     {report.engine_seconds:.2f}")
+    typer.echo(f"engine, wall s    {report.wall_seconds:.2f} (start of the process included)")
+    typer.echo(f"engine / floor    {report.ratio:.2f}")
+    typer.echo(f"tuples/s (CPU)    {report.tuples_per_second:,.0f}")
+    typer.echo(f"peak memory, MB   {report.peak_bytes / 1e6:.0f}")
+
+
+@app.command()
+def paper(
+    hours: Hours = 5.0,
+    figures: Annotated[
+        str | None, typer.Option("--figures", help="Such as 5.1,5.3.", show_default="all")
+    ] = None,
+    time_limit: TimeLimit = 3600.0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the CSV and PNGs.")] = Path(
+        "bench-paper"
+    ),
+    draw: Annotated[bool, typer.Option("--figures-drawn/--no-figures", help="Draw PNGs.")] = True,
+) -> None:
+    """Figures 5.1-5.8 of the S-KWS paper as one CSV and one PNG each.
+
+    skws bench paper --hours 0.25 --figures 5.1,5.3 --time-limit 60
+    """
+    from bench import figures as drawing  # noqa: PLC0415 - only who measures loads it
+    from bench import paper as measured  # noqa: PLC0415
+
+    wanted = measured.chosen(figures)
+    if draw:
+        drawing.check_drawable()
+    output.mkdir(parents=True, exist_ok=True)
+    found = measured.write_csv(measured.points(wanted, hours, time_limit, tell), output / "paper.csv")
+    if draw:
+        drawing.draw(found, output, f"{hours:g} h of stream")
+    unfinished = sum(point.measured.results is None for point in found)
+    tell(f"{len(found)} points, {unfinished} unfinished: {output / 'paper.csv'}")

@@ -18,9 +18,11 @@ from typing import Any
 import orjson
 
 from bench.load import Load
+from mesh.columnar import KeySets
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
+from skws.engine.row_columns import RowColumns
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.replay import BadRecordLog, Replay
@@ -81,12 +83,11 @@ def _by_tuple(mode: str, plan: Plan, replay: Replay, log: BadRecordLog) -> tuple
     return sum(1 for _ in results), ready, engine.mesh.operators
 
 
-def _matched(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[bool]:
-    """Whether each tuple carries a keyword: read as the default engine reads, and matched by its matcher."""
-    bitmap = plan.matcher.bitmap
+def _matched(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[int]:
+    """How many tuples of each batch carry a keyword: read and matched as the default engine does."""
+    columns = RowColumns(plan.schema, KeySets(plan.schema), plan.matcher)
     for batch in replay.batches(log):
-        for relation, row in zip(batch.relation.tolist(), batch.rows, strict=True):
-            yield bitmap(relation, row) > 0
+        yield int((columns.keywords(batch.relation, batch.rows) > 0).sum())
 
 
 def peak_bytes() -> int:

@@ -15,7 +15,7 @@ def check_drawable() -> None:
     try:
         import matplotlib  # noqa: F401, PLC0415 - an optional extra
     except ImportError:
-        raise UsageError("figures need matplotlib: pip install 'skws[bench]', or use --no-figures") from None
+        raise UsageError("figures need matplotlib: pip install 'skws[bench]', or use --no-draw") from None
 
 
 def draw(found: list[Point], folder: Path, title: str) -> list[Path]:

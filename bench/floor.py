@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from bench.child import DEFAULT, FLOOR
 from bench.load import Load
 from bench.point import FINISHED, Measured, measure
-from schema.errors import UsageError
+from schema.errors import SkwsError, UsageError
 
 FORMATS = ("jsonl", "parquet")
 
@@ -64,7 +64,7 @@ def _write_parquet(load: Load, seconds: int, folder: Path) -> tuple[Path, int]:
 
 
 def run(hours: float, file_format: str, runs: int, limit: float, told: Callable[[str], None]) -> FloorReport:
-    """Measure both, turn and turn about. Raises UsageError if a run does not finish."""
+    """Measure both, turn and turn about. Raises SkwsError if a run does not finish."""
     load = Load()
     with TemporaryDirectory() as folder:
         path, tuples = write_load(load, int(hours * 3600), Path(folder), file_format)
@@ -85,7 +85,7 @@ def run(hours: float, file_format: str, runs: int, limit: float, told: Callable[
 
 def _finished(measured: Measured) -> Measured:
     if measured.status != FINISHED:
-        raise UsageError(
+        raise SkwsError(
             f"a run did not finish: {measured.status}; try fewer --hours or a longer --time-limit"
         )
     return measured

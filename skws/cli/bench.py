@@ -48,7 +48,7 @@ def paper(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the CSV and PNGs.")] = Path(
         "bench-paper"
     ),
-    draw: Annotated[bool, typer.Option("--figures-drawn/--no-figures", help="Draw PNGs.")] = True,
+    draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Draw PNGs.")] = True,
 ) -> None:
     """Figures 5.1-5.8 of the S-KWS paper as one CSV and one PNG each.
 

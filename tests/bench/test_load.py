@@ -1,0 +1,51 @@
+"""The paper's load has the statistics that its parameters say, and is measured without losing a point."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from bench.child import DEFAULT, FLOOR, run
+from bench.load import KEYWORDS, START, Load
+from schema.graph import join_graph
+from skws.cli.main import run as command
+
+
+def test_rates_keywords_and_values_follow_the_parameters() -> None:
+    load = Load(relations=5, kwf=0.1, selectivity=50)
+    records = list(load.records(400))
+    assert len(records) == 5 * 400
+    assert {r.time for r in records} == {(START + s) * 1_000_000 for s in range(400)}
+    carrying = sum(KEYWORDS[0] in str(r.row[0]).split() for r in records) / len(records)
+    assert carrying == pytest.approx(0.1, abs=0.03)
+    values = [v for r in records for v in r.row[1:] if isinstance(v, int)]
+    assert (min(values), max(values)) == (1, 50)
+    assert sum(values) / len(values) == pytest.approx(25.5, abs=1)
+
+
+def test_relations_are_joined_as_a_ternary_tree() -> None:
+    graph = join_graph(Load().schema())
+    assert (graph.number_of_nodes(), graph.number_of_edges()) == (20, 19)
+    assert dict(graph.degree())["r0"] == 3
+    assert max(dict(graph.degree()).values()) == 4
+
+
+def test_every_mode_finds_the_same(tmp_path: Path) -> None:
+    load = Load(relations=5, kwf=0.05, selectivity=40)
+    path = tmp_path / "load.jsonl"
+    load.write(path, 200)
+    modes = (DEFAULT, "full", "full-eager", "full-nodemand", "partial", "forest")
+    found = {mode: run(mode, load, path)["results"] for mode in modes}
+    assert found[DEFAULT] > 10
+    assert set(found.values()) == {found[DEFAULT]}
+    assert run(FLOOR, load, path)["results"] > 0
+
+
+def test_paper_writes_every_point_also_those_that_take_too_long(tmp_path: Path) -> None:
+    short = ["--hours", "0.003", "--figures", "5.3", "--no-draw", "--output", str(tmp_path)]
+    assert command(["bench", "paper", *short, "--time-limit", "0.1"]) == 0
+    rows = list(csv.DictReader((tmp_path / "paper.csv").open()))
+    assert len(rows) >= 5
+    assert all(row["status"] != "ok" for row in rows)

@@ -16,7 +16,7 @@ from time import perf_counter
 
 from bench.load import Load
 from skws.engine.collector import expect_long_lived_objects
-from skws.engine.engine import Engine
+from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.replay import BadRecordLog, Replay
@@ -42,7 +42,7 @@ def run(mode: str, path: Path) -> int:
         bitmap = plan.matcher.bitmap
         return 0 * sum(bitmap(r.relation, r.row) for r in replay.arrivals(log))
     if mode == "local":
-        return sum(1 for _ in Engine(plan).process(replay.stream(log)))
+        return sum(1 for _ in ColumnarEngine(plan).process_batches(replay.batches(log)))
     return run_spark(plan, replay, cores=int(mode[-1]))
 
 

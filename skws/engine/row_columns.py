@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from mesh.columnar.columns import NULL, Flags, Ints, KeySets
+from mesh.composite import key_getter
 from schema.model import Row, Schema, Value
 from skws.keywords import Matcher
 
@@ -28,7 +28,7 @@ class RowColumns:
         self._matcher = matcher
         self._matched = 0
         self._searched = [relation.search_columns for relation in schema.relations]
-        self._getters = [[_getter(columns) for columns in sets] for sets in key_sets.columns]
+        self._getters = [[key_getter(columns) for columns in sets] for sets in key_sets.columns]
 
     def keywords(self, relation: Ints, rows: Sequence[Row]) -> Ints:
         """Keyword bitmaps of rows of given relations."""
@@ -66,20 +66,8 @@ def _hashed(values: list[Value | tuple[Value, ...]]) -> Ints:
     return hashes
 
 
-def _getter(columns: tuple[int, ...]) -> Callable[[Row], Value | tuple[Value, ...]]:
-    if len(columns) == 1:
-        return itemgetter(columns[0])
-    many = itemgetter(*columns)
-
-    def composite(row: Row) -> tuple[Value, ...] | None:
-        values: tuple[Value, ...] = many(row)
-        return None if None in values else values
-
-    return composite
-
-
 class RowStore:
-    """The rows of live tuples by slot, held by the batch in which they came."""
+    """The rows of live tuples by slot, with their event times."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []

@@ -1,0 +1,1 @@
+"""PostgreSQL as a source: a consistent snapshot, then the changes of logical replication."""

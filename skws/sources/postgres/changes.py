@@ -1,0 +1,202 @@
+"""Changes of rows as records: an insert is ``+``, an update ``-`` and ``+``, a delete ``-``.
+
+Nothing is guessed: an old row that was not logged, a value stored apart that
+did not change and was not logged, and a truncate are bad records with the
+reason; a table that no longer has the schema's columns stops the stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import orjson
+
+from schema.errors import SourceError, nearest
+from schema.model import Schema
+from skws.records import BadRecord, Record
+from skws.replay.rows import RowReader
+from skws.replay.values import MalformedError
+from skws.sources.feed import Item
+from skws.sources.postgres.fitting import Fitted, advice, identifies
+from skws.sources.postgres.lsn import lsn_text
+from skws.sources.postgres.pgoutput import (
+    UNCHANGED,
+    Cells,
+    Delete,
+    Insert,
+    Relation,
+    Truncate,
+    Update,
+)
+
+RowChange: TypeAlias = Insert | Update | Delete | Truncate
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where a change stands: its transaction's commit (LSN, microseconds) and its number in there, from 1."""
+
+    lsn: int
+    time: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """A table that a relation stands for, as its columns are now: attributes and their places."""
+
+    reader: RowReader
+    table: Relation
+    places: tuple[tuple[str, int], ...]
+    identifies: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.table.namespace}.{self.table.name}"
+
+
+class Translator:
+    """Makes records of changes, for one schema; told of every table before its changes."""
+
+    def __init__(self, schema: Schema, fitted: Fitted) -> None:
+        self._schema = schema
+        self._readers = {
+            (table.namespace, table.name): RowReader(schema, position)
+            for position, table in fitted.streams.items()
+        }
+        self._oids = {table.oid: table.full_name for table in fitted.streams.values()}
+        self._followed: dict[int, _Followed] = {}
+
+    def relation(self, table: Relation) -> list[str]:
+        """Take note of a table's columns; gives notices. Raises SourceError if they do not fit any more."""
+        name = f"{table.namespace}.{table.name}"
+        reader = self._readers.get((table.namespace, table.name))
+        if reader is None:
+            if table.oid in self._oids:
+                raise SourceError(
+                    f"the table {self._oids[table.oid]} is now called {name};"
+                    " rename the relation in the schema, and go on"
+                )
+            return []
+        before = self._followed.get(table.oid)
+        self._followed[table.oid] = self._fitted(reader, table)
+        return [] if before is None else _differences(name, before.table, table)
+
+    def items(self, change: RowChange, at: Moment) -> list[Item]:
+        """The records of a change, bad ones for those that cannot be; none for tables not asked for."""
+        if isinstance(change, Truncate):
+            followed = [self._followed[oid] for oid in change.oids if oid in self._followed]
+            return [self._bad(f, at, {}, _truncated(f)) for f in followed]
+        table = self._followed.get(change.oid)
+        if table is None:
+            return []
+        match change:
+            case Insert():
+                return [self._inserted(table, change.new, None, at)]
+            case Delete():
+                return [self._deleted(table, change.old, change.key, at.time, at)]
+            case Update():
+                return self._updated(table, change, at)
+
+    def _updated(self, table: _Followed, change: Update, at: Moment) -> list[Item]:
+        new = self._inserted(table, change.new, change.old, at)
+        # At the time of the new row: a later deletion would take that away, having its key.
+        time = new.time if isinstance(new, Record) else at.time
+        # Where neither is logged, the identity's columns are as before.
+        key = change.key if change.key is not None else change.new
+        return [self._deleted(table, change.old, key, time, at), new]
+
+    def _inserted(self, table: _Followed, new: Cells, old: Cells | None, at: Moment) -> Item:
+        reader = table.reader
+        try:
+            row = reader.insertion(
+                {name: _value(table, name, place, new, old) for name, place in table.places}
+            )
+            time = at.time if reader.takes_time(delete=False) else None
+            return Record(reader.index, reader.time(row, time, delete=False), row)
+        except MalformedError as error:
+            return self._bad(table, at, _shown(table, new), str(error))
+
+    def _deleted(self, table: _Followed, old: Cells | None, key: Cells | None, time: int, at: Moment) -> Item:
+        reader = table.reader
+        cells = old if old is not None else key or ()
+        names = {name for name, _ in table.places} if old is not None else set(reader.relation.key)
+        try:
+            if old is None:
+                _check_identity(table)
+            row = {
+                name: _value(table, name, place, cells, None) for name, place in table.places if name in names
+            }
+            return Record(reader.index, reader.time((), time, delete=True), reader.deletion(row), True)
+        except MalformedError as error:
+            return self._bad(table, at, _shown(table, cells), f"which tuple goes is not known: {error}")
+
+    def _fitted(self, reader: RowReader, table: Relation) -> _Followed:
+        places = {column.name: place for place, column in enumerate(table.columns)}
+        for name in reader.names:
+            if name not in places:
+                raise SourceError(
+                    f"{table.namespace}.{table.name} no longer has the column {name!r}, or its publication"
+                    f" leaves it out{nearest(name, places)} (correct the schema, and go on from here)"
+                )
+        key = frozenset(column.name for column in table.columns if column.key)
+        return _Followed(
+            reader,
+            table,
+            tuple((name, places[name]) for name in reader.names),
+            identifies(reader.relation, table.identity, key),
+        )
+
+    def _bad(self, table: _Followed, at: Moment, row: dict[str, str | None], reason: str) -> BadRecord:
+        source = f"{table.name} at {lsn_text(at.lsn)}"
+        return BadRecord(source, at.number, at.lsn, orjson.dumps(row), reason)
+
+
+def _check_identity(table: _Followed) -> None:
+    if not table.identifies:
+        raise MalformedError(advice(table.reader.relation, table.name))
+
+
+def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | None) -> str | None:
+    """The text of a value, taken from the old row where it did not change and was not logged anew."""
+    cell = cells[place]
+    if cell is UNCHANGED and old is not None:
+        cell = old[place]
+    if cell is UNCHANGED:
+        raise MalformedError(
+            f"{table.name}.{name}: its value did not change and was not logged"
+            f" (ALTER TABLE {table.name} REPLICA IDENTITY FULL)"
+        )
+    if cell is None:
+        return None
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        raise MalformedError(f"{table.name}.{name}: not UTF-8: {cell[:40]!r}") from None
+
+
+def _shown(table: _Followed, cells: Cells) -> dict[str, str | None]:
+    """The row as a dead letter keeps it; values that were not logged are left out."""
+    return {
+        column.name: cell if cell is None else cell.decode("utf-8", "replace")
+        for column, cell in zip(table.table.columns, cells, strict=False)
+        if cell is not UNCHANGED
+    }
+
+
+def _truncated(table: _Followed) -> str:
+    return (
+        f"truncate of {table.name}: its rows stay in the search until their window ends"
+        " (delete them one by one, and they go)"
+    )
+
+
+def _differences(name: str, before: Relation, after: Relation) -> list[str]:
+    old, new = ({column.name for column in table.columns} for table in (before, after))
+    added = [
+        f"{name} has a new column {column!r}, which the schema does not name" for column in sorted(new - old)
+    ]
+    return added + [
+        f"{name} has lost the column {column!r}, which no attribute needs" for column in sorted(old - new)
+    ]

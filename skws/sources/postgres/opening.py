@@ -1,0 +1,104 @@
+"""Beginning a new run on a database: the publication, the slot, and the snapshot that belong together."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+
+import psycopg2
+from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, connection
+
+from schema.errors import SkwsError, SourceError
+from schema.model import Schema
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.fitting import Fitted
+from skws.sources.postgres.position import Position
+from skws.sources.postgres.publication import ensure_publication
+from skws.sources.postgres.slot import SlotState, create_slot, drop_slot, slot_state
+from skws.sources.postgres.spool import Spool, copy_tables
+
+
+def begin(address: Address, schema: Schema, fitted: Fitted, spool: Spool) -> Position:
+    """Where a new run starts: at the snapshot's first row, or at the slot without one. Raises SourceError."""
+    with address.sql() as connected:
+        _check_level(connected)
+        with connected.cursor() as cursor:
+            state = slot_state(cursor, address.slot)
+        if state is not None:
+            return _taken_up(address, state, spool)
+        ensure_publication(connected, address.publication, list(fitted.streams.values()))
+        # Before the slot: no change that it brings may be older than the snapshot's rows.
+        time = _time(connected)
+    spool.remove()
+    return _begun(address, schema, fitted, spool, time)
+
+
+def _begun(address: Address, schema: Schema, fitted: Fitted, spool: Spool, time: int) -> Position:
+    try:
+        with closing(address.replicating()) as replicating:
+            lsn, snapshot = create_slot(replicating, address.slot)
+            try:
+                if not address.snapshot:
+                    return Position(lsn)
+                with address.sql() as connected:
+                    _enter(connected, snapshot)
+                    copy_tables(connected, fitted.static, schema, time, spool.tables)
+                    copy_tables(connected, fitted.streams, schema, time, spool.rows)
+                spool.finish(lsn, time)
+            except BaseException:
+                # A slot that nobody knows of would fill the server's disk.
+                with suppress(SkwsError):
+                    drop_slot(address)
+                raise
+    except psycopg2.Error as error:
+        raise address.failure(error) from None
+    return Position(lsn, time=time, spool=0)
+
+
+def static_rows(address: Address, schema: Schema, fitted: Fitted, spool: Spool) -> None:
+    """Copy the static tables as they are now, for a run that goes on without its snapshot."""
+    with address.sql() as connected:
+        connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
+        copy_tables(connected, fitted.static, schema, 0, spool.tables)
+
+
+def _taken_up(address: Address, state: SlotState, spool: Spool) -> Position:
+    """The slot is there: its snapshot has to be there too, and nothing behind it confirmed."""
+    if state.active_pid is not None:
+        raise SourceError(
+            f"{address.shown}: the slot {address.slot!r} is being read by the server's process"
+            f" {state.active_pid}, maybe another skws (choose another with ?slot=)"
+        )
+    if not address.snapshot:
+        return Position(state.confirmed)
+    point = spool.point()
+    if point is None or state.confirmed != point[0]:
+        raise SourceError(
+            f"{address.shown}: the slot {address.slot!r} is there already, left by an earlier run: go on from"
+            " that run's offset, or have it dropped first (--drop-slot), or choose another with ?slot=, or go"
+            " on where it stands, without the rows that are there, with ?snapshot=no"
+        )
+    return Position(point[0], time=point[1], spool=0)
+
+
+def _check_level(connected: connection) -> None:
+    with connected.cursor() as cursor:
+        cursor.execute("SHOW wal_level")
+        (level,) = cursor.fetchone() or ("",)
+    if level != "logical":
+        raise SourceError(
+            f"the server's wal_level is {level!r}, and following changes needs 'logical'"
+            " (ALTER SYSTEM SET wal_level = 'logical', and restart it)"
+        )
+
+
+def _time(connected: connection) -> int:
+    with connected.cursor() as cursor:
+        cursor.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+        (micros,) = cursor.fetchone() or (0,)
+    return int(micros)
+
+
+def _enter(connected: connection, snapshot: str) -> None:
+    connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
+    with connected.cursor() as cursor:
+        cursor.execute("SET TRANSACTION SNAPSHOT %s", (snapshot,))

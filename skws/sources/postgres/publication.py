@@ -1,0 +1,47 @@
+"""The publication: which tables' changes the server sends. Made if it is not there, else checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg2.extensions import connection
+from psycopg2.sql import SQL, Identifier
+
+from schema.errors import SourceError
+from skws.sources.postgres.catalog import Table
+
+
+def ensure_publication(connected: connection, name: str, tables: Sequence[Table]) -> None:
+    """A publication of at least ``tables``. Raises SourceError if another one of that name lacks some."""
+    with connected, connected.cursor() as cursor:
+        cursor.execute(
+            "SELECT pubinsert AND pubupdate AND pubdelete FROM pg_publication WHERE pubname = %s", (name,)
+        )
+        found = cursor.fetchone()
+        if found is None:
+            listed = SQL(", ").join(Identifier(t.namespace, t.name) for t in tables)
+            cursor.execute(
+                SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)").format(
+                    Identifier(name), listed
+                )
+            )
+            return
+        cursor.execute("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,))
+        published = set(cursor.fetchall())
+    if not found[0]:
+        raise SourceError(
+            f"publication {name!r} leaves out inserts, updates or deletes"
+            f" (ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate'))"
+        )
+    lacking = [t.full_name for t in tables if (t.namespace, t.name) not in published]
+    if lacking:
+        listed_names = ", ".join(lacking)
+        raise SourceError(
+            f"publication {name!r} lacks {listed_names} (ALTER PUBLICATION {name} ADD TABLE {listed_names},"
+            " and begin anew, or name another with ?publication=)"
+        )
+
+
+def drop_publication(connected: connection, name: str) -> None:
+    with connected, connected.cursor() as cursor:
+        cursor.execute(SQL("DROP PUBLICATION IF EXISTS {}").format(Identifier(name)))

@@ -1,0 +1,100 @@
+"""The replication slot: what makes the server keep its log until skws has read it.
+
+A slot that nobody reads fills the server's disk. So it has a name, its lag is
+told, and it can be dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg2.extensions import cursor
+from psycopg2.extras import LogicalReplicationConnection
+
+from schema.errors import SourceError
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.lsn import lsn_of
+
+PLUGIN: Final = "pgoutput"
+# Written without parameters: a replication connection takes only such statements.
+_STATE: Final = """
+    SELECT plugin, database = current_database(), active_pid, confirmed_flush_lsn::text, wal_status,
+           pg_current_wal_lsn()::text, restart_lsn::text
+    FROM pg_replication_slots WHERE slot_name = '{}'"""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """A slot as the server sees it; positions in bytes.
+
+    ``confirmed``: what lies before it is gone for us. ``kept``: the server
+    keeps its log from there on. ``current``: the end of the log.
+    """
+
+    active_pid: int | None
+    confirmed: int
+    current: int
+    kept: int
+    lost: bool
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.current - self.kept
+
+
+def slot_state(statement: cursor, name: str) -> SlotState | None:
+    """The state of a slot; None if there is none. Raises SourceError if it is not one of ours."""
+    statement.execute(_STATE.format(name))
+    found = statement.fetchone()
+    if found is None:
+        return None
+    plugin, own, pid, confirmed, status, current, kept = found
+    if plugin != PLUGIN or not own:
+        raise SourceError(
+            f"the replication slot {name!r} is there already, for"
+            f" {'another database' if plugin == PLUGIN else plugin or 'a standby'} (choose one with ?slot=)"
+        )
+    end = lsn_of(current)
+    return SlotState(
+        pid,
+        lsn_of(confirmed) if confirmed else end,
+        end,
+        lsn_of(kept) if kept else end,
+        status == "lost",
+    )
+
+
+def create_slot(replicating: LogicalReplicationConnection, name: str) -> tuple[int, str]:
+    """Makes a slot; gives its first position and the name of the snapshot of what is there at that point.
+
+    The snapshot lives until ``replicating`` runs another command or is
+    closed. Waits for transactions that are writing to end. Raises
+    psycopg2.Error.
+    """
+    with replicating.cursor() as statement:
+        statement.create_replication_slot(name, output_plugin=PLUGIN)
+        _, point, snapshot, _ = _row(statement)
+    return lsn_of(point), snapshot
+
+
+def drop_slot(address: Address) -> bool:
+    """Drops the slot of an address; False if there was none. Raises SourceError, also while it is read."""
+    with address.sql() as connected, connected, connected.cursor() as statement:
+        state = slot_state(statement, address.slot)
+        if state is None:
+            return False
+        if state.active_pid is not None:
+            raise SourceError(
+                f"the slot {address.slot!r} is being read by the server's process {state.active_pid};"
+                " stop that first"
+            )
+        statement.execute("SELECT pg_drop_replication_slot(%s)", (address.slot,))
+    return True
+
+
+def _row(statement: cursor) -> tuple[Any, ...]:
+    found = statement.fetchone()
+    if found is None:
+        raise SourceError("PostgreSQL made no replication slot")
+    return found

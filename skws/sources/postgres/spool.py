@@ -1,0 +1,151 @@
+"""The snapshot, copied to files: the rows that were there when the slot was made.
+
+So the database is not held in a long transaction while a search digests them,
+and they can be read again after a crash, which a snapshot of PostgreSQL
+cannot. The files are JSON lines as replays are; a third one, written last,
+says that they are whole and at which position of the log they stand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, Any, Final
+
+import orjson
+from psycopg2.extensions import connection
+from psycopg2.sql import SQL, Identifier
+
+from schema.errors import SourceError
+from schema.model import Relation, Schema
+from skws.records import BadRecord
+from skws.replay import Format, Split, read_split
+from skws.replay.splits import END
+from skws.sources.feed import Item
+from skws.sources.postgres.catalog import Table
+from skws.sources.postgres.copytext import CopiedRows, values
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_PRIVATE: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """The files of one slot's snapshot in ``folder``."""
+
+    folder: Path
+    slot: str
+
+    @property
+    def rows(self) -> Path:
+        """The rows of streams."""
+        return self.folder / f"{self.slot}-rows.jsonl"
+
+    @property
+    def tables(self) -> Path:
+        """The rows of static tables."""
+        return self.folder / f"{self.slot}-tables.jsonl"
+
+    @property
+    def header(self) -> Path:
+        return self.folder / f"{self.slot}-snapshot.json"
+
+    def point(self) -> tuple[int, int] | None:
+        """Position and time of the snapshot; None if it is not there, or not whole."""
+        try:
+            header: dict[str, Any] = orjson.loads(self.header.read_bytes())
+        except (OSError, orjson.JSONDecodeError):
+            return None
+        return header["lsn"], header["time"]
+
+    def finish(self, lsn: int, time: int) -> None:
+        """Say that the files are whole."""
+        part = self.header.with_suffix(".part")
+        with _written(part) as file:
+            file.write(orjson.dumps({"lsn": lsn, "time": time}))
+        part.replace(self.header)
+
+    def size(self) -> int:
+        """Bytes of the streams' rows."""
+        try:
+            return self.rows.stat().st_size
+        except OSError as error:
+            raise SourceError(f"{self.rows}: cannot read the snapshot: {error.strerror}") from None
+
+    def remove(self) -> None:
+        """The header first: without it, the rest is as good as not there."""
+        for path in (self.header, self.rows, self.tables):
+            path.unlink(missing_ok=True)
+
+    def read(self, path: Path, schema: Schema, start: int = 0, end: int = END) -> Iterator[Item]:
+        """The items of lines that begin in a range of bytes. Raises SourceError."""
+        for item in read_split(Split(path, Format.JSON_LINES, None, start, end, 0, 0), schema):
+            yield replace(item, source=f"snapshot of {self.slot}") if isinstance(item, BadRecord) else item
+
+
+def copy_tables(
+    connected: connection, found: Mapping[int, Table], schema: Schema, time: int, path: Path
+) -> None:
+    """Write the rows of tables, by position of their relation, as records of ``time`` (microseconds).
+
+    Raises psycopg2.Error, SourceError if the file cannot be written.
+    """
+    with _written(path) as file, connected.cursor() as cursor:
+        for position, table in found.items():
+            relation = schema.relations[position]
+            columns = SQL(", ").join(Identifier(a.name) for a in relation.attributes)
+            statement = SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
+                columns, Identifier(table.namespace, table.name)
+            )
+            cursor.copy_expert(statement.as_string(connected), _Writer(file, relation, time))
+
+
+class _Writer:
+    """Takes the rows of one COPY, and writes records."""
+
+    def __init__(self, file: IO[bytes], relation: Relation, time: int) -> None:
+        self._file = file
+        self._relation = relation.name
+        self._names = tuple(a.name for a in relation.attributes)
+        self._time = (_EPOCH + timedelta(microseconds=time)).isoformat()
+        self._copied = CopiedRows()
+
+    def write(self, piece: bytes) -> None:
+        self._file.writelines(map(self._line, self._copied.rows(piece)))
+
+    def _line(self, copied: bytes) -> bytes:
+        try:
+            texts = [value if value is None else value.decode() for value in values(copied)]
+        except UnicodeDecodeError:
+            # No JSON, so that it is read as a bad record.
+            return b"not UTF-8: " + self._relation.encode() + b"\t" + copied + b"\n"
+        row = dict(zip(self._names, texts, strict=True))
+        return orjson.dumps({"relation": self._relation, "time": self._time, "row": row}) + b"\n"
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[IO[bytes]]:
+    """A new file that only its owner may read: it holds what the database does."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write the snapshot: {error.strerror}") from None
+
+
+def lines_end(path: Path, start: int, limit: int) -> int:
+    """The position behind ``limit`` lines from ``start`` on, or behind the last. Raises SourceError."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return start + sum(len(line) for _, line in zip(range(limit), file, strict=False))
+    except OSError as error:
+        raise SourceError(f"{path}: cannot read the snapshot: {error.strerror}") from None

@@ -1,0 +1,88 @@
+"""The stream of changes from a slot: messages as they come, one connection at a time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from select import select
+from typing import Final
+
+import psycopg2
+from psycopg2.extras import REPLICATION_LOGICAL
+
+from schema.errors import SourceError
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.lsn import lsn_text
+from skws.sources.postgres.pgoutput import Change, decode
+from skws.sources.postgres.slot import SlotState, slot_state
+
+# What passes by itself: a server that restarts, has no room, or has not noticed yet that we are gone.
+_PASSING: Final = ("08", "53", "57P", "55006")
+
+
+def passing(error: psycopg2.Error) -> bool:
+    """Whether it is worth to try again: no code means that the connection broke."""
+    return error.pgcode is None or error.pgcode.startswith(_PASSING)
+
+
+class Stream:
+    """Follows a slot from a position on. Methods raise psycopg2.Error when the connection breaks."""
+
+    def __init__(self, address: Address, lsn: int) -> None:
+        """Raises SourceError if the slot is gone or no longer has what lies behind ``lsn``."""
+        self._connection = address.replicating()
+        try:
+            self._cursor = self._connection.cursor()
+            _check(slot_state(self._cursor, address.slot), address, lsn)
+            options = {"proto_version": "1", "publication_names": f'"{address.publication}"'}
+            self._cursor.start_replication(
+                slot_name=address.slot,
+                slot_type=REPLICATION_LOGICAL,
+                start_lsn=lsn,
+                options=options,
+                decode=False,
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def wal_end(self) -> int:
+        """All that was committed before this position has been read, once there is nothing more to read."""
+        end: int = self._cursor.wal_end or 0
+        return end
+
+    def read(self, seconds: float) -> Change | None:
+        """The next message; None if there is none within ``seconds``."""
+        message = self._cursor.read_message()
+        if message is None and seconds > 0:
+            select([self._cursor], [], [], seconds)
+            message = self._cursor.read_message()
+        return None if message is None else decode(message.payload)
+
+    def ask(self) -> None:
+        """Have the server tell at once how far it is."""
+        self._cursor.send_feedback(reply=True, force=True)  # type: ignore[no-untyped-call]
+
+    def confirm(self, lsn: int) -> None:
+        """Let the server forget what lies before ``lsn``."""
+        self._cursor.send_feedback(  # type: ignore[no-untyped-call]
+            write_lsn=lsn, flush_lsn=lsn, apply_lsn=lsn, force=True
+        )
+
+    def close(self) -> None:
+        with suppress(psycopg2.Error):
+            self._connection.close()
+
+
+def _check(state: SlotState | None, address: Address, lsn: int) -> None:
+    if state is None:
+        raise SourceError(
+            f"{address.shown}: the replication slot {address.slot!r} is gone, and with it the changes since"
+            f" {lsn_text(lsn)}; begin anew"
+        )
+    if state.lost or lsn < state.confirmed:
+        why = "the server has dropped its log" if state.lost else f"it stands at {lsn_text(state.confirmed)}"
+        raise SourceError(
+            f"{address.shown}: the slot {address.slot!r} no longer has the changes since {lsn_text(lsn)}:"
+            f" {why}; begin anew"
+        )

@@ -1,0 +1,187 @@
+"""A private PostgreSQL server for tests: its own directory, a free port, no rights on this machine."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
+
+import pytest
+
+psycopg2 = pytest.importorskip("psycopg2") if not os.environ.get("CI") else __import__("psycopg2")
+
+PASSWORD = "s3cret/pass@word"
+_QUOTED = "s3cret%2Fpass%40word"
+_SETTINGS = (
+    "wal_level=logical",
+    "max_wal_senders=20",
+    "max_replication_slots=20",
+    "max_connections=60",
+    "fsync=off",
+    "shared_buffers=16MB",
+    "logging_collector=off",
+    "timezone=Asia/Kolkata",
+    "datestyle=German",
+    "extra_float_digits=-5",
+)
+
+
+def binaries() -> Path | None:
+    """Where the server's programs are."""
+    found = shutil.which("pg_ctl")
+    places = [Path(found).resolve().parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((place for place in places if (place / "initdb").exists()), None)
+
+
+class Server:
+    """One server; ``uri`` is a database's address with its password."""
+
+    def __init__(self, programs: Path) -> None:
+        self._programs = programs
+        self.folder = Path(mkdtemp(prefix="skws-pg-", dir="/tmp"))
+        self._user = _unprivileged()
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._data = self.folder / "data"
+        secret = self.folder / "password"
+        secret.write_text(PASSWORD)
+        secret.chmod(0o644)
+        self._run(
+            "initdb",
+            "-D",
+            self._data,
+            "-U",
+            "owner",
+            "-A",
+            "scram-sha-256",
+            "-E",
+            "UTF8",
+            f"--pwfile={secret}",
+        )
+
+    def start(self) -> None:
+        settings = " ".join(f"-c {setting}" for setting in _SETTINGS)
+        where = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
+        log = self.folder / "log"
+        self._run("pg_ctl", "-D", self._data, "-w", "-l", log, "-o", f"{settings} {where}", "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
+
+    def uri(self, database: str, **parameters: str) -> str:
+        query = "&".join(f"{name}={value}" for name, value in parameters.items())
+        return f"postgresql://owner:{_QUOTED}@127.0.0.1:{self.port}/{database}" + (
+            f"?{query}" if query else ""
+        )
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: object) -> None:
+        # A file: a pipe would stay open in the server, and be waited for.
+        with TemporaryFile() as output:
+            done = subprocess.run(
+                [str(self._programs / program), *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                user=self._user,
+                cwd=self.folder,
+                check=False,
+            )
+            output.seek(0)
+            assert done.returncode == 0, output.read().decode(errors="replace")
+
+
+class Database:
+    """A database of its own: statements run and commit at once, unless in a transaction of several."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self.server = server
+        self.name = name
+
+    def uri(self, **parameters: str) -> str:
+        return self.server.uri(self.name, **parameters)
+
+    def run(self, *statements: str) -> None:
+        """All in one transaction."""
+        connected = psycopg2.connect(self.uri())
+        try:
+            with connected, connected.cursor() as cursor:
+                for statement in statements:
+                    cursor.execute(statement)
+        finally:
+            connected.close()
+
+    def ask(self, statement: str) -> list[tuple[object, ...]]:
+        connected = psycopg2.connect(self.uri())
+        try:
+            connected.autocommit = True
+            with connected.cursor() as cursor:
+                cursor.execute(statement)
+                rows: list[tuple[object, ...]] = cursor.fetchall()
+                return rows
+        finally:
+            connected.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """One server for all tests; skips where PostgreSQL is not installed, but on CI."""
+    programs = binaries()
+    if programs is None:
+        assert not os.environ.get("CI"), "PostgreSQL has to be installed on CI (apt-get install postgresql)"
+        pytest.skip("PostgreSQL is not installed (apt-get install postgresql)")
+    server = Server(programs)
+    try:
+        server.start()
+        yield server
+        server.stop("immediate")
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def database(postgres_server: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """An empty database, dropped with its slots behind the test."""
+    name = f"t{abs(hash(request.node.nodeid)) % 10**9}x{time.monotonic_ns()}"
+    admin = Database(postgres_server, "postgres")
+    _alone(admin, f"CREATE DATABASE {name}")
+    yield Database(postgres_server, name)
+    own = f"FROM pg_replication_slots WHERE database = '{name}'"
+    admin.ask(f"SELECT pg_terminate_backend(active_pid) {own} AND active_pid IS NOT NULL")
+    for _ in range(100):
+        if not admin.ask(f"SELECT 1 {own} AND active"):
+            break
+        time.sleep(0.05)
+    admin.ask(f"SELECT pg_drop_replication_slot(slot_name) {own}")
+    _alone(admin, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _alone(admin: Database, statement: str) -> None:
+    """A statement that runs in no transaction."""
+    connected = psycopg2.connect(admin.uri())
+    try:
+        connected.autocommit = True
+        with connected.cursor() as cursor:
+            cursor.execute(statement)
+    finally:
+        connected.close()
+
+
+def _unprivileged() -> str | None:
+    """Whom the server runs as where the tests run as root, which it refuses."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"

@@ -1,0 +1,83 @@
+"""What the tests of the PostgreSQL source share: its schema, and following it to the end of the log."""
+
+from __future__ import annotations
+
+import time
+
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.records import BadRecord, Record
+from skws.sources.feed import Feed, Item, Offset
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.lsn import lsn_of
+from skws.sources.postgres.source import PostgresSource
+from tests.postgres import Database
+
+T = AttributeType
+SCHEMA = Schema(
+    "films",
+    (
+        Relation(
+            "genre", (Attribute("gid", T.INTEGER), Attribute("label", T.TEXT)), key=("gid",), table=True
+        ),
+        Relation(
+            "movie",
+            (Attribute("mid", T.INTEGER), Attribute("title", T.TEXT), Attribute("gid", T.INTEGER)),
+            key=("mid",),
+            search=("title",),
+        ),
+        Relation("sighting", (Attribute("mid", T.INTEGER), Attribute("note", T.TEXT)), search=("note",)),
+    ),
+    (
+        Join("of", "movie", "genre", (("gid", "gid"),)),
+        Join("seen", "sighting", "movie", (("mid", "mid"),)),
+    ),
+)
+TABLES = (
+    "CREATE TABLE genre (gid int PRIMARY KEY, label text)",
+    "CREATE TABLE movie (mid int PRIMARY KEY, title text, gid int, extra jsonb)",
+    "CREATE TABLE sighting (mid int, note text)",
+    "ALTER TABLE sighting REPLICA IDENTITY FULL",
+)
+
+
+def source(database: Database, **parameters: str) -> PostgresSource:
+    return PostgresSource(Address.of(database.uri(slot=database.name, **parameters)))
+
+
+def shown(items: list[Item]) -> list[tuple[object, ...]]:
+    """Items without their times."""
+    return [
+        (item.source.split(" at ")[0], item.reason)
+        if isinstance(item, BadRecord)
+        else ("-" if item.delete else "+", SCHEMA.relations[item.relation].name, *item.row)
+        for item in items
+    ]
+
+
+def follow(
+    feed: Feed,
+    database: Database,
+    offset: Offset,
+    *,
+    limit: int = 1000,
+    commit: bool = False,
+    seconds: float = 20,
+) -> tuple[list[Item], Offset, list[str]]:
+    """All up to what is the end of the log now."""
+    ((current,),) = database.ask("SELECT pg_current_wal_lsn()::text")
+    end, deadline = lsn_of(str(current)), time.monotonic() + seconds
+    items: list[Item] = []
+    notices: list[str] = []
+    while lsn_of(offset["lsn"]) < end or "snapshot" in offset:
+        assert time.monotonic() < deadline, (offset, current, items, notices)
+        batch = feed.poll(offset, limit)
+        items += batch.items
+        notices += batch.notices
+        offset = batch.end
+        if commit:
+            feed.commit(offset)
+    return items, offset, notices
+
+
+def records(items: list[Item]) -> list[Record]:
+    return [item for item in items if isinstance(item, Record)]

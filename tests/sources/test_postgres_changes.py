@@ -1,0 +1,215 @@
+"""Changes of a real server as records: what is inserted, updated, deleted, rolled back, stored apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from schema.model import Attribute, AttributeType, Relation, Schema
+from skws.records import BadRecord
+from skws.sources.feed import Feed
+from tests.postgres import Database
+from tests.sources.following import SCHEMA, TABLES, follow, records, shown, source
+
+LONG = "SELECT string_agg(md5(i::text), ' ') FROM generate_series(1, 2000) i"
+
+
+@pytest.fixture
+def feed(database: Database) -> Iterator[Feed]:
+    database.run(*TABLES, "INSERT INTO genre VALUES (1, 'crime'), (2, NULL)")
+    with closing(source(database).open(SCHEMA)) as opened:
+        yield opened
+
+
+def test_the_snapshot_comes_first_then_the_changes(database: Database, feed: Feed) -> None:
+    database.run("INSERT INTO movie SELECT i, 'film ' || i, 1 FROM generate_series(1, 250) i")
+    offset = feed.start()
+    database.run("INSERT INTO movie VALUES (1000, 'later', 2)")
+    assert shown(list(feed.tables())) == [("+", "genre", 1, "crime"), ("+", "genre", 2, None)]
+    items, _, _ = follow(feed, database, offset, limit=100)
+    assert shown(items) == [
+        *(("+", "movie", i, f"film {i}", 1) for i in range(1, 251)),
+        ("+", "movie", 1000, "later", 2),
+    ]
+    times = [record.time for record in records(items)]
+    assert times == sorted(times)
+    assert len(set(times[:250])) == 1 < len(set(times))
+
+
+def test_inserts_updates_deletes(database: Database, feed: Feed) -> None:
+    offset = feed.start()
+    database.run(
+        "INSERT INTO movie VALUES (1, 'Jackie Brown', 1)", "INSERT INTO sighting VALUES (1, 'at home')"
+    )
+    database.run("UPDATE movie SET title = 'Pulp Fiction' WHERE mid = 1")
+    database.run("UPDATE sighting SET note = NULL")
+    database.run("DELETE FROM sighting", "DELETE FROM movie")
+    items, _, notices = follow(feed, database, offset)
+    assert shown(items) == [
+        ("+", "movie", 1, "Jackie Brown", 1),
+        ("+", "sighting", 1, "at home"),
+        ("-", "movie", 1, None, None),
+        ("+", "movie", 1, "Pulp Fiction", 1),
+        ("-", "sighting", 1, "at home"),
+        ("+", "sighting", 1, None),
+        ("-", "sighting", 1, None),
+        ("-", "movie", 1, None, None),
+    ]
+    assert notices == []
+
+
+def test_a_changed_key_deletes_the_old_one(database: Database, feed: Feed) -> None:
+    database.run("INSERT INTO movie VALUES (1, 'a', 1)")
+    offset = feed.start()
+    database.run("UPDATE movie SET mid = 7")
+    items, _, _ = follow(feed, database, offset)
+    assert shown(items) == [
+        ("+", "movie", 1, "a", 1),
+        ("-", "movie", 1, None, None),
+        ("+", "movie", 7, "a", 1),
+    ]
+
+
+def test_a_transaction_has_one_time_and_a_rollback_none(database: Database, feed: Feed) -> None:
+    offset = feed.start()
+    with pytest.raises(Exception, match="division"):
+        database.run("INSERT INTO movie VALUES (1, 'gone', 1)", "SELECT 1 / 0")
+    database.run(
+        "INSERT INTO movie VALUES (2, 'kept', 1)",
+        "SAVEPOINT s",
+        "INSERT INTO movie VALUES (3, 'gone', 1)",
+        "ROLLBACK TO s",
+        "INSERT INTO movie VALUES (4, 'kept', 1)",
+    )
+    items, _, _ = follow(feed, database, offset)
+    assert shown(items) == [("+", "movie", 2, "kept", 1), ("+", "movie", 4, "kept", 1)]
+    assert len({record.time for record in records(items)}) == 1
+
+
+def test_unchanged_values_stored_apart_come_from_the_old_row(database: Database, feed: Feed) -> None:
+    database.run("ALTER TABLE movie REPLICA IDENTITY FULL")
+    offset = feed.start()
+    database.run(f"INSERT INTO movie SELECT 1, ({LONG}), 1")
+    database.run("UPDATE movie SET gid = 2")
+    ((long,),) = database.ask(LONG)
+    items, _, _ = follow(feed, database, offset)
+    assert shown(items) == [
+        ("+", "movie", 1, long, 1),
+        ("-", "movie", 1, long, 1),
+        ("+", "movie", 1, long, 2),
+    ]
+
+
+def test_unchanged_values_that_were_not_logged_are_bad_records(database: Database, feed: Feed) -> None:
+    database.run("ALTER TABLE movie ALTER title SET STORAGE EXTERNAL")
+    offset = feed.start()
+    database.run(f"INSERT INTO movie SELECT 1, ({LONG}), 1")
+    database.run("UPDATE movie SET gid = 2")
+    items, _, _ = follow(feed, database, offset)
+    _, deleted, bad = items
+    assert shown([deleted]) == [("-", "movie", 1, None, None)]
+    assert isinstance(bad, BadRecord)
+    assert "public.movie.title: its value did not change and was not logged" in bad.reason
+    assert bad.raw == b'{"mid":"1","gid":"2","extra":null}'
+
+
+def test_an_unchanged_value_that_no_attribute_takes_does_no_harm(database: Database, feed: Feed) -> None:
+    database.run("ALTER TABLE movie ALTER extra SET STORAGE EXTERNAL")
+    offset = feed.start()
+    database.run(f"INSERT INTO movie SELECT 1, 'a', 1, to_jsonb(({LONG}))")
+    database.run("UPDATE movie SET gid = 2")
+    items, _, _ = follow(feed, database, offset)
+    assert shown(items)[1:] == [("-", "movie", 1, None, None), ("+", "movie", 1, "a", 2)]
+
+
+def test_without_old_rows_what_goes_is_a_bad_record(database: Database, feed: Feed) -> None:
+    database.run(
+        "ALTER TABLE sighting ADD PRIMARY KEY (mid)", "ALTER TABLE sighting REPLICA IDENTITY DEFAULT"
+    )
+    with closing(source(database).open(SCHEMA)) as again:
+        offset = again.start()
+        database.run(
+            "INSERT INTO sighting VALUES (1, 'a')", "UPDATE sighting SET note = 'b'", "DELETE FROM sighting"
+        )
+        items, _, notices = follow(again, database, offset)
+    first, unknown, second, gone = items
+    assert shown([first, second]) == [("+", "sighting", 1, "a"), ("+", "sighting", 1, "b")]
+    for bad in (unknown, gone):
+        assert isinstance(bad, BadRecord)
+        assert "the schema has no key (ALTER TABLE public.sighting REPLICA IDENTITY FULL" in bad.reason
+    assert any("updates and deletes of public.sighting will be bad records" in notice for notice in notices)
+
+
+def test_a_truncate_is_a_bad_record(database: Database, feed: Feed) -> None:
+    offset = feed.start()
+    database.run("TRUNCATE movie, sighting")
+    items, _, _ = follow(feed, database, offset)
+    assert sorted(str(reason).split(":")[0] for _, reason in shown(items)) == [
+        "truncate of public.movie",
+        "truncate of public.sighting",
+    ]
+
+
+def test_values_that_do_not_fit_are_bad_records(database: Database) -> None:
+    database.run(
+        "CREATE TABLE event (id int PRIMARY KEY, seen timestamptz, worth float8, flag bool, n numeric)"
+    )
+    kinds = {"id": "INTEGER", "seen": "TIMESTAMP", "worth": "NUMBER", "flag": "BOOLEAN", "n": "INTEGER"}
+    attributes = tuple(Attribute(name, AttributeType[kind]) for name, kind in kinds.items())
+    schema = Schema("s", (Relation("event", attributes, key=("id",), time="seen"),), ())
+    rows = (
+        "INSERT INTO event VALUES (%d, '2026-01-01 05:30:00.25+05:30', 0.1::float8 + 0.2, true, 5.00)",
+        "INSERT INTO event VALUES (%d, 'infinity', 1, true, 1)",
+        "INSERT INTO event VALUES (%d, '2026-01-01', 'NaN', true, 1)",
+        "INSERT INTO event VALUES (%d, '2026-01-01', 1, true, 1.5)",
+        "INSERT INTO event VALUES (%d, NULL, 1, true, 1)",
+    )
+    database.run(*(row % number for number, row in enumerate(rows)))
+    with closing(source(database).open(schema)) as feed:
+        offset = feed.start()
+        database.run(*(row % (number + 10) for number, row in enumerate(rows)))
+        items, _, _ = follow(feed, database, offset)
+    micros = 1_767_225_600_250_000
+    good = (micros, 0.1 + 0.2, True, 5)
+    assert [(r.time, r.row) for r in records(items)] == [(micros, (0, *good)), (micros, (10, *good))]
+    bad = [item.reason for item in items if isinstance(item, BadRecord)]
+    assert bad[:4] == bad[4:]
+    assert [reason.split(":")[0].split(" ")[0] for reason in bad[:4]] == [
+        "event.seen",
+        "event.worth",
+        "event.n",
+        "event.seen",
+    ]
+
+
+def test_texts_come_through_as_they_are(database: Database, feed: Feed) -> None:
+    texts = ["tab\there", "line\nend\r", "back\\slash \\N \\.", "", "Zoë 映画 🎬", "'quotes\"", "\b\f\v"]
+    quoted = ", ".join(f"({i}, $x${text}$x$, 1)" for i, text in enumerate(texts))
+    database.run(f"INSERT INTO movie VALUES {quoted}")
+    offset = feed.start()
+    database.run("DELETE FROM movie", f"INSERT INTO movie VALUES {quoted}")
+    items, _, _ = follow(feed, database, offset)
+    inserted = [record.row for record in records(items) if not record.delete]
+    assert inserted == [(i, text, 1) for _ in range(2) for i, text in enumerate(texts)]
+
+
+def test_partitions_are_followed_by_their_root(database: Database) -> None:
+    database.run(
+        "CREATE TABLE genre (gid int PRIMARY KEY, label text)",
+        "CREATE TABLE sighting (mid int, note text)",
+        "CREATE TABLE movie (mid int PRIMARY KEY, title text, gid int) PARTITION BY RANGE (mid)",
+        "CREATE TABLE early PARTITION OF movie FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE late PARTITION OF movie FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO movie VALUES (1, 'a', 1)",
+    )
+    with closing(source(database).open(SCHEMA)) as feed:
+        offset = feed.start()
+        database.run("INSERT INTO movie VALUES (11, 'b', 1)", "DELETE FROM movie WHERE mid = 1")
+        items, _, _ = follow(feed, database, offset)
+    assert shown(items) == [
+        ("+", "movie", 1, "a", 1),
+        ("+", "movie", 11, "b", 1),
+        ("-", "movie", 1, None, None),
+    ]

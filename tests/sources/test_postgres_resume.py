@@ -1,0 +1,251 @@
+"""Going on at an offset, after a crash, a restart, within a transaction: nothing is lost or repeated."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from schema.errors import SourceError
+from skws.sources.feed import Feed, Item, Offset
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.lsn import lsn_of
+from skws.sources.postgres.source import PostgresSource
+from tests.postgres import Database
+from tests.sources.following import SCHEMA, TABLES, follow, records, shown, source
+
+
+def opened(database: Database, folder: Path | None = None, **parameters: str) -> Feed:
+    return PostgresSource(Address.of(database.uri(slot=database.name, **parameters)), folder).open(SCHEMA)
+
+
+def movies(*numbers: int) -> list[tuple[object, ...]]:
+    return [("+", "movie", number, f"film {number}", 1) for number in numbers]
+
+
+def insert(first: int, last: int) -> str:
+    return f"INSERT INTO movie SELECT i, 'film ' || i, 1 FROM generate_series({first}, {last}) i"
+
+
+def test_every_crash_goes_on_where_the_last_batch_ended(database: Database, tmp_path: Path) -> None:
+    """Each batch by a new process, as it were: from the snapshot on, and within a large transaction."""
+    database.run(*TABLES, insert(1, 25))
+    with closing(opened(database, tmp_path)) as feed:
+        offset = feed.start()
+    database.run(insert(26, 50))
+    database.run(insert(51, 53), "UPDATE movie SET gid = 2 WHERE mid = 1")
+    items: list[Item] = []
+    batches: list[tuple[Offset, list[Item], Offset]] = []
+    while len(items) < 55:
+        with closing(opened(database, tmp_path)) as feed:
+            batch = feed.poll(offset, 10)
+            assert len(batch.items) <= 11
+            items += batch.items
+            batches.append((offset, list(batch.items), batch.end))
+            offset = batch.end
+    assert shown(items) == [
+        *movies(*range(1, 54)),
+        ("-", "movie", 1, None, None),
+        ("+", "movie", 1, "film 1", 2),
+    ]
+    for start, given, end in batches:
+        with closing(opened(database, tmp_path)) as feed:
+            assert list(feed.again(start, end)) == given
+
+
+def test_batches_can_be_read_again_and_then_go_on(database: Database) -> None:
+    database.run(*TABLES)
+    with closing(source(database).open(SCHEMA)) as feed:
+        begin = feed.start()
+        database.run(insert(1, 5))
+        database.run(insert(6, 9))
+        first, middle, _ = follow(feed, database, begin)
+        assert list(feed.again(begin, middle)) == first
+        database.run(insert(10, 12))
+        second, end, _ = follow(feed, database, middle)
+        assert shown(second) == movies(10, 11, 12)
+        assert list(feed.again(begin, end)) == first + second
+        assert list(feed.again(middle, end)) == second
+        assert list(feed.again(end, end)) == []
+
+
+def test_committed_changes_are_gone_and_that_is_told(database: Database) -> None:
+    database.run(*TABLES)
+    with closing(source(database).open(SCHEMA)) as feed:
+        begin = feed.start()
+        database.run(insert(1, 5))
+        _, end, _ = follow(feed, database, begin)
+        feed.commit(end)
+        follow(feed, database, end)
+        with pytest.raises(SourceError, match="no longer has the changes since"):
+            list(feed.again({"lsn": begin["lsn"], "change": 0, "time": 0}, end))
+    with closing(source(database).open(SCHEMA)) as feed:
+        database.run(insert(6, 7))
+        items, _, _ = follow(feed, database, end)
+        assert shown(items) == movies(6, 7)
+
+
+def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
+    database.run(*TABLES)
+    with closing(source(database).open(SCHEMA)) as feed:
+        offset = feed.start()
+        database.run(insert(1, 2000))
+        _, offset, _ = follow(feed, database, offset)
+        state = (
+            f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
+        )
+        before = lsn_of(str(database.ask(state)[0][0]))
+        assert before < lsn_of(offset["lsn"])
+        assert "the server keeps" in feed.behind(offset)
+        feed.commit(offset)
+        deadline = time.monotonic() + 10
+        while lsn_of(str(database.ask(state)[0][0])) < lsn_of(offset["lsn"]):
+            assert time.monotonic() < deadline
+
+
+def test_an_idle_table_does_not_hold_the_log(database: Database) -> None:
+    """Offsets move with the log of other tables."""
+    database.run(*TABLES, "CREATE TABLE other (x int)")
+    with closing(source(database).open(SCHEMA)) as feed:
+        offset = feed.start()
+        _, offset, _ = follow(feed, database, offset)
+        database.run("INSERT INTO other SELECT generate_series(1, 10000)")
+        items, later, _ = follow(feed, database, offset)
+        assert items == []
+        assert lsn_of(later["lsn"]) - lsn_of(offset["lsn"]) > 100_000
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_of_the_server_loses_and_repeats_nothing(database: Database, mode: str) -> None:
+    database.run(*TABLES, insert(1, 3))
+    with closing(source(database).open(SCHEMA)) as feed:
+        offset = feed.start()
+        items, offset, _ = follow(feed, database, offset)
+        database.run(insert(4, 6))
+        database.server.stop(mode)
+        away = feed.poll(offset, 100)
+        assert away.items == []
+        assert away.end == offset
+        database.server.start()
+        database.run(insert(7, 9))
+        more, offset, notices = follow(feed, database, offset)
+        assert shown(items + more) == movies(*range(1, 10))
+    told = " ".join((*away.notices, *notices))
+    assert "trying again in" in told
+    assert "connected again" in told
+
+
+def test_reading_again_waits_for_the_server(database: Database) -> None:
+    database.run(*TABLES)
+    with closing(source(database).open(SCHEMA)) as feed:
+        begin = feed.start()
+        database.run(insert(1, 500))
+        items, end, _ = follow(feed, database, begin, limit=100)
+        database.server.stop("immediate")
+        starting = threading.Timer(0.5, database.server.start)
+        starting.start()
+        assert list(feed.again(begin, end)) == items
+        starting.join()
+
+
+def test_writers_and_random_batches(database: Database) -> None:
+    """Transactions of several connections at once, batches of every size, and a commit now and then."""
+    database.run(*TABLES)
+    with closing(source(database).open(SCHEMA)) as feed:
+        offset = feed.start()
+        writers = [threading.Thread(target=_write, args=(database, writer)) for writer in range(3)]
+        for writer in writers:
+            writer.start()
+        items: list[Item] = []
+        limit = 1
+        while len(items) < 3 * 60:
+            batch = feed.poll(offset, limit)
+            items += batch.items
+            offset, limit = batch.end, limit % 13 + 1
+            if limit % 4 == 0:
+                feed.commit(offset)
+        for writer in writers:
+            writer.join()
+        rest, _, _ = follow(feed, database, offset)
+    assert rest == []
+    for number in range(3):
+        own = [entry for entry in shown(items) if entry[-1] == number]
+        assert own == [("+", "movie", number * 1000 + i, "x", number) for i in range(60)]
+    times = [record.time for record in records(items)]
+    assert times == sorted(times)
+
+
+def _write(database: Database, writer: int) -> None:
+    for first in range(0, 60, 4):
+        rows = ", ".join(f"({writer * 1000 + i}, 'x', {writer})" for i in range(first, first + 4))
+        database.run(f"INSERT INTO movie VALUES {rows}")
+
+
+def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) -> None:
+    database.run(*TABLES, insert(1, 2))
+    left = source(database)
+    with closing(left.open(SCHEMA)) as feed:
+        offset = feed.start()
+        _, offset, _ = follow(feed, database, offset)
+        offset = feed.poll(offset, 1).end
+        with pytest.raises(SourceError, match="is being read by the server's process"):
+            left.drop_slot()
+    _released(database)
+    assert "nobody reads it" in left.slot_line()
+    with (
+        closing(left.open(SCHEMA)) as feed,
+        pytest.raises(SourceError, match=r"is there already.*--drop-slot"),
+    ):
+        feed.start()
+    assert left.drop_slot()
+    assert not left.drop_slot()
+    assert left.slot_line().startswith("no slot")
+    assert database.ask("SELECT count(*) FROM pg_publication") == [(0,)]
+    with (
+        closing(left.open(SCHEMA)) as feed,
+        pytest.raises(SourceError, match="is gone, and with it the changes"),
+    ):
+        feed.poll(offset, 10)
+
+
+def test_a_slot_can_be_gone_on_with_without_a_snapshot(database: Database) -> None:
+    database.run(*TABLES, insert(1, 2))
+    with closing(opened(database, snapshot="no")) as feed:
+        feed.start()
+    database.run(insert(3, 4))
+    with closing(opened(database, snapshot="no")) as feed:
+        items, _, _ = follow(feed, database, feed.start())
+        assert shown(items) == movies(3, 4)
+
+
+def test_a_snapshot_that_went_with_its_process_is_told_of(database: Database) -> None:
+    database.run(*TABLES, insert(1, 20))
+    with closing(opened(database)) as feed:
+        offset = feed.poll(feed.start(), 5).end
+    with (
+        closing(opened(database)) as feed,
+        pytest.raises(SourceError, match="the snapshot that this run began with is"),
+    ):
+        feed.poll(offset, 5)
+
+
+def test_the_snapshots_rows_are_private_and_removed_when_read(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES, insert(1, 20))
+    with closing(opened(database, tmp_path)) as feed:
+        offset = feed.start()
+        (rows,) = tmp_path.glob("*-rows.jsonl")
+        assert rows.stat().st_mode & 0o077 == 0
+        _, offset, _ = follow(feed, database, offset)
+        feed.commit(offset)
+        assert not rows.exists()
+        assert list(feed.tables()) == []
+
+
+def _released(database: Database) -> None:
+    deadline = time.monotonic() + 10
+    while database.ask(f"SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = '{database.name}'"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

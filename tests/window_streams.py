@@ -1,0 +1,192 @@
+"""Hypothesis strategies for guards, expressions and words, and window expressions by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hypothesis import strategies as st
+
+from schema.model import Attribute, AttributeType, Relation, Schema
+from windows.expressions import guards as g
+from windows.expressions import regular as r
+from windows.expressions.alphabet import Alphabet, StreamRecord
+from windows.expressions.automaton import LookbackAutomaton
+from windows.expressions.evaluate import holds
+from windows.expressions.expression import Limits, Selection, WindowExpression
+
+SCHEMA: Final = Schema(
+    "readings",
+    (
+        Relation(
+            "m",
+            (
+                Attribute("x", AttributeType.INTEGER),
+                Attribute("y", AttributeType.NUMBER),
+                Attribute("s", AttributeType.TEXT),
+            ),
+            search=("s",),
+        ),
+        Relation("n", (Attribute("x", AttributeType.INTEGER), Attribute("b", AttributeType.BOOLEAN))),
+    ),
+    (),
+)
+ALPHABET: Final = Alphabet(SCHEMA)
+WORDS: Final = ("red", "green")
+
+
+def fields(names: Sequence[str], k: int) -> st.SearchStrategy[g.Field]:
+    return st.builds(g.Field, st.sampled_from(names), st.integers(0, k))
+
+
+def numeric(k: int) -> st.SearchStrategy[g.Term]:
+    field = fields(("x", "y", "m.x", "n.x", "time"), k)
+    number = st.one_of(st.integers(-1, 3), st.sampled_from((0.5, 1.5, 2.0)))
+    linear = st.builds(
+        lambda a, f, b, h, c: g.summed(g.Sum(((a, f),)), g.Sum(((b, h),), c)),
+        st.sampled_from((1, 2, -1, 0.5)),
+        field,
+        st.sampled_from((1, -1)),
+        field,
+        st.integers(-1, 1),
+    )
+    return st.one_of(field, field, linear, st.builds(g.Constant, number))
+
+
+def guard_atoms(k: int) -> st.SearchStrategy[g.Guard]:
+    text = st.one_of(fields(("s",), k), st.builds(g.Constant, st.sampled_from(("red", "red green", ""))))
+    truth = st.one_of(fields(("b",), k), st.builds(g.Constant, st.booleans()))
+    equal = st.sampled_from(("=", "!="))
+    return st.one_of(
+        st.builds(g.Compare, st.sampled_from(g.OPERATORS), numeric(k), numeric(k)),
+        st.builds(g.Compare, equal, text, text),
+        st.builds(g.Compare, equal, truth, truth),
+        st.builds(g.Contains, fields(("s", "m.s"), k), st.sampled_from(WORDS)),
+        st.builds(g.OfRelation, st.sampled_from(("m", "n")), st.integers(0, k)),
+        st.builds(g.IsNull, fields(("x", "y", "s", "b", "n.x"), k)),
+        st.sampled_from((g.TOP, g.BOTTOM)),
+    )
+
+
+def guards(k: int) -> st.SearchStrategy[g.Guard]:
+    return st.recursive(
+        guard_atoms(k),
+        lambda inner: st.one_of(
+            st.builds(g.negation, inner),
+            st.builds(g.conjunction, st.lists(inner, min_size=1, max_size=3)),
+            st.builds(g.disjunction, st.lists(inner, min_size=1, max_size=3)),
+        ),
+        max_leaves=4,
+    )
+
+
+def simple_guards(k: int) -> st.SearchStrategy[g.Guard]:
+    """Guards that hold about every other time, over few values."""
+    above = st.builds(
+        lambda back, c: g.Compare("<", g.Constant(c), g.Field("x", back)),
+        st.integers(0, k),
+        st.integers(0, 1),
+    )
+    rising = st.just(g.Compare("<", g.Field("x", k), g.Field("x")))
+    return st.one_of(
+        above,
+        above.map(g.negation),
+        *([rising] if k else []),
+        st.just(g.TOP),
+        st.builds(g.OfRelation, st.just("n"), st.integers(0, k)),
+    )
+
+
+def regulars(k: int, leaves: int = 5) -> st.SearchStrategy[r.Regular]:
+    return st.recursive(
+        st.one_of(st.builds(r.Letter, simple_guards(k)), st.just(r.IDENTITY)),
+        lambda inner: st.one_of(
+            st.builds(r.Either, inner, inner), st.builds(r.Then, inner, inner), st.builds(r.Star, inner)
+        ),
+        max_leaves=leaves,
+    )
+
+
+def records() -> st.SearchStrategy[StreamRecord]:
+    whole = st.one_of(st.integers(0, 2), st.none())
+    number = st.one_of(st.sampled_from((0.0, 0.5, 1.0, 1.5, 2.0)), st.none())
+    text = st.one_of(st.sampled_from(("red", "green red", "blue", "")), st.none())
+    m = st.builds(lambda x, y, s: (0, (x, y, s)), whole, number, text)
+    n = st.builds(lambda x, b: (1, (x, b)), whole, st.one_of(st.booleans(), st.none()))
+    return st.builds(lambda pair: StreamRecord(pair[0], 0, pair[1]), st.one_of(m, m, n))
+
+
+@st.composite
+def words(draw: st.DrawFn, max_size: int = 9, min_size: int = 0) -> list[StreamRecord]:
+    """Records in order of time, with ties."""
+    time, word = 0, []
+    for record in draw(st.lists(records(), min_size=min_size, max_size=max_size)):
+        time += draw(st.sampled_from((0, 1, 1, 3)))
+        word.append(record._replace(time=time))
+    return word
+
+
+def accepted(automaton: LookbackAutomaton, word: Sequence[StreamRecord]) -> bool:
+    return automaton.accepts(word, ALPHABET)
+
+
+def matches(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> bool:
+    """Membership by Definition 3 alone, with no automaton in it."""
+    return len(word) >= k and (k, len(word)) in _spans(regular, word, k)
+
+
+def _spans(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> set[tuple[int, int]]:
+    """The (i, j) such that word[i-k:j] is in the language."""
+    places = range(k, len(word) + 1)
+    match regular:
+        case r.Nothing():
+            return set()
+        case r.Identity():
+            return {(i, i) for i in places}
+        case r.Letter(guard):
+            return {
+                (i, i + 1) for i in places if i < len(word) and holds(guard, word[i - k : i + 1], ALPHABET)
+            }
+        case r.Either(a, b):
+            return _spans(a, word, k) | _spans(b, word, k)
+        case r.Then(a, b):
+            second = _spans(b, word, k)
+            return {(i, m) for i, j in _spans(a, word, k) for h, m in second if h == j}
+        case r.Star(inner):
+            found, step = {(i, i) for i in places}, _spans(inner, word, k)
+            while True:
+                more = found | {(i, m) for i, j in found for h, m in step if h == j}
+                if more == found:
+                    return found
+                found = more
+
+
+def windows_by_definition(
+    pairs: Sequence[tuple[r.Regular, r.Regular]], k: int, word: Sequence[StreamRecord]
+) -> list[tuple[int, int]]:
+    """Definition 7 to the letter, ordered by end and start."""
+    found = set()
+    for before, window in pairs:
+        starts = [i for i in range(k, len(word)) if matches(before, word[:i], k)]
+        spans = _spans(window, word, k)
+        found |= {(i, j - 1) for i in starts for h, j in spans if h == i and j > i}
+    return sorted(found, key=lambda w: (w[1], w[0]))
+
+
+def selected(
+    expression: WindowExpression, windows: Sequence[tuple[int, int]], word: Sequence[StreamRecord]
+) -> list[tuple[int, int]]:
+    """The windows that limits and selection leave of all; for ``first``, only the limits."""
+    kept = [w for w in windows if _within(expression.limits, w, word)]
+    if expression.selection is Selection.LONGEST:
+        return [min(w for w in kept if w[1] == end) for end in sorted({w[1] for w in kept})]
+    return kept
+
+
+def _within(limits: Limits, window: tuple[int, int], word: Sequence[StreamRecord]) -> bool:
+    size, span = window[1] - window[0] + 1, word[window[1]].time - word[window[0]].time
+    return (
+        size >= limits.least
+        and (limits.most is None or size <= limits.most)
+        and (limits.within is None or span <= limits.within)
+    )

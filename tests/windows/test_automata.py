@@ -1,0 +1,116 @@
+"""Closure properties and translations, all by membership of words."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.window_streams import ALPHABET, accepted, matches, regulars, words
+from windows.expressions import guards as g
+from windows.expressions import regular as r
+from windows.expressions.alphabet import StreamRecord
+from windows.expressions.closure import (
+    clean,
+    complement,
+    concatenated,
+    determinised,
+    iterated,
+    product,
+    trimmed,
+    union,
+)
+from windows.expressions.satisfiability import Satisfiability
+from windows.expressions.translate import to_automaton, to_regular
+
+THEORY = Satisfiability(ALPHABET)
+KS = st.integers(0, 2)
+SOME = settings(max_examples=60, deadline=None)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[int, r.Regular, r.Regular, list[list[StreamRecord]]]:
+    k = draw(KS)
+    return k, draw(regulars(k)), draw(regulars(k)), draw(st.lists(words(6, k), min_size=4, max_size=8))
+
+
+Case = tuple[int, r.Regular, r.Regular, list[list[StreamRecord]]]
+
+
+@settings(max_examples=120, deadline=None)
+@given(cases())
+def test_automata_of_expressions_accept_their_words(case: Case) -> None:
+    k, left, right, some = case
+    for regular in (left, right):
+        automaton = to_automaton(regular, k)
+        again = to_automaton(to_regular(automaton), k)
+        for word in some:
+            assert accepted(automaton, word) == accepted(again, word) == matches(regular, word, k)
+
+
+@SOME
+@given(cases())
+def test_closure_under_boolean_operations(case: Case) -> None:
+    k, left, right, some = case
+    a, b = to_automaton(left, k), to_automaton(right, k)
+    both, any_of, none = product(a, b), union(a, b), complement(a, THEORY)
+    for word in some:
+        in_a, in_b = matches(left, word, k), matches(right, word, k)
+        assert accepted(both, word) == (in_a and in_b)
+        assert accepted(any_of, word) == (in_a or in_b)
+        assert accepted(none, word) == (not in_a)
+        assert not accepted(none, word[: k - 1] if k else word) or not k
+
+
+@SOME
+@given(cases())
+def test_closure_under_concatenation_and_iteration(case: Case) -> None:
+    k, left, right, some = case
+    a, b = to_automaton(left, k), to_automaton(right, k)
+    joined, repeated = concatenated(a, b), iterated(a)
+    for word in some:
+        assert accepted(joined, word) == matches(r.Then(left, right), word, k)
+        assert accepted(repeated, word) == matches(r.Star(left), word, k)
+
+
+@SOME
+@given(cases())
+def test_deterministic_automata_have_one_run_on_every_word(case: Case) -> None:
+    k, left, _, some = case
+    given_automaton = to_automaton(left, k)
+    automaton = determinised(given_automaton, THEORY)
+    for arcs in automaton.outgoing.values():
+        for i, (guard, _) in enumerate(arcs):
+            assert not any(THEORY.possible(g.conjunction([guard, other])) for other, _ in arcs[i + 1 :])
+        assert not THEORY.possible(g.negation(g.disjunction(guard for guard, _ in arcs)))
+    for word in some:
+        assert accepted(automaton, word) == accepted(given_automaton, word)
+
+
+@SOME
+@given(cases())
+def test_cleaning_and_trimming_change_no_language(case: Case) -> None:
+    k, left, _, some = case
+    automaton = to_automaton(left, k)
+    cleaned = clean(automaton, THEORY)
+    assert all(THEORY.possible(guard) for guard in cleaned.guards)
+    for word in some:
+        assert accepted(trimmed(cleaned), word) == accepted(automaton, word)
+
+
+def test_repetitions() -> None:
+    letter = r.Letter(g.TOP)
+    word = [StreamRecord(0, 0, (1, None, None))] * 6
+    lengths = [
+        [n for n in range(7) if matches(regular, word[:n], 0)]
+        for regular in (r.repeated(letter, 2, 4), r.repeated(letter, 3, None), r.repeated(letter, 0, 1))
+    ]
+    assert lengths == [[2, 3, 4], [3, 4, 5, 6], [0, 1]]
+
+
+def test_unsatisfiable_guards_are_cleaned_away() -> None:
+    never = g.conjunction(
+        [g.Compare("<", g.Field("x"), g.Constant(0)), g.Compare("<", g.Constant(0), g.Field("x"))]
+    )
+    automaton = to_automaton(r.Then(r.ANY, r.Either(r.Letter(never), r.Letter(g.OfRelation("n")))), 0)
+    assert len(clean(automaton, THEORY).transitions) == len(automaton.transitions) - 1
+    assert trimmed(clean(to_automaton(r.Letter(never), 0), THEORY)).transitions == ()

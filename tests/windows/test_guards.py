@@ -1,0 +1,117 @@
+"""Guards by columns and by record, and what z3 says about them."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.window_streams import ALPHABET, SCHEMA, guards, words
+from windows.expressions import guards as g
+from windows.expressions.alphabet import Alphabet, StreamRecord
+from windows.expressions.closure import minterm
+from windows.expressions.columns import Columns
+from windows.expressions.evaluate import holds
+from windows.expressions.letters import Letters
+from windows.expressions.satisfiability import Satisfiability
+
+K = 2
+THEORY = Satisfiability(ALPHABET)
+
+
+def columns_of(word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> Columns:
+    relation, time = (np.array([record[i] for record in word], dtype=np.int64) for i in (0, 1))
+    return Columns(alphabet, relation, time, [record.row for record in word])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(guards(K), min_size=1, max_size=4), words(min_size=1))
+def test_columns_give_the_truth_of_every_record(some: list[g.Guard], word: list[StreamRecord]) -> None:
+    columns = columns_of(word)
+    for guard in some:
+        flags = columns.holds(guard).tolist()
+        for i in range(K, len(word)):
+            assert flags[i] == holds(guard, word[i - K : i + 1], ALPHABET), (str(guard), i)
+
+
+def test_whole_numbers_beyond_doubles_are_compared_exactly() -> None:
+    large = 2**53
+    word = [StreamRecord(0, 0, (x, None, None)) for x in (large, large + 1, large + 2, -(2**63), None)]
+    same = g.Compare("=", g.Field("x"), g.Constant(large + 1))
+    rising = g.Compare("<", g.Sum(((3000, g.Field("x", 1)),)), g.Sum(((3000, g.Field("x")),)))
+    assert columns_of(word).holds(same).tolist() == [False, True, False, False, False]
+    assert columns_of(word).holds(rising).tolist()[1:] == [True, True, False, False]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(guards(1), min_size=1, max_size=3), words(min_size=2, max_size=5))
+def test_what_occurs_is_possible_and_samples_are_true(some: list[g.Guard], word: list[StreamRecord]) -> None:
+    cells = {cell.signs: cell.sample for cell in THEORY.cells(some)}
+    occurred = {
+        tuple(holds(guard, word[i - 1 : i + 1], ALPHABET) for guard in some) for i in range(1, len(word))
+    }
+    assert occurred <= cells.keys()
+    for signs, sample in cells.items():
+        if sample is not None:
+            assert tuple(holds(guard, sample, ALPHABET) for guard in some) == signs
+    for signs in product((False, True), repeat=len(some)):
+        assert THEORY.possible(minterm(some, signs)) == (signs in cells)
+
+
+X, BEFORE = g.Field("x"), g.Field("x", 1)
+IMPOSSIBLE = (
+    g.conjunction([g.Compare("<", X, BEFORE), g.Compare("<", BEFORE, X)]),
+    g.conjunction([g.Compare("<", g.Constant(1), X), g.Compare("<", X, g.Constant(2))]),
+    g.conjunction([g.OfRelation("m"), g.OfRelation("n")]),
+    g.conjunction([g.OfRelation("m"), g.negation(g.IsNull(g.Field("n.x")))]),
+    g.conjunction([g.OfRelation("n"), g.Contains(g.Field("s"), "red")]),
+    g.conjunction(
+        [g.Compare("=", g.Field("s"), g.Constant("green red")), g.negation(g.Contains(g.Field("s"), "red"))]
+    ),
+    g.conjunction([g.Compare("=", X, X), g.IsNull(X)]),
+    g.Compare("<", g.Field("time"), g.Field("time", 1)),
+    g.Compare("<", g.summed(g.Sum(((1, X),)), g.Sum(((1, BEFORE),)), -1), g.Sum(((1, X), (-1, BEFORE)))),
+)
+
+
+def test_impossible_guards_are_told() -> None:
+    assert [str(guard) for guard in IMPOSSIBLE if THEORY.possible(guard)] == []
+    between = g.conjunction(
+        [g.Compare("<", g.Constant(1), g.Field("y")), g.Compare("<", g.Field("y"), g.Constant(2))]
+    )
+    assert THEORY.possible(between)
+
+
+def test_promises_bound_what_is_possible() -> None:
+    promised = Satisfiability(ALPHABET, [g.disjunction([g.IsNull(X), g.Compare("<=", X, g.Constant(5))])])
+    above = g.Compare("<", g.Constant(5), BEFORE)
+    assert THEORY.possible(above)
+    assert not promised.possible(above)
+
+
+def test_letters_tell_all_combinations_apart_however_many_guards() -> None:
+    word = [StreamRecord(0, 0, (x % 7, None, None)) for x in range(40)]
+    for count in (3, 20, 70):
+        some = [g.Compare("<", X, g.Constant(i % 9)) for i in range(count)]
+        letters = Letters(some)
+        numbers = letters.of(columns_of(word)).tolist()
+        for record, number in zip(word, numbers, strict=True):
+            assert letters.signs[number] == tuple(holds(guard, [record], ALPHABET) for guard in some)
+        assert len(letters) == min(count, 7)
+        assert letters.of(columns_of(word)).tolist() == numbers
+
+
+def test_fields_of_several_relations() -> None:
+    assert {"x", "m.x", "n.x", "y", "b", "time"} <= ALPHABET.fields.keys()
+    assert ALPHABET.fields["n.x"].variable == "x"
+    record = StreamRecord(1, 7, (3, True))
+    assert [ALPHABET.value(name, record) for name in ("x", "n.x", "m.x", "b", "time")] == [
+        3,
+        3,
+        None,
+        True,
+        7,
+    ]
+    assert SCHEMA.relations[1].name == "n"

@@ -1,0 +1,129 @@
+"""The processor beside Definition 7 by brute force."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.window_streams import ALPHABET, accepted, regulars, selected, windows_by_definition, words
+from windows.expressions import regular as r
+from windows.expressions.alphabet import StreamRecord
+from windows.expressions.automaton import automaton
+from windows.expressions.closure import trimmed
+from windows.expressions.expression import Limits, Selection, WindowExpression, expression
+from windows.expressions.processor import Processor
+
+LIMITS = st.builds(
+    Limits,
+    st.integers(1, 3),
+    st.one_of(st.none(), st.integers(1, 4)),
+    st.one_of(st.none(), st.integers(0, 4)),
+)
+
+
+def found(processor: Processor, word: list[StreamRecord], cuts: list[int]) -> list[tuple[int, int]]:
+    """The windows of a word that comes in batches."""
+    places = [0, *sorted(min(c, len(word)) for c in cuts), len(word)]
+    batches = [word[a:b] for a, b in pairwise(places)]
+    return [(w.first, w.last) for batch in batches for w in processor.process(batch)]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]]:
+    k = draw(st.integers(0, 2))
+    pairs = draw(st.lists(st.tuples(regulars(k), regulars(k)), min_size=1, max_size=3))
+    return k, pairs, draw(words())
+
+
+@settings(max_examples=250, deadline=None)
+@given(cases(), st.lists(st.integers(0, 9), max_size=2))
+def test_every_window_of_the_definition_is_found(
+    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], cuts: list[int]
+) -> None:
+    k, pairs, word = case
+    processor = Processor(expression(pairs, k), ALPHABET)
+    assert found(processor, word, cuts) == windows_by_definition(pairs, k, word)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    cases(),
+    LIMITS,
+    st.sampled_from((Selection.EVERY, Selection.LONGEST)),
+    st.lists(st.integers(0, 9), max_size=2),
+)
+def test_limits_and_the_longest_windows(
+    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
+    limits: Limits,
+    selection: Selection,
+    cuts: list[int],
+) -> None:
+    k, pairs, word = case
+    given_expression = expression(pairs, k, selection, limits)
+    windows = selected(given_expression, windows_by_definition(pairs, k, word), word)
+    assert found(Processor(given_expression, ALPHABET), word, cuts) == windows
+
+
+def first_windows(
+    pairs: list[tuple[r.Regular, r.Regular]], k: int, limits: Limits, word: list[StreamRecord]
+) -> list[tuple[int, int]]:
+    """What ``first`` means, record by record: at most one window is open, and ends where it first can."""
+    expressed = expression(pairs, k, Selection.FIRST, limits)
+    windows = set(selected(expressed, windows_by_definition(pairs, k, word), word))
+    found: list[tuple[int, int]] = []
+    opened: int | None = None
+    for i in range(k, len(word)):
+        if opened is not None and not can_end(expressed, opened, i, word):
+            opened = None
+        if opened is None and can_end(expressed, i, i, word):
+            opened = i
+        if opened is not None and (opened, i) in windows:
+            found.append((opened, i))
+            opened = None
+    return found
+
+
+def can_end(expressed: WindowExpression, first: int, now: int, word: list[StreamRecord]) -> bool:
+    """Whether a window from ``first`` can end at ``now`` or later, as far as the automata's graphs tell."""
+    limits, k = expressed.limits, expressed.k
+    size, span = now - first + 1, word[now].time - word[first].time
+    if (limits.most is not None and size > limits.most) or (
+        limits.within is not None and span > limits.within
+    ):
+        return False
+    for pair in expressed.pairs:
+        if accepted(pair.before, word[:first]):
+            window = trimmed(pair.window)
+            # Every state of a trimmed automaton but the initial one leads to the end.
+            live = automaton(k, window.states, window.initial, range(window.states), window.transitions)
+            if accepted(live, word[first - k : now + 1]) and window.final:
+                return True
+    return False
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(), st.one_of(st.just(Limits()), LIMITS), st.lists(st.integers(0, 9), max_size=2))
+def test_first_windows_do_not_overlap(
+    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], limits: Limits, cuts: list[int]
+) -> None:
+    k, pairs, word = case
+    given_expression = expression(pairs, k, Selection.FIRST, limits)
+    windows = found(Processor(given_expression, ALPHABET), word, cuts)
+    assert windows == first_windows(pairs, k, limits, word)
+    assert all(a[1] < b[0] for a, b in pairwise(windows))
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(), st.one_of(st.just(Limits()), LIMITS), st.sampled_from(Selection))
+def test_records_that_do_nothing_may_be_passed_over(
+    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
+    limits: Limits,
+    selection: Selection,
+) -> None:
+    k, pairs, word = case
+    long = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
+    given_expression = expression(pairs, k, selection, limits)
+    whole, single = Processor(given_expression, ALPHABET), Processor(given_expression, ALPHABET)
+    assert found(whole, long, []) == found(single, long, list(range(0, len(long), 9)))

@@ -1,0 +1,130 @@
+"""Aggregates by panes beside aggregates of the records themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from statistics import fmean, pvariance
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.errors import UsageError
+from schema.model import Value
+from tests.window_streams import ALPHABET, regulars, words
+from windows.expressions import regular as r
+from windows.expressions.alphabet import StreamRecord
+from windows.expressions.expression import Selection, expression
+from windows.expressions.forest import Forest
+from windows.expressions.monoids import Aggregate, Monoid, monoid, names, register
+from windows.expressions.processor import Processor
+
+AGGREGATES = (
+    Aggregate("count"),
+    *(Aggregate(name, field) for field in ("x", "y") for name in names()),
+    Aggregate("min", "s"),
+    Aggregate("last", "s"),
+)
+
+
+def direct(aggregate: Aggregate, records: list[StreamRecord]) -> Value:
+    if aggregate.field is None:
+        return len(records)
+    values = [v for record in records if (v := ALPHABET.value(aggregate.field, record)) is not None]
+    functions: dict[str, Callable[[Any], Any]] = {
+        "count": len,
+        "sum": sum,
+        "mean": fmean,
+        "min": min,
+        "max": max,
+        "first": lambda vs: vs[0],
+        "last": lambda vs: vs[-1],
+        "variance": lambda vs: float(pvariance(vs)),
+    }
+    if not values and aggregate.monoid != "count":
+        return None
+    result: Value = functions[aggregate.monoid](values)
+    return result
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 1).flatmap(lambda k: st.tuples(st.just(k), regulars(k), regulars(k))),
+    words(14),
+    st.integers(0, 14),
+    st.sampled_from(Selection),
+)
+def test_windows_have_the_aggregates_of_their_records(
+    case: tuple[int, r.Regular, r.Regular], word: list[StreamRecord], cut: int, selection: Selection
+) -> None:
+    k, before, window = case
+    processor = Processor(expression([(before, window)], k, selection), ALPHABET, AGGREGATES)
+    for batch in (word[:cut], word[cut:]):
+        for found in processor.process(batch):
+            records = word[found.first : found.last + 1]
+            expected = [direct(aggregate, records) for aggregate in AGGREGATES]
+            assert list(found.aggregates) == pytest.approx(expected, nan_ok=False)
+            for value, want in zip(found.aggregates, expected, strict=True):
+                assert type(value) is type(want)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from((1e16, -1e16, 1.0, 0.1, 3e-5, 1e300, -1e300)), min_size=1, max_size=20))
+def test_sums_lose_nothing_to_large_neighbours(values: list[float]) -> None:
+    word = [StreamRecord(0, i, (None, value, None)) for i, value in enumerate(values)]
+    given_expression = expression([(r.EVERYTHING, r.repeated(r.ANY, 1, None))])
+    processor = Processor(given_expression, ALPHABET, [Aggregate("sum", "y")])
+    for found in processor.process(word):
+        exact = sum(Fraction(value) for value in values[found.first : found.last + 1])
+        largest = max(abs(v) for v in values)
+        assert found.aggregates[0] == pytest.approx(float(exact), rel=1e-12, abs=largest * 1e-28)
+
+
+def test_whole_numbers_are_summed_exactly() -> None:
+    word = [StreamRecord(0, i, (2**62 + i, None, None)) for i in range(6)]
+    processor = Processor(
+        expression([(r.EVERYTHING, r.repeated(r.ANY, 3, 3))]), ALPHABET, [Aggregate("sum", "x")]
+    )
+    sums = [w.aggregates[0] for batch in (word[:2], word[2:]) for w in processor.process(batch)]
+    assert sums == [3 * 2**62 + 3 * i + 3 for i in range(4)]
+
+
+@given(st.lists(st.text("ab", max_size=1), min_size=1, max_size=40), st.data())
+def test_forest_folds_every_suffix_in_order(elements: list[str], data: st.DataObject) -> None:
+    forest = Forest(lambda a, b: a + b)
+    for element in elements:
+        forest.append(element)
+    dropped = data.draw(st.integers(0, len(elements) - 1))
+    forest.drop(dropped)
+    for start in range(len(elements) - dropped):
+        assert forest.fold(start) == "".join(elements[dropped + start :])
+
+
+def test_panes_and_starts_stay_as_few_as_the_windows_that_are_open() -> None:
+    aggregates = [Aggregate(name, "x") for name in names()]
+    processor = Processor(expression([(r.EVERYTHING, r.repeated(r.ANY, 5, 5))]), ALPHABET, aggregates)
+    for i in range(200):
+        batch = [StreamRecord(0, i, (i * j % 17, None, None)) for j in range(50)]
+        assert sum(1 for _ in processor.process(batch)) == 50 - (4 if i == 0 else 0)
+        assert processor.open_starts <= 5
+        assert processor.panes < 4 * 256
+
+
+def test_monoids_are_registered_once() -> None:
+    longest = register(Monoid("longest_text", str, lambda a, b: max(a, b, key=len), lambda v: v))
+    try:
+        processor = Processor(
+            expression([(r.EVERYTHING, r.repeated(r.ANY, 2, 2))]), ALPHABET, [Aggregate("longest_text", "s")]
+        )
+        word = [StreamRecord(0, 0, (None, None, text)) for text in ("red", "green", None, "")]
+        assert [w.aggregates for w in processor.process(word)] == [("green",), ("green",), ("",)]
+        with pytest.raises(ValueError, match="longest_text"):
+            register(longest)
+    finally:
+        from windows.expressions import monoids
+
+        del monoids._REGISTERED["longest_text"]
+    with pytest.raises(UsageError, match="did you mean 'variance'"):
+        monoid("varianze")

@@ -1,0 +1,144 @@
+"""The letters of a stream: records of a schema's relations, and the fields that guards name.
+
+An attribute that several relations have (with one sort) is one field; every
+attribute is also a field by its qualified name. ``time`` is the event time,
+unless a relation has an attribute of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Final, NamedTuple, TypeAlias
+
+from schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
+from windows.expressions.words import contains_word
+
+TIME: Final = "time"
+SEARCHED: Final = "*"
+TIME_COLUMN: Final = -2
+ABSENT: Final = -1
+
+Keyword: TypeAlias = Callable[[str, str], bool]
+"""Whether a text (second) contains a keyword (first)."""
+
+
+class StreamRecord(NamedTuple):
+    """One letter: the relation's position in the schema, the time in microseconds, the row."""
+
+    relation: int
+    time: int
+    row: Row
+
+
+class Sort(StrEnum):
+    """What a field's values are to a guard. Integers and timestamps are both whole numbers."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+
+    @property
+    def numeric(self) -> bool:
+        return self in (Sort.INTEGER, Sort.NUMBER, Sort.TIMESTAMP)
+
+
+_SORTS: Final = {
+    AttributeType.TEXT: Sort.TEXT,
+    AttributeType.STRING: Sort.TEXT,
+    AttributeType.INTEGER: Sort.INTEGER,
+    AttributeType.NUMBER: Sort.NUMBER,
+    AttributeType.BOOLEAN: Sort.BOOLEAN,
+    AttributeType.TIMESTAMP: Sort.TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldInfo:
+    """Where a field stands: its column in each relation's rows, ABSENT where it has none.
+
+    ``variable`` names the value: a field and its qualified name have the same.
+    ``low`` and ``high`` bound the values where the schema does.
+    """
+
+    name: str
+    sort: Sort
+    columns: tuple[int, ...]
+    variable: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """An alphabet theory over the records of a schema (window paper, Definition 1)."""
+
+    schema: Schema
+    contains: Keyword = contains_word
+
+    @cached_property
+    def relations(self) -> tuple[str, ...]:
+        """Names of all relations, at their positions."""
+        return tuple(relation.name for relation in self.schema.relations)
+
+    @cached_property
+    def fields(self) -> dict[str, FieldInfo]:
+        """Every field by name, qualified names too."""
+        found: dict[str, FieldInfo] = {}
+        for name in dict.fromkeys(a.name for r in self.schema.relations for a in r.attributes):
+            shared = _shared(name, self.schema.relations)
+            if shared is not None:
+                found[name] = shared
+            for relation in self.schema.relations:
+                if name in relation.columns:
+                    own = _own(relation, name, self.schema.relations, shared)
+                    found[own.name] = own
+        if TIME not in found and not any(TIME in r.columns for r in self.schema.relations):
+            count = len(self.schema.relations)
+            found[TIME] = FieldInfo(TIME, Sort.TIMESTAMP, (TIME_COLUMN,) * count, TIME)
+        return found
+
+    @cached_property
+    def variables(self) -> dict[str, FieldInfo]:
+        """One field for each variable: the widest that has it."""
+        return {info.variable: info for info in reversed(self.fields.values()) if info.name == info.variable}
+
+    def value(self, name: str, record: StreamRecord) -> Value:
+        """The value of a field in a record, None if it is NULL or absent."""
+        column = self.fields[name].columns[record.relation]
+        if column == TIME_COLUMN:
+            return record.time
+        return None if column == ABSENT else record.row[column]
+
+    def searched(self, relation: int) -> tuple[int, ...]:
+        """The columns that keywords are looked for in."""
+        return self.schema.relations[relation].search_columns
+
+
+def _attribute(relation: Relation, name: str) -> Attribute:
+    return relation.attributes[relation.columns[name]]
+
+
+def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
+    """The unqualified field; None if the relations disagree about its sort."""
+    holders = [r for r in relations if name in r.columns]
+    sorts = {_SORTS[_attribute(r, name).type] for r in holders}
+    bounds = {(_attribute(r, name).min, _attribute(r, name).max) for r in holders}
+    if len(sorts) > 1:
+        return None
+    low, high = bounds.pop() if len(bounds) == 1 else (None, None)
+    columns = tuple(r.columns.get(name, ABSENT) for r in relations)
+    return FieldInfo(name, sorts.pop(), columns, name, low, high)
+
+
+def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: FieldInfo | None) -> FieldInfo:
+    """The field of one relation, by its qualified name."""
+    attribute = _attribute(relation, name)
+    columns = tuple(r.columns[name] if r is relation else ABSENT for r in relations)
+    qualified = f"{relation.name}.{name}"
+    variable = qualified if shared is None else name
+    return FieldInfo(qualified, _SORTS[attribute.type], columns, variable, attribute.min, attribute.max)

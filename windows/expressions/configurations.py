@@ -1,0 +1,136 @@
+"""All automata of a window expression at one record: a configuration, and what a letter does to it.
+
+Configurations recur, so what a letter does is worked out once for each. Which
+starts are in which group is not part of a configuration; a move says how
+the groups' starts go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from windows.expressions.columns import Flags
+from windows.expressions.expression import Pair
+from windows.expressions.letters import Letters
+from windows.expressions.macrostates import DEAD, Macrostates
+
+Slot: TypeAlias = tuple[int, int]
+"""A group of starts: the number of its pair, and the macrostate of the pair's window automaton."""
+
+REMEMBERED: Final = 20_000
+"""Configurations remembered; beyond, all are forgotten and found anew."""
+
+
+class Move(NamedTuple):
+    """What one letter does.
+
+    ``gathered``: for each group of ``target``, the groups of the source that it
+    is made of. ``opened``: the groups that a new start joins. ``ended``: the
+    groups of which every start has a window that ends here. ``kept``: groups
+    stay what they are.
+    """
+
+    target: Configuration
+    gathered: tuple[tuple[int, ...], ...]
+    opened: tuple[int, ...]
+    ended: tuple[int, ...]
+    kept: bool
+
+
+@dataclass(eq=False, slots=True)
+class Configuration:
+    """The macrostate of every pair's first automaton, and the groups of its second that hold starts.
+
+    ``loud[opening]`` marks the letters that do anything, by number; unknown ones are taken to do.
+    """
+
+    before: tuple[int, ...]
+    slots: tuple[Slot, ...]
+    moves: tuple[dict[int, Move], dict[int, Move]] = field(default_factory=lambda: ({}, {}))
+    loud: list[Flags] = field(default_factory=lambda: [np.ones(0, dtype=bool)] * 2)
+
+
+class Configurations:
+    """The configurations of some pairs, interned. ``one``: a group needs no more than one start."""
+
+    def __init__(self, pairs: Sequence[Pair], letters: Letters, *, one: bool = False) -> None:
+        self._letters = letters
+        self._one = one
+        self._before = [Macrostates(pair.before, letters) for pair in pairs]
+        self._window = [Macrostates(pair.window, letters) for pair in pairs]
+        self._known: dict[tuple[tuple[int, ...], tuple[Slot, ...]], Configuration] = {}
+        self.initial = self._configuration(tuple(m.initial for m in self._before), ())
+
+    def bare(self, source: Configuration) -> Configuration:
+        """The configuration without any group."""
+        return self._configuration(source.before, ()) if source.slots else source
+
+    def move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
+        """What ``letter`` does; no window begins unless ``opening``."""
+        known = source.moves[opening]
+        if letter not in known:
+            known[letter] = self._move(source, letter, opening=opening)
+        return known[letter]
+
+    def loud(self, source: Configuration, *, opening: bool) -> Flags:
+        """By letter, whether it does anything to a configuration."""
+        flags = source.loud[opening]
+        if len(flags) < len(self._letters):
+            moves = [
+                self.move(source, letter, opening=opening) for letter in range(len(flags), len(self._letters))
+            ]
+            fresh = [not (m.kept and m.target is source) or bool(m.opened or m.ended) for m in moves]
+            flags = source.loud[opening] = np.concatenate([flags, np.array(fresh, dtype=bool)])
+        return flags
+
+    def _move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
+        groups: dict[Slot, list[int]] = {}
+        for place, (pair, state) in enumerate(source.slots):
+            after = self._window[pair].step(state, letter)
+            if after != DEAD:
+                groups.setdefault((pair, after), []).append(place)
+        opened = self._opened(source, letter) if opening else []
+        if self._one:
+            opened = [slot for slot in opened if slot not in groups]
+        for slot in opened:
+            groups.setdefault(slot, [])
+        slots = tuple(sorted(groups))
+        before = tuple(m.step(s, letter) for m, s in zip(self._before, source.before, strict=True))
+        gathered = tuple(tuple(groups[slot]) for slot in slots)
+        return Move(
+            self._configuration(before, slots),
+            gathered,
+            tuple(slots.index(slot) for slot in opened),
+            tuple(i for i, (pair, state) in enumerate(slots) if self._window[pair].is_final(state)),
+            gathered == tuple((i,) for i in range(len(source.slots))),
+        )
+
+    def _opened(self, source: Configuration, letter: int) -> list[Slot]:
+        """The groups that a window which begins at this record is in after it."""
+        found = []
+        for pair, state in enumerate(source.before):
+            if self._before[pair].is_final(state):
+                after = self._window[pair].step(self._window[pair].initial, letter)
+                if after != DEAD:
+                    found.append((pair, after))
+        return found
+
+    def _configuration(self, before: tuple[int, ...], slots: tuple[Slot, ...]) -> Configuration:
+        key = (before, slots)
+        if key not in self._known:
+            if len(self._known) >= REMEMBERED:
+                self._forget()
+            self._known[key] = Configuration(before, slots)
+        return self._known[key]
+
+    def _forget(self) -> None:
+        """Cut the ties between configurations too, or those in use would keep all others alive."""
+        for known in self._known.values():
+            known.moves[0].clear()
+            known.moves[1].clear()
+            known.loud[:] = [np.ones(0, dtype=bool)] * 2
+        self._known.clear()

@@ -1,0 +1,241 @@
+"""One stream (of one key) through a window expression: the live starts, record after record.
+
+The groups of starts are lists beside the configuration's slots. At a record:
+a start is added where the first automaton accepts what came before; all groups
+move and those that meet become one; each start of a group in a final state
+has a window that ends here. Records that do nothing of this are not looked at
+singly: the next one that does is found by NumPy.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from schema.model import Value
+from windows.expressions.columns import Ints
+from windows.expressions.configurations import Configuration, Configurations, Move
+from windows.expressions.expression import Limits, Selection
+from windows.expressions.panes import Panes
+
+_SHORT: Final = 48
+"""Segments up to so many records are walked: NumPy costs more than it spares."""
+_SWEPT: Final = 64
+
+
+class Start(NamedTuple):
+    """Where a window begins: position, time in microseconds, and where the aggregates' panes were cut."""
+
+    position: int
+    time: int
+    begun: tuple[Any, ...]
+
+
+class Ended(NamedTuple):
+    """A window that ends at a record of the segment (``offset``)."""
+
+    start: Start
+    offset: int
+    aggregates: tuple[Value, ...]
+
+
+Group: TypeAlias = list[Start]
+
+
+def one_is_enough(selection: Selection, limits: Limits) -> bool:
+    """Whether a group needs only its earliest start: it gives the longest window if none is too long."""
+    return selection is Selection.LONGEST and not limits.bounding
+
+
+class Run:
+    """The state of one stream. ``position`` is that of the next record."""
+
+    def __init__(
+        self, shared: Configurations, selection: Selection, limits: Limits, panes: Sequence[Panes]
+    ) -> None:
+        self.position = 0
+        self.panes = tuple(panes)
+        self._shared = shared
+        self._configuration = shared.initial
+        self._groups: list[Group] = []
+        self._limits = limits
+        self._first = selection is Selection.FIRST
+        self._longest = selection is Selection.LONGEST
+        self._one = one_is_enough(selection, limits)
+        self._sweep_at = _SWEPT
+        self._kept = _SWEPT
+
+    @property
+    def open_starts(self) -> int:
+        """Starts of which a window may still end."""
+        return sum(map(len, self._groups))
+
+    def skip(self, count: int) -> None:
+        """Records so early that no window can begin there, for lack of records before them."""
+        self.position += count
+
+    def advance(self, letters: Ints, times: Ints) -> Iterator[Ended]:
+        """The windows that end with the next records, by end, then start; the panes know the records."""
+        size = len(letters)
+        walk = _Walk(letters, times, self._shared)
+        offset = 0
+        while offset < size:
+            offset = self._next(walk, offset)
+            if offset >= size:
+                break
+            if self._first:
+                yield from self._step_first(walk, offset)
+            else:
+                yield from self._step(walk, offset)
+            offset += 1
+        self.position += size
+        for panes in self.panes:
+            panes.finish()
+        self._sweep_panes()
+
+    def _next(self, walk: _Walk, offset: int) -> int:
+        """The next record at which anything may happen."""
+        opening = not (self._first and self._groups)
+        found = walk.loud(self._configuration, offset, opening=opening)
+        if self._first and self._groups and self._limits.bounding:
+            return min(found, max(offset, self._expiry(walk)))
+        return found
+
+    def _step(self, walk: _Walk, offset: int) -> Iterator[Ended]:
+        move = self._shared.move(self._configuration, walk.letters[offset], opening=True)
+        self._apply(move)
+        if move.opened:
+            start = self._start(walk, offset)
+            for slot in move.opened:
+                self._add(self._groups[slot], start, walk.times.item(offset))
+        if move.ended:
+            yield from self._ended(move, walk, offset)
+
+    def _apply(self, move: Move) -> None:
+        """Move all groups; those that meet become one."""
+        if not move.kept:
+            groups = self._groups
+            self._groups = [self._merged([groups[i] for i in sources]) for sources in move.gathered]
+        self._configuration = move.target
+
+    def _merged(self, groups: list[Group]) -> Group:
+        """Smaller ones are appended to the largest, so a start moves logarithmically often."""
+        if len(groups) < 2:
+            return groups[0] if groups else []
+        if self._one:
+            return [min(start for group in groups for start in group)]
+        largest = max(groups, key=len)
+        for group in groups:
+            if group is not largest:
+                largest += group
+        return largest
+
+    def _start(self, walk: _Walk, offset: int) -> Start:
+        begun = tuple([panes.begin(offset) for panes in self.panes]) if self.panes else ()
+        return Start(self.position + offset, walk.times.item(offset), begun)
+
+    def _add(self, group: Group, start: Start, now: int) -> None:
+        group.append(start)
+        if self._limits.bounding and len(group) > self._sweep_at:
+            group[:] = [s for s in group if self._in_time(s, start.position, now)]
+            self._sweep_at = max(_SWEPT, 2 * len(group))
+
+    def _ended(self, move: Move, walk: _Walk, offset: int) -> Iterator[Ended]:
+        last, now = self.position + offset, walk.times.item(offset)
+        starts = [start for slot in move.ended for start in self._groups[slot]]
+        if self._limits.any:
+            starts = [start for start in starts if self._admitted(start, last, now)]
+        if not starts:
+            return
+        if self._longest:
+            starts = [min(starts)]
+        elif len(move.ended) > 1:
+            # Pairs may agree about a window.
+            starts = list({start.position: start for start in starts}.values())
+        if len(starts) > 1:
+            starts.sort()
+        for start in starts:
+            yield Ended(start, offset, self._aggregates(start, offset))
+
+    def _step_first(self, walk: _Walk, offset: int) -> Iterator[Ended]:
+        if self._groups and self._limits.bounding and self._expiry(walk) <= offset:
+            self._close()
+        opening = not self._groups
+        move = self._shared.move(self._configuration, walk.letters[offset], opening=opening)
+        if not opening and not move.target.slots:
+            # The open window was given up here, so another may begin.
+            self._close()
+            move = self._shared.move(self._configuration, walk.letters[offset], opening=True)
+        self._apply(move)
+        if move.opened:
+            start = self._start(walk, offset)
+            self._groups = [[start] if i in move.opened else [] for i in range(len(move.target.slots))]
+        ended = next(self._ended(move, walk, offset), None)
+        if ended is not None:
+            self._close()
+            yield ended
+
+    def _close(self) -> None:
+        """No window is open."""
+        self._configuration = self._shared.bare(self._configuration)
+        self._groups = []
+
+    def _expiry(self, walk: _Walk) -> int:
+        """The first record that the one open window is too long for."""
+        start = min(group[0] for group in self._groups if group)
+        found = len(walk.letters)
+        if self._limits.most is not None:
+            found = min(found, start.position + self._limits.most - self.position)
+        if self._limits.within is not None:
+            limit = start.time + self._limits.within
+            found = min(found, int(np.searchsorted(walk.times, limit, side="right")))
+        return max(found, 0)
+
+    def _in_time(self, start: Start, last: int, now: int) -> bool:
+        limits = self._limits
+        return (limits.most is None or last - start.position < limits.most) and (
+            limits.within is None or now - start.time <= limits.within
+        )
+
+    def _admitted(self, start: Start, last: int, now: int) -> bool:
+        return last - start.position + 1 >= self._limits.least and self._in_time(start, last, now)
+
+    def _aggregates(self, start: Start, offset: int) -> tuple[Value, ...]:
+        if not self.panes:
+            return ()
+        return tuple([p.value(b, offset) for p, b in zip(self.panes, start.begun, strict=True)])
+
+    def _sweep_panes(self) -> None:
+        """Drop panes older than the oldest live start, when they have doubled since the last time."""
+        kept = sum(map(len, self.panes))
+        if kept > 2 * self._kept:
+            oldest = min((s.position for group in self._groups for s in group), default=self.position)
+            for panes in self.panes:
+                panes.forget(oldest)
+            self._kept = max(_SWEPT, sum(map(len, self.panes)))
+
+
+class _Walk:
+    """The letters of a segment, and where those are that do something to a configuration."""
+
+    def __init__(self, letters: Ints, times: Ints, shared: Configurations) -> None:
+        self.letters: list[int] = letters.tolist()
+        self.times = times
+        self._array = letters
+        self._shared = shared
+        self._loud: dict[tuple[Configuration, bool], list[int]] = {}
+
+    def loud(self, configuration: Configuration, offset: int, *, opening: bool) -> int:
+        """The next record from ``offset`` that does something; the segment's length if there is none."""
+        if len(self.letters) <= _SHORT:
+            return offset
+        key = (configuration, opening)
+        if key not in self._loud:
+            flags = self._shared.loud(configuration, opening=opening)
+            self._loud[key] = np.flatnonzero(flags[self._array]).tolist()
+        places = self._loud[key]
+        place = bisect_left(places, offset)
+        return places[place] if place < len(places) else len(self.letters)

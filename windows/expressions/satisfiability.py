@@ -1,0 +1,278 @@
+"""Which guards can hold together, by z3; used at compile time only.
+
+NULL is told by a variable of its own beside each value, the record's relation
+by another. Texts are numbers here, equal exactly if the texts are; "contains"
+is a predicate of which only its truth on the guards' constants is known. So
+what is found possible may be impossible for lack of a text: samples tell,
+since they are records that are evaluated like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from schema.model import Value
+from windows.expressions import guards as g
+from windows.expressions.alphabet import TIME_COLUMN, Alphabet, FieldInfo, Sort, StreamRecord
+from windows.expressions.evaluate import holds
+
+MILLISECONDS: Final = 2_000
+"""Time for one check; what takes longer counts as possible."""
+
+_COMPARED: Final = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Truth values of some guards that can occur together.
+
+    ``sample`` is a block of records (oldest first) with just these truth
+    values; None if none was found, though the cell may be possible.
+    """
+
+    signs: tuple[bool, ...]
+    sample: tuple[StreamRecord, ...] | None
+
+
+class Satisfiability:
+    """Questions about guards over one alphabet. ``promises`` are guards known to hold of every record."""
+
+    def __init__(self, alphabet: Alphabet, promises: Sequence[g.Guard] = ()) -> None:
+        self.alphabet = alphabet
+        self._promises = tuple(promises)
+        self._known: dict[g.Guard, bool] = {}
+
+    def possible(self, guard: g.Guard) -> bool:
+        """Whether some block of records satisfies the guard."""
+        if isinstance(guard, g.Truth):
+            return guard.value
+        if guard not in self._known:
+            self._known[guard] = any(True for _ in self.cells([g.TOP], guard))
+        return self._known[guard]
+
+    def cells(self, guards: Sequence[g.Guard], given: g.Guard = g.TOP) -> Iterator[Cell]:
+        """The cells of ``guards`` in which ``given`` holds: their minterms, but for the impossible ones."""
+        yield from _Encoding(self.alphabet, [*guards, given], self._promises).cells(guards, given)
+
+    def sample(self, guards: Sequence[g.Guard]) -> tuple[StreamRecord, ...] | None:
+        """Records of which all ``guards`` hold, as long as the farthest lookback; None if none is found."""
+        found = next(self.cells([g.TOP], g.conjunction(guards)), None)
+        return None if found is None else found.sample
+
+
+class _Encoding:
+    """One solver with the variables that some guards need."""
+
+    def __init__(self, alphabet: Alphabet, guards: Sequence[g.Guard], promises: Sequence[g.Guard]) -> None:
+        import z3  # type: ignore[import-untyped]  # noqa: PLC0415 - at compile time only
+
+        self._z3: Any = z3
+        self._alphabet = alphabet
+        self._depth = max((g.lookback(guard) for guard in guards), default=0)
+        self._streams = [i for i, r in enumerate(alphabet.schema.relations) if not r.table]
+        self._codes = {text: -1 - i for i, text in enumerate(_texts(guards))}
+        self._keywords = _keywords(guards)
+        self._values: dict[tuple[str, int], Any] = {}
+        self._solver = z3.Solver()
+        self._solver.set("timeout", MILLISECONDS)
+        self._solver.set("random_seed", 0)
+        for position in range(self._depth + 1):
+            self._solver.add(z3.Or([self._relation(position) == i for i in self._streams]))
+            for promise in promises:
+                self._solver.add(self._guard(g.shifted(promise, position)))
+        for guard in guards:
+            self._guard(guard)
+        self._relate()
+
+    def cells(self, guards: Sequence[g.Guard], given: g.Guard) -> Iterator[Cell]:
+        z3 = self._z3
+        self._solver.add(self._guard(given))
+        names = [z3.Bool(f"guard {i}") for i in range(len(guards))]
+        for name, guard in zip(names, guards, strict=True):
+            self._solver.add(name == self._guard(guard))
+        while (answer := self._solver.check()) != z3.unsat:
+            if answer == z3.unknown:
+                yield from self._unresolved(names)
+                return
+            model = self._solver.model()
+            signs = tuple(bool(model.eval(name, model_completion=True)) for name in names)
+            sample = tuple(self._record(model, back) for back in range(self._depth, -1, -1))
+            yield Cell(signs, sample if self._fits(sample, guards, signs, given) else None)
+            self._solver.add(z3.Or([n != s for n, s in zip(names, signs, strict=True)]))
+
+    def _unresolved(self, names: Sequence[Any]) -> Iterator[Cell]:
+        """All cells not yet refuted, one sign after the other; what stays unknown counts as possible."""
+        z3 = self._z3
+        pending: list[tuple[bool, ...]] = [()]
+        while pending:
+            signs = pending.pop()
+            assumed = [n if s else z3.Not(n) for n, s in zip(names, signs, strict=False)]
+            if self._solver.check(*assumed) == z3.unsat:
+                continue
+            if len(signs) == len(names):
+                yield Cell(signs, None)
+            else:
+                pending += [(*signs, False), (*signs, True)]
+
+    def _fits(
+        self,
+        sample: tuple[StreamRecord, ...],
+        guards: Sequence[g.Guard],
+        signs: tuple[bool, ...],
+        given: g.Guard,
+    ) -> bool:
+        pairs = [*zip(guards, signs, strict=True), (given, True)]
+        return all(holds(guard, sample, self._alphabet) == sign for guard, sign in pairs)
+
+    def _relate(self) -> None:
+        """What holds between the variables: relations have fields, time does not run back."""
+        z3 = self._z3
+        for (name, back), value in list(self._values.items()):
+            info = self._alphabet.variables[name]
+            if info.columns[0] == TIME_COLUMN:
+                if (name, back + 1) in self._values:
+                    self._solver.add(self._values[name, back + 1] <= value)
+                continue
+            holders = [i for i in self._streams if self._holds(name, i)]
+            self._solver.add(
+                z3.Implies(self._present(name, back), z3.Or([self._relation(back) == i for i in holders]))
+            )
+        for keyword in self._keywords:
+            for text, code in self._codes.items():
+                truth = self._alphabet.contains(keyword, text)
+                self._solver.add(self._contains(keyword)(code) == truth)
+
+    def _holds(self, variable: str, relation: int) -> bool:
+        """Whether a relation has an attribute whose value is ``variable``."""
+        name = self._alphabet.relations[relation]
+        described = self._alphabet.schema.relations[relation]
+        fields = self._alphabet.fields
+        return any(fields[f"{name}.{a.name}"].variable == variable for a in described.attributes)
+
+    def _relation(self, back: int) -> Any:
+        return self._z3.Int(f"relation@{back}")
+
+    def _present(self, variable: str, back: int) -> Any:
+        return self._z3.Bool(f"present {variable}@{back}")
+
+    def _contains(self, keyword: str) -> Any:
+        return self._z3.Function(f"contains {keyword}", self._z3.IntSort(), self._z3.BoolSort())
+
+    def _value(self, info: FieldInfo, back: int) -> Any:
+        key = (info.variable, back)
+        if key not in self._values:
+            name = f"{info.variable}@{back}"
+            kind = {Sort.NUMBER: self._z3.Real, Sort.BOOLEAN: self._z3.Bool}.get(info.sort, self._z3.Int)
+            self._values[key] = kind(name)
+            if info.columns[0] == TIME_COLUMN and back < self._depth:
+                self._value(info, back + 1)
+        return self._values[key]
+
+    def _there(self, field: g.Field) -> Any:
+        """That a field is not NULL."""
+        info = self._alphabet.fields[field.name]
+        self._value(info, field.back)
+        if info.columns[0] == TIME_COLUMN:
+            return self._z3.BoolVal(True)
+        present = self._present(info.variable, field.back)
+        if info.name == info.variable:
+            return present
+        held = [i for i, column in enumerate(info.columns) if column >= 0]
+        return self._z3.And(present, self._z3.Or([self._relation(field.back) == i for i in held]))
+
+    def _guard(self, guard: g.Guard) -> Any:  # noqa: PLR0911 - a case each
+        z3 = self._z3
+        match guard:
+            case g.Truth(value):
+                return z3.BoolVal(value)
+            case g.Not(inner):
+                return z3.Not(self._guard(inner))
+            case g.And(parts):
+                return z3.And([self._guard(p) for p in parts])
+            case g.Or(parts):
+                return z3.Or([self._guard(p) for p in parts])
+            case g.OfRelation(relation, back):
+                return self._relation(back) == self._alphabet.relations.index(relation)
+            case g.IsNull(field):
+                return z3.Not(self._there(field))
+            case g.Contains(field, keyword):
+                code = self._value(self._alphabet.fields[field.name], field.back)
+                return z3.And(self._there(field), self._contains(keyword)(code))
+            case g.Compare(operator, left, right):
+                there = [self._there(field) for field in g.fields(guard)]
+                return z3.And(*there, _COMPARED[operator](self._term(left), self._term(right)))
+
+    def _term(self, term: g.Term) -> Any:
+        z3 = self._z3
+        match term:
+            case g.Field(name, back):
+                return self._value(self._alphabet.fields[name], back)
+            case g.Constant(value):
+                return self._constant(value)
+            case g.Sum(terms, constant):
+                scaled = [self._constant(c) * self._term(f) for c, f in terms]
+                return z3.Sum([*scaled, self._constant(constant)])
+
+    def _constant(self, value: g.Scalar) -> Any:
+        if isinstance(value, bool):
+            return self._z3.BoolVal(value)
+        if isinstance(value, str):
+            return self._z3.IntVal(self._codes[value])
+        if isinstance(value, int):
+            return self._z3.IntVal(value)
+        numerator, denominator = value.as_integer_ratio()
+        return self._z3.Q(numerator, denominator)
+
+    def _record(self, model: Any, back: int) -> StreamRecord:
+        """The record that a model has at a place."""
+        relation = model.eval(self._relation(back), model_completion=True).as_long()
+        name, described = self._alphabet.relations[relation], self._alphabet.schema.relations[relation]
+        infos = [self._alphabet.fields[f"{name}.{a.name}"] for a in described.attributes]
+        row = tuple(self._sampled(model, info, back) for info in infos)
+        time = self._values.get(("time", back))
+        clock = 0 if time is None else model.eval(time, model_completion=True).as_long()
+        return StreamRecord(relation, clock, row)
+
+    def _sampled(self, model: Any, info: FieldInfo, back: int) -> Value:
+        value = self._values.get((info.variable, back))
+        if value is None or not model.eval(self._present(info.variable, back), model_completion=True):
+            return None
+        found = model.eval(value, model_completion=True)
+        if info.sort is Sort.BOOLEAN:
+            return bool(found)
+        if info.sort is Sort.NUMBER:
+            fraction = found.as_fraction()
+            return float(fraction)
+        return self._text(model, found) if info.sort is Sort.TEXT else int(found.as_long())
+
+    def _text(self, model: Any, code: Any) -> str:
+        number = code.as_long()
+        for text, known in self._codes.items():
+            if known == number:
+                return text
+        words = [w for w in self._keywords if model.eval(self._contains(w)(code), model_completion=True)]
+        return " ".join([f"text{number}", *words])
+
+
+def _texts(guards: Iterable[g.Guard]) -> list[str]:
+    constants = [
+        term.value
+        for guard in guards
+        for atom in g.atoms(guard)
+        if isinstance(atom, g.Compare)
+        for term in (atom.left, atom.right)
+        if isinstance(term, g.Constant)
+    ]
+    return list(dict.fromkeys(value for value in constants if isinstance(value, str)))
+
+
+def _keywords(guards: Iterable[g.Guard]) -> list[str]:
+    found = (atom for guard in guards for atom in g.atoms(guard) if isinstance(atom, g.Contains))
+    return list(dict.fromkeys(atom.keyword for atom in found))

@@ -1,4 +1,4 @@
-"""``skws bench``: the paper's experiments, and the default engine beside its floor."""
+"""``skws bench``: the paper's experiments; the default engine beside its floor and beside other engines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from schema.errors import SkwsError
+from skws.cli import options
 from skws.cli.terminal import tell
+from skws.plan import DEFAULT_MAX_SIZE
 
 app = typer.Typer(help="Measure skws on this machine.", no_args_is_help=True, rich_markup_mode=None)
 Hours = Annotated[float, typer.Option("--hours", min=0.001, help="Length of the stream.")]
@@ -66,3 +69,34 @@ def paper(
         drawing.draw(found, output, f"{hours:g} h of stream")
     unfinished = sum(point.measured.results is None for point in found)
     tell(f"{len(found)} points, {unfinished} unfinished: {output / 'paper.csv'}")
+
+
+@app.command()
+def peers(
+    hours: Hours = 1.0,
+    engines: Annotated[
+        str, typer.Option("--engines", help="Such as duckdb: those compared with skws.")
+    ] = "duckdb,pathway",
+    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
+    slice_seconds: Annotated[
+        int, typer.Option("--slice", min=1, help="Seconds of stream that peers take in at a time.")
+    ] = 300,
+    time_limit: TimeLimit = 1200.0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The CSV to write.")] = Path(
+        "bench-peers.csv"
+    ),
+) -> None:
+    """The same networks over the same stream in DuckDB and Pathway, results checked equal.
+
+    skws bench peers --hours 0.25 --engines duckdb
+    """
+    from bench.load import Load  # noqa: PLC0415 - only who measures loads it
+    from bench.peers import compare, environment, table  # noqa: PLC0415
+
+    wanted = environment.chosen(engines)
+    rows = compare.rows(Load(max_size=max_size), int(hours * 3600), slice_seconds, wanted, time_limit, tell)
+    found = compare.write_csv(rows, output)
+    for line in table.lines(found):
+        typer.echo(line)
+    if any(row.equal is False for row in found):
+        raise SkwsError(f"results differ: {output}")

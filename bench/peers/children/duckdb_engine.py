@@ -1,0 +1,71 @@
+"""DuckDB: every candidate network is one query, run anew for each slice of time and the window before it.
+
+The slice's tuples are copied into one table a node of the expanded schema first, so that no query
+reads tuples that it cannot use. One thread, as for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+MICROSECONDS = 1_000_000
+
+
+def run(task: dict[str, Any], begun: Callable[[], None]) -> int:
+    database = duckdb.connect()
+    database.execute("SET threads = 1")
+    begun()
+    _read(database, task)
+    with Path(task["results"]).open("w") as file:
+        return sum(_slice(database, task, since, file) for since in _slices(database, task))
+
+
+def _read(database: Any, task: dict[str, Any]) -> None:
+    """The replay as one table a relation; ``id`` is the number of the line, ``keywords`` the bitmap."""
+    columns = {name: "BIGINT" for relation in task["relations"] for name in relation["columns"]}
+    columns |= {name: "VARCHAR" for relation in task["relations"] for name in relation["searched"]}
+    row = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    path = task["replay"].replace("'", "''")
+    database.execute(
+        f"CREATE TABLE replay AS SELECT row_number() OVER () - 1 AS id, relation, time, row FROM read_ndjson("
+        f"'{path}', columns = {{relation: 'VARCHAR', time: 'BIGINT', row: 'STRUCT({row})'}})"
+    )
+    for number, relation in enumerate(task["relations"]):
+        attributes = "".join(f', "row".{name} AS c{c}' for c, name in enumerate(relation["columns"]))
+        database.execute(
+            f"CREATE TABLE r{number} AS SELECT id, time * {MICROSECONDS} AS start, "
+            f"{_bitmap(relation['searched'], task['keywords'])} AS keywords{attributes} "
+            f"FROM replay WHERE relation = '{relation['name']}'"
+        )
+
+
+def _bitmap(searched: list[str], keywords: list[str]) -> str:
+    words = " || ' ' || ".join(f'"row".{name}' for name in searched)
+    return " + ".join(
+        f"{1 << slot} * list_contains(string_split({words}, ' '), '{keyword}')::INTEGER"
+        for slot, keyword in enumerate(keywords)
+    )
+
+
+def _slices(database: Any, task: dict[str, Any]) -> Iterator[int]:
+    first, last = database.execute("SELECT min(time), max(time) FROM replay").fetchone()
+    return iter(range(first * MICROSECONDS, last * MICROSECONDS + 1, task["slice"]))
+
+
+def _slice(database: Any, task: dict[str, Any], since: int, file: Any) -> int:
+    for relation, keywords in task["nodes"]:
+        database.execute(
+            f"CREATE OR REPLACE TEMP TABLE r{relation}_{keywords} AS "
+            f"SELECT * EXCLUDE (keywords) FROM r{relation} WHERE keywords = {keywords} "
+            f"AND start > {since - task['window']} AND start < {since + task['slice']}"
+        )
+    found = 0
+    for number, query in enumerate(task["queries"]):
+        for members in database.execute(query, {"since": since}).fetchall():
+            file.write(f"{number} {' '.join(map(str, members))}\n")
+            found += 1
+    return found

@@ -1,0 +1,147 @@
+"""skws and its peers over one replay, one after the other: what each took, and whether results are equal."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import orjson
+
+from bench.load import Load
+from bench.peers.environment import python_of
+from bench.peers.outcome import difference, of_peer, of_skws
+from bench.peers.task import Comparison
+from bench.point import FINISHED, OVER_LIMIT
+from schema.errors import SkwsError
+
+SKWS = "skws"
+_ROOT = Path(__file__).resolve().parents[2]
+_CHILDREN = Path(__file__).parent / "children"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One engine. Seconds are without its start, up to where it could take a record; None if unfinished.
+
+    ``equal``: whether its results are those of skws. ``ratio``: its processor seconds to those of skws.
+    """
+
+    engine: str
+    max_size: int
+    networks: int
+    slice_seconds: int
+    tuples: int
+    status: str
+    results: int | None = None
+    equal: bool | None = None
+    start_cpu_seconds: float | None = None
+    cpu_seconds: float | None = None
+    wall_seconds: float | None = None
+    peak_bytes: int | None = None
+    ratio: float | None = None
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+
+
+def rows(
+    load: Load,
+    seconds: int,
+    slice_seconds: int,
+    peers: Iterable[str],
+    limit: float,
+    told: Callable[[str], None],
+) -> Iterator[Row]:
+    """One row for skws, then one a peer. ``limit`` in seconds of wall time a run.
+
+    Raises SourceError if a peer cannot be installed, SkwsError if skws itself does not finish.
+    """
+    interpreters = {peer: python_of(peer, told) for peer in peers}
+    comparison = Comparison.of(load, slice_seconds)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        tuples = load.write(folder / "load.jsonl", seconds)
+        runs = _Runs(comparison, folder, tuples, limit, told)
+        ours = runs.row(SKWS, [sys.executable, "-m", "bench.peers.children.entry"])
+        if ours.status != FINISHED:
+            raise SkwsError(f"skws itself did not finish: {ours.status}; try fewer --hours")
+        yield ours
+        expected = of_skws(folder / f"{SKWS}.results", folder / "load.jsonl")
+        for peer, python in interpreters.items():
+            # Neither this process's PYTHONPATH nor the user's packages: the peer's environment alone.
+            row = runs.row(peer, [str(python), "-E", "-s", str(_CHILDREN / "entry.py")])
+            if row.status == FINISHED:
+                differs = difference(expected, of_peer(folder / f"{peer}.results", comparison))
+                if differs:
+                    told(f"{peer} and skws differ: {differs}")
+                row = _beside(row, ours, equal=differs is None)
+            yield row
+
+
+def _beside(row: Row, ours: Row, *, equal: bool) -> Row:
+    shown = asdict(row)
+    return Row(**{**shown, "equal": equal, "ratio": (row.cpu_seconds or 0) / (ours.cpu_seconds or 1)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs engines in processes of their own, on one core where the system allows it."""
+
+    comparison: Comparison
+    folder: Path
+    tuples: int
+    limit: float
+    told: Callable[[str], None]
+
+    def row(self, engine: str, command: list[str]) -> Row:
+        size, networks = self.comparison.load.max_size, len(self.comparison.networks)
+        known = (engine, size, networks, self.comparison.slice_seconds, self.tuples)
+        self.told(f"{engine}: {networks:,} networks over {self.tuples:,} tuples")
+        measured = self._run(engine, command)
+        if isinstance(measured, str):
+            return Row(*known, status=measured)
+        return Row(*known, status=FINISHED, **measured)
+
+    def _run(self, engine: str, command: list[str]) -> dict[str, Any] | str:
+        """What was measured, or why there is nothing."""
+        module = f"bench.peers.children.{SKWS}_engine" if engine == SKWS else f"{engine}_engine"
+        results, measured = self.folder / f"{engine}.results", self.folder / f"{engine}.measured"
+        files = {"results": str(results), "measured": str(measured)}
+        task = {**self.comparison.task(self.folder / "load.jsonl"), "engine": module, **files}
+        begun = perf_counter()
+        try:
+            done = subprocess.run(
+                command,
+                input=orjson.dumps(task),
+                capture_output=True,
+                timeout=self.limit,
+                cwd=_ROOT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return OVER_LIMIT
+        if done.returncode:
+            last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+            return f"failed ({done.returncode}) after {perf_counter() - begun:.0f} s: {last}"
+        found: dict[str, Any] = orjson.loads(measured.read_bytes())
+        return found
+
+
+def write_csv(found: Iterable[Row], path: Path) -> list[Row]:
+    """The rows as CSV, each line written as soon as it is known; gives them all."""
+    kept = []
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        for row in found:
+            writer.writerow(asdict(row))
+            file.flush()
+            kept.append(row)
+    return kept

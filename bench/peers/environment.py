@@ -1,0 +1,79 @@
+"""The environments that peers run in: virtual environments of their own, made when first needed.
+
+Peers have licences of their own, so they are never among the dependencies of skws. They live under the
+user's cache folder; deleting it is safe.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+from schema.errors import SourceError, UsageError, nearest
+
+_PINS = Path(__file__).parent
+PEERS = ("duckdb", "pathway")
+_READY = ".ready"
+_INSTALL_SECONDS = 1800
+
+
+def chosen(names: str) -> tuple[str, ...]:
+    """The peers of a list such as ``duckdb,pathway``. Raises UsageError."""
+    wanted = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
+    for name in wanted:
+        if name not in PEERS:
+            raise UsageError(f"--engines {name!r}: expected some of {', '.join(PEERS)}{nearest(name, PEERS)}")
+    return wanted
+
+
+def pins(peer: str) -> tuple[str, ...]:
+    """What is installed for a peer, with exact versions."""
+    return tuple((_PINS / f"{peer}.txt").read_text().split())
+
+
+def folder(peer: str) -> Path:
+    """Where a peer's environment is; another version of it or of Python has another one."""
+    # The specification has it that a relative XDG_CACHE_HOME counts as not set.
+    told = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    cache = told if told.is_absolute() else Path.home() / ".cache"
+    python = f"py{sys.version_info.major}.{sys.version_info.minor}"
+    return cache / "skws" / "peers" / f"{'-'.join(pins(peer)).replace('==', '-')}-{python}"
+
+
+def python_of(peer: str, told: Callable[[str], None]) -> Path:
+    """The interpreter of a peer's environment, made if it is not there. Raises SourceError."""
+    place = folder(peer)
+    python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not (place / _READY).exists():
+        told(f"making an environment with {', '.join(pins(peer))} in {place}")
+        try:
+            _make(place, python, pins(peer))
+        except (OSError, subprocess.SubprocessError) as error:
+            shutil.rmtree(place, ignore_errors=True)
+            raise SourceError(_not_installed(peer, place, error)) from None
+    return python
+
+
+def _make(place: Path, python: Path, packages: tuple[str, ...]) -> None:
+    venv.create(place, clear=True, with_pip=True)
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+    subprocess.run(
+        [str(python), *install], check=True, capture_output=True, text=True, timeout=_INSTALL_SECONDS
+    )
+    (place / _READY).touch()
+
+
+def _not_installed(peer: str, place: Path, error: Exception) -> str:
+    # What pip complains of stands in its last line that is an error, with notices after it.
+    printed = str(getattr(error, "stderr", None) or error).strip().splitlines()
+    complaints = [line for line in printed if "error" in line.lower()] or printed or ["no message"]
+    others = ",".join(other for other in PEERS if other != peer)
+    return (
+        f"{peer} could not be installed ({', '.join(pins(peer))}, in {place}): {complaints[-1].strip()}; "
+        f"it is loaded from the package index when first needed; --engines {others} does without"
+    )

@@ -1,0 +1,133 @@
+"""Candidate networks as other engines can run them: one SQL query each, or join steps that they share.
+
+An engine has one table for each node R{K} of the expanded schema, with the columns ``id``, ``start``
+(in ticks of the window) and the attributes by position: ``c0``, ``c1``, ... Members of a result are
+given in the reading order of ``mesh.network``. Made for schemas without keys, tables and deletions,
+and for windows of one length: two tuples are alive together if their starts are less than it apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from mesh.network import CandidateNetwork
+from schema.graph import Edge, edges
+from schema.model import Schema
+
+# Members of a result that are read by a later step: (place of the member, column).
+Read = tuple[int, int]
+
+
+def node_table(relation: int, keywords: int) -> str:
+    """Name of the table of the tuples of a relation with exactly the keywords of a bitmap."""
+    return f"r{relation}_{keywords}"
+
+
+def network_sql(schema: Schema, network: CandidateNetwork, window: int) -> str:
+    """A query for all results of a network with a member that starts at ``$since`` or later.
+
+    Gives the ids of the members. ``window`` in ticks. The tables must hold all
+    tuples that were alive at ``$since``, and none that start after the slice of time.
+    """
+    tables = [node_table(*node) for node in zip(network.relations, network.keywords, strict=True)]
+    joins = (
+        f"JOIN {tables[node]} n{node} ON {' AND '.join(_conditions(schema, network, node))}"
+        for node in range(1, network.size)
+    )
+    alive = [
+        f"n{later}.start - n{earlier}.start BETWEEN {1 - window} AND {window - 1}"
+        for earlier, later in combinations(range(network.size), 2)
+    ]
+    fresh = " OR ".join(f"n{node}.start >= $since" for node in range(network.size))
+    ids = ", ".join(f"n{node}.id" for node in range(network.size))
+    conditions = " AND ".join([f"({fresh})", *alive])
+    return f"SELECT {ids} FROM {' '.join([f'{tables[0]} n0', *joins])} WHERE {conditions}"
+
+
+def _conditions(schema: Schema, network: CandidateNetwork, node: int) -> list[str]:
+    edge = edges(schema)[network.edges[node]]
+    pairs = zip(edge.source_columns, edge.target_columns, strict=True)
+    equal = [f"n{network.parents[node]}.c{near} = n{node}.c{far}" for near, far in pairs]
+    return equal + [f"n{other}.id <> n{node}.id" for other in _alike(network, node)]
+
+
+def _alike(network: CandidateNetwork, node: int) -> list[int]:
+    """Earlier nodes that could be the same tuple: a result is made of different ones."""
+    label = (network.relations[node], network.keywords[node])
+    return [n for n in range(node) if (network.relations[n], network.keywords[n]) == label]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator: partial results of step ``left`` joined with a node's tuples.
+
+    ``left`` is None where a network begins. ``on``: (place of the member, its
+    column, column of the new one). ``alike``: places of members that must be
+    another tuple. ``reads``: what later steps read of its partial results.
+    """
+
+    left: int | None
+    relation: int
+    keywords: int
+    on: tuple[tuple[int, int, int], ...]
+    alike: tuple[int, ...]
+    reads: tuple[Read, ...] = ()
+
+
+def shared_steps(schema: Schema, networks: Sequence[CandidateNetwork]) -> tuple[list[Step], list[int]]:
+    """Left-deep join steps, common prefixes once; gives them, and the last step of each network."""
+    walked = edges(schema)
+    numbers: dict[tuple[object, ...], int] = {}
+    steps: list[Step] = []
+    last = []
+    for network in networks:
+        left: int | None = None
+        for node in range(network.size):
+            prefix = _prefix(network, node + 1)
+            if prefix not in numbers:
+                numbers[prefix] = len(steps)
+                steps.append(_step(network, node, left, walked))
+            left = numbers[prefix]
+        last.append(numbers[_prefix(network, network.size)])
+    return _with_reads(steps), last
+
+
+def _prefix(network: CandidateNetwork, size: int) -> tuple[object, ...]:
+    return (
+        network.relations[:size],
+        network.keywords[:size],
+        network.parents[:size],
+        network.edges[:size],
+    )
+
+
+def _step(network: CandidateNetwork, node: int, left: int | None, walked: Sequence[Edge]) -> Step:
+    on: tuple[tuple[int, int, int], ...] = ()
+    if left is not None:
+        edge, parent = walked[network.edges[node]], network.parents[node]
+        pairs = zip(edge.source_columns, edge.target_columns, strict=True)
+        on = tuple((parent, near, far) for near, far in pairs)
+    return Step(left, network.relations[node], network.keywords[node], on, tuple(_alike(network, node)))
+
+
+def _with_reads(steps: list[Step]) -> list[Step]:
+    """A step keeps the columns that the steps after it read, so that no other ones are carried along."""
+    reads: list[set[Read]] = [set() for _ in steps]
+    for number in range(len(steps) - 1, -1, -1):  # a step stands before those that build on it
+        step = steps[number]
+        if step.left is not None:
+            joined = {(place, column) for place, column, _ in step.on}
+            inherited = {read for read in reads[number] if read[0] < _size(steps, step.left)}
+            reads[step.left] |= joined | inherited
+    return [
+        Step(s.left, s.relation, s.keywords, s.on, s.alike, tuple(sorted(read)))
+        for s, read in zip(steps, reads, strict=True)
+    ]
+
+
+def _size(steps: Sequence[Step], number: int) -> int:
+    """Members of a step's partial results."""
+    left = steps[number].left
+    return 1 if left is None else 1 + _size(steps, left)

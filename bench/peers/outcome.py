@@ -1,0 +1,54 @@
+"""Results of one engine's run, in a form that is the same for all engines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TypeAlias
+
+import orjson
+
+from bench.peers.task import Comparison
+from schema.errors import SkwsError
+
+# The network as it reads, and the lines of the replay that its tuples came from, in the same order.
+Found: TypeAlias = tuple[str, tuple[int, ...]]
+
+
+def of_skws(results: Path, replay: Path) -> Counter[Found]:
+    """From JSON lines of results. Raises SkwsError if a tuple cannot be told from another by its row."""
+    lines: dict[tuple[str, bytes], int] = {}
+    for number, line in enumerate(replay.read_bytes().splitlines()):
+        record = orjson.loads(line)
+        known = lines.setdefault((record["relation"], orjson.dumps(record["row"])), number)
+        if known != number:
+            raise SkwsError(
+                f"lines {known + 1} and {number + 1} of the load are equal: results cannot be compared"
+            )
+    found: Counter[Found] = Counter()
+    for line in results.read_bytes().splitlines():
+        result = orjson.loads(line)
+        tuples = ((t["relation"], orjson.dumps(t["row"])) for t in result["tuples"])
+        found[result["network"], tuple(lines[known] for known in tuples)] += 1
+    return found
+
+
+def of_peer(results: Path, comparison: Comparison) -> Counter[Found]:
+    """From lines of the number of a network and the numbers of the tuples' lines."""
+    plan = comparison.plan
+    names = [network.text(plan.schema, plan.keywords) for network in comparison.networks]
+    found: Counter[Found] = Counter()
+    for line in results.read_text().splitlines():
+        number, *members = map(int, line.split())
+        found[names[number], tuple(members)] += 1
+    return found
+
+
+def difference(ours: Counter[Found], theirs: Counter[Found]) -> str | None:
+    """The first result that one engine has and the other has not; None if they are equal."""
+    for missing, whose in ((ours - theirs, "skws alone"), (theirs - ours, "the peer alone")):
+        if missing:
+            network, lines = min(missing)
+            shown = ", ".join(str(line + 1) for line in lines)
+            return f"{missing.total():,} found by {whose}, such as {network} (lines {shown} of the load)"
+    return None

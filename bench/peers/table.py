@@ -1,0 +1,37 @@
+"""The comparison as a table of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bench.peers.compare import Row
+
+_HEADINGS = ("engine", "tuples", "results", "equal?", "start CPU s", "CPU s", "wall s", "peak MB", "to skws")
+
+
+def lines(rows: Sequence[Row]) -> Iterator[str]:
+    """One line of headings, one an engine; below, what stands in the way of unfinished ones."""
+    cells = [_HEADINGS, *map(_cells, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADINGS))]
+    for row in cells:
+        first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join([first.strip().ljust(widths[0]), *others])
+    yield from (f"{row.engine}: {row.status}" for row in rows if row.results is None)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.engine,
+        f"{row.tuples:,}",
+        _shown(row.results, ",d"),
+        "-" if row.equal is None else "yes" if row.equal else "NO",
+        _shown(row.start_cpu_seconds, ",.2f"),
+        _shown(row.cpu_seconds, ",.2f"),
+        _shown(row.wall_seconds, ",.2f"),
+        _shown(None if row.peak_bytes is None else row.peak_bytes / 1e6, ",.0f"),
+        _shown(row.ratio, ",.1f"),
+    )
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -1,0 +1,230 @@
+"""Candidate networks as SQL and as join steps find what the engines find.
+
+SQLite is the judge, which knows neither mesh nor windows; so this is a check of the engines, too.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.load import Load
+from bench.peers.children import skws_engine
+from bench.peers.networks import Step, network_sql, node_table, shared_steps
+from bench.peers.outcome import difference, of_peer, of_skws
+from bench.peers.task import Comparison
+from mesh.network import CandidateNetwork
+from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws.engine.engine import Engine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.records import Record
+from tests.strategies import WORDS, schemas, streams
+from windows.window import TimeWindow
+
+
+class Known(NamedTuple):
+    """A tuple as peers have it: numbered by its record, its keywords found by splitting at spaces."""
+
+    number: int
+    record: Record
+    keywords: int
+
+
+Members: TypeAlias = tuple[int, ...]  # numbers of records, in the reading order of the network
+Shown: TypeAlias = tuple[str, int, tuple[tuple[str, Row], ...]]
+
+
+def known(schema: Schema, words: Sequence[str], records: Iterable[Record]) -> list[Known]:
+    found = []
+    for number, record in enumerate(records):
+        searched = schema.relations[record.relation].search
+        text = str(record.row[0]).split() if searched else []
+        found.append(Known(number, record, sum(1 << slot for slot, word in enumerate(words) if word in text)))
+    return found
+
+
+def by_sqlite(
+    plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[Known], length: int
+) -> Iterator[tuple[int, Members]]:
+    """(number of the network, members) of every result, one slice of ``length`` ticks after the other."""
+    if not tuples:
+        return
+    window, last = plan.window.end(0), tuples[-1].record.time
+    for since in range(tuples[0].record.time, last + 1, length):
+        recent = [t for t in tuples if since - window < t.record.time < since + length]
+        database = _database(plan, networks, recent)
+        for number, network in enumerate(networks):
+            for row in database.execute(network_sql(plan.schema, network, window), {"since": since}):
+                yield number, row
+        database.close()
+
+
+def _database(
+    plan: Plan, networks: Sequence[CandidateNetwork], recent: Sequence[Known]
+) -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:")
+    nodes = {node for n in networks for node in zip(n.relations, n.keywords, strict=True)}
+    for relation, keywords in nodes:
+        width = len(plan.schema.relations[relation].attributes)
+        columns = ", ".join(["id", "start", *(f"c{c}" for c in range(width))])
+        database.execute(f"CREATE TABLE {node_table(relation, keywords)} ({columns})")
+    for number, record, keywords in recent:
+        if (record.relation, keywords) in nodes:
+            values = (number, record.time, *record.row)
+            marks = ", ".join("?" * len(values))
+            table = node_table(record.relation, keywords)
+            database.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+    return database
+
+
+def by_steps(
+    plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[Known]
+) -> Iterator[tuple[int, Members]]:
+    """The same by the shared join steps, with what a step reads and nothing else of its left input."""
+    steps, last = shared_steps(plan.schema, networks)
+    found: list[list[dict[Any, Any]]] = []
+    for step in steps:
+        lefts: list[dict[Any, Any]] = [{"ids": ()}] if step.left is None else found[step.left]
+        found.append(list(_joined(step, lefts, tuples, plan.window.end(0))))
+    for number, step_number in enumerate(last):
+        yield from ((number, partial["ids"]) for partial in found[step_number])
+
+
+def _joined(
+    step: Step, lefts: Iterable[dict[Any, Any]], tuples: Iterable[Known], window: int
+) -> Iterator[dict[Any, Any]]:
+    for left in lefts:
+        ids = left["ids"]
+        for number, record, keywords in tuples:
+            time = record.time
+            low, high = min(left.get("low", time), time), max(left.get("high", time), time)
+            if (record.relation, keywords) != (step.relation, step.keywords) or high - low >= window:
+                continue
+            pairs = [(left[place, near], record.row[far]) for place, near, far in step.on]
+            if any(a is None or a != b for a, b in pairs) or any(ids[p] == number for p in step.alike):
+                continue
+            size = len(ids)
+            reads = {r: record.row[r[1]] if r[0] == size else left[r] for r in step.reads}
+            yield {"ids": (*ids, number), "low": low, "high": high, **reads}
+
+
+def all_at_once(
+    plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[Known]
+) -> Iterator[tuple[int, Members]]:
+    return by_sqlite(plan, networks, tuples, 1_000_000)
+
+
+def by_engine(plan: Plan, records: Iterable[Record]) -> Counter[Shown]:
+    return Counter(
+        (
+            result.network,
+            round((result.start or 0) * 1_000_000),
+            tuple((t.relation, tuple(t.row.values())) for t in result.tuples),
+        )
+        for result in Engine(plan).process(records)
+    )
+
+
+def shown(
+    plan: Plan,
+    networks: Sequence[CandidateNetwork],
+    records: Sequence[Record],
+    found: Iterable[tuple[int, Members]],
+) -> Counter[Shown]:
+    """Results as ``by_engine`` gives them."""
+    relations = plan.schema.relations
+    return Counter(
+        (
+            networks[number].text(plan.schema, plan.keywords),
+            max(records[m].time for m in members),
+            tuple((relations[records[m].relation].name, records[m].row) for m in members),
+        )
+        for number, members in found
+    )
+
+
+def check(plan: Plan, records: Sequence[Record], length: int, most: int) -> int:
+    """Compare all three on the first ``most`` networks; gives the number of results."""
+    networks = [CandidateNetwork.of(tree) for tree in plan.generator().networks()][:most]
+    names = {network.text(plan.schema, plan.keywords) for network in networks}
+    assert len(names) == len(networks)  # results are told apart by the network's name
+    tuples = known(plan.schema, plan.keywords, records)
+    expected = Counter({s: n for s, n in by_engine(plan, records).items() if s[0] in names})
+    assert shown(plan, networks, records, by_sqlite(plan, networks, tuples, length)) == expected
+    assert shown(plan, networks, records, by_steps(plan, networks, tuples)) == expected
+    return expected.total()
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_oracle_sql_and_steps_find_what_the_engine_finds(data: st.DataObject) -> None:
+    words = WORDS[: data.draw(st.integers(1, 3))]
+    schema = data.draw(schemas(keys=False))
+    records = [r for r in data.draw(streams(schema, len(words))) if not r.delete]
+    window, length = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 20))
+    plan = Plan(
+        schema, parse_query(" ".join(words), schema), TimeWindow(window), data.draw(st.integers(1, 4))
+    )
+    check(plan, records, length, most=150)
+
+
+def relation(name: str) -> Relation:
+    columns = (Attribute("x", AttributeType.INTEGER), Attribute("y", AttributeType.INTEGER))
+    return Relation(name, (Attribute("t", AttributeType.TEXT), *columns), search=("t",))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_tuple_does_not_join_itself(seed: int) -> None:
+    """Two neighbouring nodes with the same label, and values that would join a tuple with itself."""
+    schema = Schema("self", (relation("r0"),), (Join("j", "r0", "r0", (("x", "y"),)),))
+    source = random.Random(seed)
+    texts = source.sample(["pad", "pad", *WORDS[:2]] * 4, 16)
+    rows = [(text, source.randint(0, 1), source.randint(0, 1)) for text in texts]
+    plan = Plan(schema, parse_query(" ".join(WORDS[:2]), schema), TimeWindow(7), 4)
+    assert check(plan, [Record(0, time, row) for time, row in enumerate(rows)], 5, most=1000) > 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_branches_join_the_members_they_hang_on(seed: int) -> None:
+    """A star of three around a centre: a later step reads members that are not the last."""
+    pairs = [("r1", "x", "x"), ("r2", "y", "y"), ("r3", "x", "y")]
+    joins = tuple(Join(f"j{name}", "r0", name, ((near, far),)) for name, near, far in pairs)
+    schema = Schema("star", tuple(relation(f"r{i}") for i in range(4)), joins)
+    source = random.Random(seed)
+    texts = ("pad", *WORDS, *WORDS)
+    rows = [(source.choice(texts), source.randint(0, 2), source.randint(0, 2)) for _ in range(60)]
+    plan = Plan(schema, parse_query(" ".join(WORDS), schema), TimeWindow(40), 4)
+    records = [Record(source.randrange(4), time, row) for time, row in enumerate(rows)]
+    assert check(plan, records, 10, most=2000) > 20
+    networks = [CandidateNetwork.of(tree) for tree in plan.generator().networks()]
+    tuples = known(schema, WORDS, records)
+    branched = [network for network in networks if network.parents == (-1, 0, 1, 1)]
+    # One by one, so that no other network makes a step keep what this one reads.
+    steps, queries = ([list(by(plan, [n], tuples)) for n in branched] for by in (by_steps, all_at_once))
+    assert [Counter(found) for found in steps] == [Counter(found) for found in queries]
+    assert sum(map(len, queries)) > 0
+
+
+@pytest.mark.parametrize(
+    "load", [Load(5, 2, 2, 4, 0.05, 20), Load(4, 1, 3, 4, 0.1, 15), Load(8, 3, 2, 3, 0.03, 12)]
+)
+def test_oracle_sql_finds_what_the_default_engine_finds(load: Load, tmp_path: Path) -> None:
+    replay, ours, theirs = (tmp_path / name for name in ("load.jsonl", "ours", "theirs"))
+    load.write(replay, 240)
+    comparison = Comparison.of(load, 60)
+    skws_engine.run({**comparison.task(replay), "results": str(ours)}, lambda: None)
+    tuples = known(comparison.plan.schema, comparison.plan.keywords, load.records(240))
+    found = by_sqlite(comparison.plan, comparison.networks, tuples, 60_000_000)
+    theirs.write_text("".join(f"{number} {' '.join(map(str, members))}\n" for number, members in found))
+    expected = of_skws(ours, replay)
+    assert expected.total() > 20
+    assert difference(expected, of_peer(theirs, comparison)) is None

@@ -1,0 +1,151 @@
+"""Peers run apart from skws, are told apart honestly, and do not stay away in silence."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench.load import Load
+from bench.peers import compare, environment, table
+from bench.peers.compare import Row
+from bench.peers.networks import shared_steps
+from bench.peers.outcome import difference, of_skws
+from bench.peers.task import Comparison
+from schema.errors import SkwsError, SourceError, UsageError
+from skws.cli.main import run as command
+
+CHILDREN = Path(compare.__file__).parent / "children"
+
+
+@pytest.mark.parametrize(
+    ("module", "peer"), [("entry", None), ("duckdb_engine", "duckdb"), ("pathway_engine", "pathway")]
+)
+def test_what_runs_beside_a_peer_imports_it_and_the_standard_library_alone(
+    module: str, peer: str | None
+) -> None:
+    imported = set()
+    for node in ast.walk(ast.parse((CHILDREN / f"{module}.py").read_text())):
+        if isinstance(node, ast.Import):
+            imported |= {name.name.partition(".")[0] for name in node.names}
+        if isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    assert imported - sys.stdlib_module_names == ({peer} if peer else set())
+
+
+def test_networks_share_their_prefixes() -> None:
+    comparison = Comparison.of(Load(), 60)
+    steps, last = shared_steps(comparison.plan.schema, comparison.networks)
+    assert len(last) == len(set(last)) == 1120
+    assert len(steps) == 1536
+    assert all(step.left is None or step.left < number for number, step in enumerate(steps))
+
+
+def test_differences_are_named() -> None:
+    one, two = ("a{x} - b{y}", (0, 1)), ("a{x} - b{y}", (2, 1))
+    assert difference(Counter([one, two]), Counter([two, one])) is None
+    assert difference(Counter([one, one]), Counter([one])) == (
+        "1 found by skws alone, such as a{x} - b{y} (lines 1, 2 of the load)"
+    )
+    assert "1 found by the peer alone" in str(difference(Counter([one]), Counter([one, two])))
+
+
+def test_equal_lines_cannot_be_compared(tmp_path: Path) -> None:
+    replay = tmp_path / "load.jsonl"
+    replay.write_text(
+        '{"relation": "r0", "time": 1, "row": {"a": 1}}\n{"relation": "r0", "time": 2, "row": {"a": 1}}\n'
+    )
+    with pytest.raises(SkwsError, match="lines 1 and 2 of the load are equal"):
+        of_skws(replay, replay)
+
+
+def test_unknown_engines_are_refused() -> None:
+    assert environment.chosen("pathway, duckdb") == ("pathway", "duckdb")
+    with pytest.raises(
+        UsageError, match=r"'duckdbb': expected some of duckdb, pathway; did you mean 'duckdb'\?"
+    ):
+        environment.chosen("duckdbb")
+
+
+def test_environments_are_by_version_in_the_cache_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for peer in environment.PEERS:
+        assert all("==" in pin for pin in environment.pins(peer))
+        assert environment.folder(peer).parent == tmp_path / "skws" / "peers"
+        assert environment.pins(peer)[0].partition("==")[2] in environment.folder(peer).name
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert environment.folder("duckdb").is_relative_to(Path.home() / ".cache")
+
+
+def test_a_peer_that_cannot_be_installed_is_an_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    assert (
+        command(["bench", "peers", "--engines", "duckdb", "--output", str(tmp_path / "x.csv")])
+        == SourceError.exit_code
+    )
+    told = capsys.readouterr().err
+    assert "duckdb could not be installed (duckdb==" in told
+    assert "No matching distribution found" in told
+    assert "--engines pathway does without" in told
+    assert list((tmp_path / "skws" / "peers").iterdir()) == []
+
+
+def test_a_peer_that_fails_or_takes_too_long_is_shown_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This environment has no Pathway; Python's own import error is what users would see.
+    monkeypatch.setattr(compare, "python_of", lambda peer, told: Path(sys.executable))
+    found = list(compare.rows(Load(5), 60, 30, ["pathway"], 60.0, lambda _: None))
+    assert [row.engine for row in found] == ["skws", "pathway"]
+    assert found[0].status == "ok"
+    assert found[1].results is None
+    assert "No module named 'pathway'" in found[1].status
+    with pytest.raises(SkwsError, match="skws itself did not finish: over time limit"):
+        list(compare.rows(Load(5), 60, 30, ["pathway"], 0.01, lambda _: None))
+
+
+def test_rows_are_shown_as_a_table_and_kept_as_csv(tmp_path: Path) -> None:
+    known = (5, 1120, 300, 72_000)
+    rows = [
+        Row("skws", *known, "ok", 657, None, 0.5, 1.0, 1.25, 150_000_000),
+        Row("duckdb", *known, "ok", 657, True, 0.25, 30.0, 30.5, 100_000_000, 30.0),
+        Row("pathway", *known, "over time limit"),
+    ]
+    assert compare.write_csv(rows, tmp_path / "peers.csv") == rows
+    with (tmp_path / "peers.csv").open() as file:
+        written = list(csv.DictReader(file))
+    assert [row["engine"] for row in written] == ["skws", "duckdb", "pathway"]
+    assert [row["equal"] for row in written] == ["", "True", ""]
+    assert list(table.lines(rows)) == [
+        "engine   tuples  results  equal?  start CPU s  CPU s  wall s  peak MB  to skws",
+        "skws     72,000      657       -         0.50   1.00    1.25      150        -",
+        "duckdb   72,000      657     yes         0.25  30.00   30.50      100     30.0",
+        "pathway  72,000        -       -            -      -       -        -        -",
+        "pathway: over time limit",
+    ]
+
+
+@pytest.mark.slow
+def test_peers_find_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Makes the environments of the peers, if they are not there: needs the package index."""
+    output = tmp_path / "peers.csv"
+    assert command(["bench", "peers", "--hours", "0.5", "--max-size", "4", "--output", str(output)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown] == ["engine", "skws", "duckdb", "pathway"]
+    with output.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["status"] for row in rows] == ["ok"] * 3
+    assert [row["equal"] for row in rows] == ["", "True", "True"]
+    assert len({row["results"] for row in rows}) == 1
+    assert int(rows[0]["results"]) > 100

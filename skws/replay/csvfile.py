@@ -25,10 +25,12 @@ FIELD_BYTES = 16 << 20
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
     """The records of a CSV file. Raises SourceError if the file cannot be read."""
     with opened(split.path, advance) as file:
-        yield from _Reading(split, schema, file).items()
+        yield from CsvReader(split, schema, file).items()
 
 
-class _Reading:
+class CsvReader:
+    """Reads records from lines, the first of which are the header."""
+
     def __init__(self, split: Split, schema: Schema, file: Iterable[bytes]) -> None:
         self._split = split
         self._schema = schema
@@ -39,6 +41,11 @@ class _Reading:
         self._width = 0
         self._flat: FlatReader | None = None
         self._fault = ""
+
+    @property
+    def end(self) -> int:
+        """Bytes up to the end of the record that came out last."""
+        return self._offset + sum(map(len, self._taken))
 
     def items(self) -> Iterator[Record | BadRecord]:
         csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))

@@ -22,12 +22,14 @@ from skws.replay.values import MalformedError
 
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
     """The records of the lines that start in ``split``. Raises SourceError if the file cannot be read."""
-    reader = _LineReader(split, schema)
+    reader = LineReader(split, schema)
     with opened(split.path, advance) as file:
         yield from reader.items(file)
 
 
-class _LineReader:
+class LineReader:
+    """Reads the lines of a split from any file that holds them."""
+
     def __init__(self, split: Split, schema: Schema) -> None:
         self._split = split
         self._records: BareRows | Envelopes
@@ -39,6 +41,7 @@ class _LineReader:
         self._lines_before: int | None = 0 if split.start == 0 else None
 
     def items(self, file: IO[bytes]) -> Iterator[Record | BadRecord]:
+        """The items of the lines that begin in the split, in order."""
         offset, end = skip_to(file, self._split.start), self._split.end
         record = self._records.record
         loads = orjson.loads

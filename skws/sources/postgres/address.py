@@ -49,6 +49,10 @@ class Address:
         """
         shown = redacted(uri)
         base, _, query = uri.partition("?")
+        authority, _, path = base.partition("://")[2].partition("/")
+        if authority.count("@") > 1 or "@" in path:
+            # libpq would take a part of the password for a host or a port, and show it.
+            raise UsageError(f"{shown}: in the user and the password, @ is written %40 and / is written %2F")
         pairs = parse_qsl(query, keep_blank_values=True)
         own = {name: value for name, value in pairs if name in OWN}
         rest = urlencode([(name, value) for name, value in pairs if name not in OWN])

@@ -164,7 +164,7 @@ def _commit(wire: Wire) -> Commit:
 
 def _relation(wire: Wire) -> Relation:
     oid, namespace, name = wire.uint32(), wire.text(), wire.text()
-    identity = Identity(chr(wire.byte()))
+    identity = Identity(wire.expect(*(each.value for each in Identity)))
     return Relation(
         oid,
         # An empty namespace is pg_catalog.

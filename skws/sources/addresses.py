@@ -1,0 +1,99 @@
+"""What ``--source`` may be: a path, ``-``, ``replay:PATH?speed=N``, or the address of a database."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl
+
+from schema.errors import SourceError, UsageError, nearest
+from skws.sources.clock import Clock, SystemClock
+from skws.sources.feed import Source
+from skws.sources.files.source import FilesSource
+from skws.sources.paced import PacedReplay
+from skws.sources.redact import redacted
+from skws.sources.stdin import StdinSource
+
+POSTGRES: Final = ("postgresql://", "postgres://")
+_SCHEMES: Final = ("postgresql", "postgres", "kafka", "replay", "file")
+_REPLAY: Final = "replay:"
+
+
+def parse_source(text: str, *, folder: Path | None = None, clock: Clock | None = None) -> Source:
+    """The source that ``text`` names; nothing is opened yet.
+
+    ``folder`` is where a database's snapshot is kept while it is read: that
+    of the run's offsets, if it has any. Raises UsageError for what is no
+    source, SourceError for one that cannot be had here.
+    """
+    if text == "-":
+        return StdinSource()
+    if text.startswith(POSTGRES):
+        return _postgres(text, folder, clock or SystemClock())
+    if text.startswith("kafka:"):
+        raise SourceError(kafka_advice())
+    if text.startswith(_REPLAY):
+        return _replay(text.removeprefix(_REPLAY), clock or SystemClock())
+    scheme, colon, _ = text.partition("://")
+    if colon and scheme != "file":
+        raise UsageError(
+            f"{redacted(text)}: no source is called {scheme}://{nearest(scheme, _SCHEMES)} (expected a path,"
+            " -, replay:PATH?speed=N, postgresql://USER@HOST/DATABASE or kafka://HOST/TOPIC)"
+        )
+    path = text.removeprefix("file://")
+    if not path:
+        raise UsageError("the source is empty: expected a path, -, replay:PATH or an address")
+    return FilesSource(Path(path))
+
+
+def is_postgres(text: str) -> bool:
+    return text.startswith(POSTGRES)
+
+
+def kafka_package() -> str:
+    """Spark's connector, of the version of Spark that is here."""
+    try:
+        spark = version("pyspark")
+    except PackageNotFoundError:
+        spark = "4.1.0"
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}"
+
+
+def kafka_advice() -> str:
+    """How to follow Kafka, in one line."""
+    return f"Kafka needs Spark and its connector: run with --engine spark and --packages {kafka_package()}"
+
+
+def _postgres(text: str, folder: Path | None, clock: Clock) -> Source:
+    try:
+        from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
+        from skws.sources.postgres.source import PostgresSource  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "psycopg2":
+            raise
+        raise SourceError("PostgreSQL needs psycopg2: install skws with its extra, skws[postgres]") from None
+    return PostgresSource(Address.of(text), folder, clock)
+
+
+def _replay(text: str, clock: Clock) -> Source:
+    path, _, query = text.rpartition("?") if "?" in text else (text, "", "")
+    if not path:
+        raise UsageError("replay: expected replay:PATH, or replay:PATH?speed=10")
+    speed = 1.0
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name != "speed":
+            raise UsageError(f"replay: has no parameter {name!r}{nearest(name, ('speed',))}")
+        speed = _speed(value)
+    return PacedReplay(Path(path), speed, clock)
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not (speed > 0 and isfinite(speed)):
+        raise UsageError(f"speed={text}: expected a number above 0, like 10 for ten times as fast")
+    return speed

@@ -1,0 +1,126 @@
+"""Reading on in a file that grows: whole records only, what is half-written waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Final
+
+import orjson
+
+from schema.model import Schema
+from skws.records import BadRecord
+from skws.replay.csvfile import CsvReader
+from skws.replay.files import opened
+from skws.replay.reader import read_split
+from skws.replay.splits import END, Format, Split
+from skws.sources.feed import Item
+from skws.sources.files.folder import Found
+
+# What Python's csv says of a quote that is open at the end: here, of a record that is not whole yet.
+_OPEN: Final = "unexpected end of data"
+_BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Items of a file and the position behind them; ``done``: nothing more comes of it."""
+
+    items: list[Item]
+    at: int
+    done: bool = False
+
+
+def read_part(found: Found, schema: Schema, at: int, *, limit: int = END, end: int = END) -> Part:
+    """At most ``limit`` records from byte ``at`` on, those that begin before ``end``. Raises SourceError."""
+    if found.format is Format.CSV:
+        return _csv_part(found, schema, at, limit, end)
+    return _json_part(found, schema, at, limit, end)
+
+
+def _json_part(found: Found, schema: Schema, at: int, limit: int, end: int) -> Part:
+    if end == END:
+        end = _lines_end(found.path, at, limit)
+    if end == at:
+        return Part([], at)
+    split = Split(found.path, Format.JSON_LINES, found.relation(schema), at, end, end - at, 0)
+    return Part(list(read_split(split, schema)), end)
+
+
+def _lines_end(path: Path, at: int, limit: int) -> int:
+    """The end of ``limit`` whole lines from ``at`` on, or of all there are.
+
+    A last line without an end counts if it is JSON: no beginning of an
+    object is an object.
+    """
+    with opened(path) as file:
+        file.seek(at)
+        for line in islice(file, limit):
+            if not line.endswith(b"\n") and not _is_object(line):
+                break
+            at += len(line)
+    return at
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return type(orjson.loads(line)) is dict
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _csv_part(found: Found, schema: Schema, at: int, limit: int, end: int) -> Part:
+    with opened(found.path) as file:
+        header = _header(file)
+        if header is None:
+            return Part([], at)
+        size = sum(map(len, header))
+        start = max(at, size)
+        file.seek(start)
+        split = Split(found.path, Format.CSV, found.relation(schema), 0, END, found.size, 0)
+        reader = CsvReader(split, schema, chain(header, _whole_lines(file, start, end)))
+        items: list[Item] = []
+        at = start
+        for item in reader.items():
+            if isinstance(item, BadRecord):
+                if item.reason == _OPEN:
+                    return Part(items, at)
+                item = _placed(item, found.path, start, header)  # noqa: PLW2901
+            items.append(item)
+            at = reader.end + start - size
+            if len(items) >= limit:
+                return Part(items, at)
+        return Part(items, reader.end + start - size)
+
+
+def _header(file: IO[bytes]) -> list[bytes] | None:
+    """The lines up to the first that is not blank; None if it is not whole yet."""
+    lines: list[bytes] = []
+    for line in file:
+        if not line.endswith(b"\n"):
+            return None
+        lines.append(line)
+        if line.strip():
+            return lines
+    return None
+
+
+def _whole_lines(file: IO[bytes], at: int, end: int) -> Iterator[bytes]:
+    for line in file:
+        if at >= end or not line.endswith(b"\n"):
+            return
+        at += len(line)
+        yield line
+
+
+def _placed(bad: BadRecord, path: Path, start: int, header: list[bytes]) -> BadRecord:
+    """A bad record with its place in the file, of which the header and what begins at ``start`` were read."""
+    lines, left = 0, start
+    with opened(path) as file:
+        while left > 0 and (block := file.read(min(left, _BLOCK))):
+            lines += block.count(b"\n")
+            left -= len(block)
+    size = sum(map(len, header))
+    return replace(bad, line=bad.line + lines - len(header), offset=bad.offset + start - size)

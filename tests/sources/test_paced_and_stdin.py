@@ -1,0 +1,146 @@
+"""Replays at a pace, by a clock that the test moves; and standard input, from a pipe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from schema.errors import SourceError
+from skws.records import BadRecord
+from skws.sources.paced import PacedReplay
+from skws.sources.stdin import StdinFeed
+from tests.sources.test_growing_files import SCHEMA, line, numbers
+
+
+class HandClock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.micros = 1_000
+
+    def now(self) -> int:
+        return self.micros
+
+    def sleep(self, micros: int) -> None:
+        self.micros += micros
+
+
+@pytest.fixture
+def replay(tmp_path: Path) -> Path:
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(line(130) + line(100) + b"nonsense\n" + line(110) + line(110) + line(160))
+    return path
+
+
+def test_records_come_when_their_time_has_come(replay: Path) -> None:
+    clock = HandClock()
+    feed = PacedReplay(replay, 10, clock).open(SCHEMA)
+    offset = feed.start()
+    seen = []
+    for _ in range(7):
+        batch = feed.poll(offset, 100)
+        seen.append((numbers(list(batch.items))[-2:], batch.ended))
+        offset = batch.end
+        clock.sleep(1_000_000)
+    bad, hundred = seen[0][0]
+    assert (str(bad)[:8], hundred) == ("not JSON", 100)
+    assert seen[1:] == [
+        ([110, 110], False),
+        ([], False),
+        ([130], False),
+        ([], False),
+        ([], False),
+        ([160], True),
+    ]
+
+
+def test_a_replay_goes_on_at_its_offset_and_comes_again(replay: Path) -> None:
+    clock = HandClock()
+    feed = PacedReplay(replay, 1, clock).open(SCHEMA)
+    clock.sleep(60_000_000)
+    first = feed.poll(feed.start(), 2)
+    assert numbers(list(first.items))[1:] == [100]
+    other = PacedReplay(replay, 1, clock).open(SCHEMA)
+    assert numbers(list(other.poll(first.end, 10).items)) == [110, 110]
+    clock.sleep(20_000_000)
+    assert numbers(list(other.poll({"items": 4}, 10).items)) == [130]
+    assert list(other.again(feed.start(), first.end)) == list(first.items)
+    assert numbers(list(other.again({"items": 3}, {"items": 6}))) == [110, 130, 160]
+    with pytest.raises(SourceError, match="is no offset of a replay"):
+        other.poll({"lsn": "0/0"}, 10)
+
+
+def test_a_paced_replay_gives_its_tables_first(tmp_path: Path) -> None:
+    (tmp_path / "genre.csv").write_bytes(b"gid,label\n2,drama\nx,y\n")
+    (tmp_path / "stream.jsonl").write_bytes(line(1))
+    feed = PacedReplay(tmp_path, 1, HandClock()).open(SCHEMA)
+    good, bad = feed.tables()
+    assert isinstance(bad, BadRecord)
+    assert numbers([good]) == [2]
+    assert numbers(list(feed.poll(feed.start(), 10).items)) == [1]
+
+
+def test_nothing_to_replay(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no such file"):
+        PacedReplay(tmp_path / "none").open(SCHEMA)
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
+        yield reader, writer
+
+
+def test_lines_of_a_pipe_as_they_come(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    reader, writer = pipe
+    feed = StdinFeed(reader, SCHEMA)
+    offset = feed.start()
+    assert list(feed.tables()) == []
+    assert feed.poll(offset, 10).items == []
+    writer.write(line(1) + line(2) + line(3)[:5])
+    batch = feed.poll(offset, 10)
+    assert numbers(list(batch.items)) == [1, 2]
+    assert not batch.ended
+    writer.write(line(3)[5:] + b"\nnonsense\n" + line(4) + line(5)[:-1])
+    batch = feed.poll(batch.end, 4)
+    three, bad, four = batch.items
+    assert numbers([three, four]) == [3, 4]
+    assert isinstance(bad, BadRecord)
+    assert (bad.source, bad.line, bad.offset) == ("standard input", 5, 3 * len(line(1)) + 1)
+    writer.close()
+    batch = feed.poll(batch.end, 10)
+    assert numbers(list(batch.items)) == [5]
+    assert batch.ended
+
+
+def test_many_lines_come_in_portions(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    reader, writer = pipe
+    writer.write(b"".join(line(i) for i in range(1000)))
+    writer.close()
+    feed = StdinFeed(reader, SCHEMA)
+    offset, seen = feed.start(), []
+    ended = False
+    while not ended:
+        batch = feed.poll(offset, 7)
+        assert len(batch.items) <= 7
+        seen += numbers(list(batch.items))
+        offset, ended = batch.end, batch.ended
+    assert seen == list(range(1000))
+
+
+def test_a_pipe_cannot_be_read_again(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    reader, writer = pipe
+    writer.write(line(1) + b'{"relation":"genre","row":{"gid":1,"label":"x"}}\n')
+    feed = StdinFeed(reader, SCHEMA)
+    batch = feed.poll(feed.start(), 10)
+    assert batch.notices == ("standard input held 1 rows of static tables, which take no part",)
+    assert list(feed.again(batch.end, batch.end)) == []
+    with pytest.raises(SourceError, match="cannot be read again"):
+        feed.again(feed.start(), batch.end)
+    with pytest.raises(SourceError, match="stands behind line 2"):
+        feed.poll(feed.start(), 10)

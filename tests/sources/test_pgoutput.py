@@ -1,0 +1,138 @@
+"""Every message of logical replication, from its bytes as PostgreSQL's documentation lays them out."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schema.errors import SourceError
+from skws.sources.postgres.copytext import CopiedRows, values
+from skws.sources.postgres.pgoutput import (
+    EPOCH_MICROS,
+    UNCHANGED,
+    Begin,
+    Change,
+    Column,
+    Commit,
+    Delete,
+    Identity,
+    Insert,
+    Message,
+    Origin,
+    Relation,
+    Truncate,
+    Type,
+    Update,
+    decode,
+)
+
+LSN = 0x16_B374_8D10
+ROW = struct.pack(">h", 4) + b"n" + b"u" + b"t" + struct.pack(">i", 3) + b"abc" + b"t" + struct.pack(">i", 0)
+CELLS = (None, UNCHANGED, b"abc", b"")
+MESSAGES: list[tuple[bytes, Change]] = [
+    (b"B" + struct.pack(">qqi", LSN, 5, 77), Begin(LSN, EPOCH_MICROS + 5, 77)),
+    (b"C\0" + struct.pack(">qqq", LSN, LSN + 8, 5), Commit(LSN, LSN + 8, EPOCH_MICROS + 5)),
+    (b"O" + struct.pack(">q", LSN) + b"elsewhere\0", Origin(LSN, "elsewhere")),
+    (
+        b"R" + struct.pack(">I", 2**32 - 1) + b"public\0movie\0d" + struct.pack(">h", 2)
+        + b"\1mid\0" + struct.pack(">Ii", 23, -1) + "\0título\0".encode() + struct.pack(">Ii", 1043, 14),
+        Relation(
+            2**32 - 1,
+            "public",
+            "movie",
+            Identity.DEFAULT,
+            (Column("mid", True, 23, -1), Column("título", False, 1043, 14)),
+        ),
+    ),
+    (
+        b"R" + struct.pack(">I", 1) + b"\0pg_class\0f" + struct.pack(">h", 0),
+        Relation(1, "pg_catalog", "pg_class", Identity.FULL, ()),
+    ),
+    (b"Y" + struct.pack(">I", 9) + b"public\0mood\0", Type(9, "public", "mood")),
+    (b"I" + struct.pack(">I", 9) + b"N" + ROW, Insert(9, CELLS)),
+    (b"U" + struct.pack(">I", 9) + b"N" + ROW, Update(9, None, None, CELLS)),
+    (b"U" + struct.pack(">I", 9) + b"K" + ROW + b"N" + ROW, Update(9, CELLS, None, CELLS)),
+    (b"U" + struct.pack(">I", 9) + b"O" + ROW + b"N" + ROW, Update(9, None, CELLS, CELLS)),
+    (b"D" + struct.pack(">I", 9) + b"K" + ROW, Delete(9, CELLS, None)),
+    (b"D" + struct.pack(">I", 9) + b"O" + ROW, Delete(9, None, CELLS)),
+    (b"T" + struct.pack(">iBII", 2, 3, 9, 10), Truncate((9, 10), True, True)),
+    (b"T" + struct.pack(">iBI", 1, 0, 9), Truncate((9,), False, False)),
+    (
+        b"M\1" + struct.pack(">q", LSN) + b"prefix\0" + struct.pack(">i", 4) + b"\0\1\2\3",
+        Message(True, LSN, "prefix", b"\0\1\2\3"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("payload", "message"), MESSAGES)
+def test_messages(payload: bytes, message: Change) -> None:
+    assert decode(payload) == message
+
+
+@pytest.mark.parametrize(("payload", "message"), MESSAGES)
+def test_messages_that_are_cut_or_too_long(payload: bytes, message: Change) -> None:
+    for length in range(len(payload)):
+        with pytest.raises(SourceError, match="is cut"):
+            decode(payload[:length])
+    with pytest.raises(SourceError, match="is longer than its kind"):
+        decode(payload + b"x")
+
+
+@pytest.mark.parametrize(
+    ("payload", "fault"),
+    [
+        (b"?", "unknown kind '[?]'"),
+        (b"I" + struct.pack(">I", 9) + b"X", "has 'X' where one of N was expected at byte 6"),
+        (b"D" + struct.pack(">I", 9) + b"N", "has 'N' where one of K, O was expected"),
+        (b"I" + struct.pack(">I", 9) + b"N" + struct.pack(">h", 1) + b"t" + struct.pack(">i", -5), "is cut"),
+    ],
+)
+def test_messages_of_no_known_kind(payload: bytes, fault: str) -> None:
+    with pytest.raises(SourceError, match=fault):
+        decode(payload)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_message_or_an_error(payload: bytes) -> None:
+    with suppress(SourceError):
+        decode(payload)
+
+
+ESCAPES = {
+    b"\\": b"\\\\",
+    b"\b": b"\\b",
+    b"\f": b"\\f",
+    b"\n": b"\\n",
+    b"\r": b"\\r",
+    b"\t": b"\\t",
+    b"\v": b"\\v",
+}
+
+
+def copied(row: list[bytes | None]) -> bytes:
+    """A row as COPY writes it."""
+    texts = (
+        rb"\N" if value is None else b"".join(ESCAPES.get(bytes([b]), bytes([b])) for b in value)
+        for value in row
+    )
+    return b"\t".join(texts)
+
+
+@given(st.lists(st.lists(st.none() | st.binary(max_size=8), min_size=1, max_size=4)), st.data())
+def test_copied_rows(rows: list[list[bytes | None]], data: st.DataObject) -> None:
+    left = b"".join(copied(row) + b"\n" for row in rows)
+    reader = CopiedRows()
+    found: list[bytes] = []
+    while left:
+        size = data.draw(st.integers(1, len(left)))
+        found += reader.rows(left[:size])
+        left = left[size:]
+    assert [values(row) for row in found] == rows
+
+
+def test_escapes_that_copy_may_write_too() -> None:
+    assert values(rb"\101\x41\q\.") == [b"AAq."]

@@ -1,0 +1,123 @@
+"""What --source may be; what is wrong with others; and that no password is ever shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schema.errors import SourceError, UsageError
+from skws.sources.addresses import kafka_package, parse_source
+from skws.sources.files.source import FilesSource
+from skws.sources.paced import PacedReplay
+from skws.sources.redact import redacted
+from skws.sources.stdin import StdinSource
+
+
+def test_kinds() -> None:
+    assert isinstance(parse_source("-"), StdinSource)
+    assert parse_source("-").local_only
+    assert parse_source("some/folder") == FilesSource(Path("some/folder"))
+    assert parse_source("file:///some/folder") == FilesSource(Path("/some/folder"))
+    paced = parse_source("replay:a?b.jsonl?speed=2.5")
+    assert isinstance(paced, PacedReplay)
+    assert (paced.path, paced.speed) == (Path("a?b.jsonl"), 2.5)
+    assert paced.name == "replay:a?b.jsonl?speed=2.5"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the source is empty"),
+        ("postgresq://h/d", "no source is called postgresq://; did you mean 'postgresql'"),
+        ("mysql://joe:secret@h/d", r"mysql://joe:\*\*\*@h/d: no source is called"),
+        ("replay:", "expected replay:PATH"),
+        ("replay:x?speed=0", "speed=0: expected a number above 0"),
+        ("replay:x?speed=inf", "speed=inf"),
+        ("replay:x?sped=1", "no parameter 'sped'; did you mean 'speed'"),
+        ("postgresql://h/d?slot=Not%20This", "slot 'Not This': expected lower-case letters"),
+        ("postgresql://h/d?snapshot=maybe", "snapshot=maybe: expected yes or no"),
+        ("postgresql://h/d?slott=x", "invalid URI query parameter: .slott"),
+    ],
+)
+def test_what_is_no_source(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_source(text)
+
+
+def test_kafka_says_what_it_needs() -> None:
+    with pytest.raises(SourceError, match=f"--engine spark and --packages {kafka_package()}"):
+        parse_source("kafka://broker:9092/topic")
+    assert kafka_package().startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:4.")
+
+
+SECRETS = [
+    "postgresql://joe:{}@host/db",
+    "postgresql://host/db?user=joe&password={}",
+    "postgresql://host/db?password={}&sslmode=prefer",
+    "host=h password={} user=joe",
+    "host=h password='{}' user=joe",
+    "PGPASSWORD={} psql",
+]
+
+
+@pytest.mark.parametrize("form", SECRETS)
+@given(secret=st.text("abcXYZ019%@:/?#-_.~!", min_size=12))
+def test_passwords_are_hidden(form: str, secret: str) -> None:
+    assert secret not in redacted(form.format(secret))
+
+
+def test_what_is_no_secret_stays() -> None:
+    assert redacted("postgresql://joe@host:5432/db?slot=x") == "postgresql://joe@host:5432/db?slot=x"
+    assert redacted("postgresql://joe:s3@host:5432/db?slot=x") == "postgresql://joe:***@host:5432/db?slot=x"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://joe:hunter2hunter2@127.0.0.1:1/db",
+        "postgresql://joe@127.0.0.1:1/db?password=hunter2hunter2",
+        "postgresql://joe:hunter2hunter2%zz@127.0.0.1:1/db",
+        "postgresql://joe:hunter2hunter2@127.0.0.1:port/db",
+        "postgresql://joe:hunter2hunter2@127.0.0.1:1/db?nothing=x",
+        "postgresql://joe:hunter2hunter2/x@[::1/db",
+        "postgresql://joe:a@hunter2hunter2@127.0.0.1:1/db",
+        "postgresql://joe:hunter2hunter2@[::1/db",
+    ],
+)
+def test_no_error_shows_the_password(uri: str) -> None:
+    from tests.sources.following import SCHEMA
+
+    with pytest.raises((SourceError, UsageError)) as raised:
+        parse_source(uri).open(SCHEMA)
+    assert "hunter2" not in str(raised.value)
+    assert raised.value.__cause__ is None
+    assert "postgresql://" in str(raised.value)
+
+
+def test_an_address_does_not_show_its_password() -> None:
+    parsed = parse_source("postgresql://joe:hunter2hunter2@h/db?sslmode=prefer")
+    assert parsed.name == "postgresql://joe:***@h/db?sslmode=prefer"
+    assert "hunter2" not in repr(parsed)
+
+
+def test_only_a_database_loads_psycopg2_and_nothing_loads_spark() -> None:
+    code = (
+        "import sys; from skws.sources.addresses import parse_source;"
+        "parse_source('x'); parse_source('replay:x');"
+        "assert not {'psycopg2', 'pyspark', 'pyarrow'} & set(sys.modules); parse_source('postgresql://h/d');"
+        "assert 'psycopg2' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[2])
+
+
+def test_without_psycopg2_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("psycopg2", "skws.sources.postgres"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    with pytest.raises(SourceError, match=r"needs psycopg2: install skws with its extra, skws\[postgres\]"):
+        parse_source("postgresql://h/d")

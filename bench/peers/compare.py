@@ -20,6 +20,7 @@ from bench.peers.outcome import difference, of_peer, of_skws
 from bench.peers.task import Comparison
 from bench.point import FINISHED, OVER_LIMIT
 from schema.errors import SkwsError
+from skws.results.writers.destination import OutputError
 
 SKWS = "skws"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -135,9 +136,13 @@ class _Runs:
 
 
 def write_csv(found: Iterable[Row], path: Path) -> list[Row]:
-    """The rows as CSV, each line written as soon as it is known; gives them all."""
+    """The rows as CSV, each line written as soon as it is known; gives them all. Raises OutputError."""
     kept = []
-    with path.open("w", newline="") as file:
+    try:
+        opened = path.open("w", newline="")
+    except OSError as error:
+        raise OutputError(f"cannot write to {path}: {error.strerror}") from None
+    with opened as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         for row in found:

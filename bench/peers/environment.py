@@ -61,7 +61,8 @@ def python_of(peer: str, told: Callable[[str], None]) -> Path:
 
 def _make(place: Path, python: Path, packages: tuple[str, ...]) -> None:
     venv.create(place, clear=True, with_pip=True)
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+    # Without what PYTHONPATH and the user's packages hold: pip would take it for installed.
+    install = ["-E", "-s", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
     subprocess.run(
         [str(python), *install], check=True, capture_output=True, text=True, timeout=_INSTALL_SECONDS
     )

@@ -86,7 +86,7 @@ def peers(
         "bench-peers.csv"
     ),
 ) -> None:
-    """The same networks over the same stream in DuckDB and Pathway, results checked equal.
+    """The same networks in DuckDB and Pathway, results checked equal.
 
     skws bench peers --hours 0.25 --engines duckdb
     """

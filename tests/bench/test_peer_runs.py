@@ -136,6 +136,15 @@ def test_rows_are_shown_as_a_table_and_kept_as_csv(tmp_path: Path) -> None:
     ]
 
 
+def test_a_csv_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(SkwsError, match=r"cannot write to .*peers\.csv: No such file or directory"):
+        compare.write_csv(map(_run, range(1)), tmp_path / "none" / "peers.csv")
+
+
+def _run(number: int) -> Row:
+    raise AssertionError(f"engine {number} was run")
+
+
 @pytest.mark.slow
 def test_peers_find_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Makes the environments of the peers, if they are not there: needs the package index."""

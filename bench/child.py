@@ -18,11 +18,10 @@ from typing import Any
 import orjson
 
 from bench.load import Load
-from mesh.columnar import KeySets
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
-from skws.engine.row_columns import RowColumns
+from skws.engine.labelling import Labelling
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.replay import BadRecordLog, Replay
@@ -61,7 +60,7 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
             "operators": 0,
         }
     if mode == DEFAULT:
-        engine = ColumnarEngine(plan)
+        engine = ColumnarEngine.of(plan)
         ready = process_time()
         found = sum(1 for _ in engine.process_batches(replay.batches(log)))
         operators = -1
@@ -85,9 +84,9 @@ def _by_tuple(mode: str, plan: Plan, replay: Replay, log: BadRecordLog) -> tuple
 
 def _matched(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[int]:
     """How many tuples of each batch carry a keyword: read and matched as the default engine does."""
-    columns = RowColumns(plan.schema, KeySets(plan.schema), plan.matcher)
+    labelling = Labelling.only(0, plan.matcher)
     for batch in replay.batches(log):
-        yield int((columns.keywords(batch.relation, batch.rows) > 0).sum())
+        yield len(labelling.of(batch.rows))
 
 
 def peak_bytes() -> int:

@@ -42,7 +42,7 @@ def run(mode: str, path: Path) -> int:
         bitmap = plan.matcher.bitmap
         return 0 * sum(bitmap(r.relation, r.row) for r in replay.arrivals(log))
     if mode == "local":
-        return sum(1 for _ in ColumnarEngine(plan).process_batches(replay.batches(log)))
+        return sum(1 for _ in ColumnarEngine.of(plan).process_batches(replay.batches(log)))
     return run_spark(plan, replay, cores=int(mode[-1]))
 
 

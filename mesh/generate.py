@@ -58,6 +58,11 @@ class CNGen:
         self._reach = Reach(schema, self.searchable)
         self._choices: dict[tuple[int, ...], list[tuple[int, bool]]] = {}
 
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What the networks depend on besides the schema: equal for queries with equal networks."""
+        return self.slots, self.max_size, self.searchable, self.order
+
     @cached_property
     def roots(self) -> tuple[tuple[int, int], ...]:
         """The nodes (relation, keywords) that contain the root keyword, in the order they are processed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -10,12 +10,73 @@ import numpy as np
 import numpy.typing as npt
 
 from schema.model import Row
+from skws.blocks import Block, RowBlock
 from skws.records import Record
 
-BATCH = 8192  # records; larger ones gain little, smaller ones answer sooner
+BATCH = 16_384  # records; larger ones gain little
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of any relations in one order: each is a place in a block."""
+
+    block: Ints
+    place: Ints
+    blocks: tuple[Block, ...]
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    @classmethod
+    def of(cls, relation: Ints, rows: Sequence[Row]) -> Rows:
+        """Rows of given relations."""
+        numbers, block = np.unique(relation, return_inverse=True)
+        place = np.empty(len(rows), dtype=np.int64)
+        blocks = []
+        for at, number in enumerate(numbers.tolist()):
+            mine = np.flatnonzero(block == at)
+            place[mine] = np.arange(len(mine))
+            blocks.append(RowBlock(number, [rows[i] for i in mine.tolist()]))
+        return cls(block.astype(np.int64), place, tuple(blocks))
+
+    @classmethod
+    def together(cls, parts: Sequence[Rows]) -> Rows:
+        """The rows of several, one after the other."""
+        before = np.cumsum([0, *(len(part.blocks) for part in parts)])
+        return cls(
+            np.concatenate([part.block + first for part, first in zip(parts, before, strict=False)]),
+            np.concatenate([part.place for part in parts]),
+            tuple(block for part in parts for block in part.blocks),
+        )
+
+    def taken(self, places: Ints | Flags | slice) -> Rows:
+        """The rows at some places; blocks that none of them is in are let go."""
+        block = self.block[places]
+        used = np.zeros(len(self.blocks), dtype=bool)
+        used[block] = True
+        kept = tuple(self.blocks[number] for number in np.flatnonzero(used).tolist())
+        return Rows((np.cumsum(used) - 1)[block], self.place[places], kept)
+
+    def by_block(self) -> Iterator[tuple[Block, Ints, Ints]]:
+        """Each block with the numbers of its rows here, and their places in it."""
+        if not self.blocks:
+            return
+        # Small integers sort in the time of one comparison of all of them.
+        block = self.block.astype(np.uint16) if len(self.blocks) < 1 << 16 else self.block
+        order = np.argsort(block, kind="stable")
+        ends = np.cumsum(np.bincount(self.block, minlength=len(self.blocks)))[:-1]
+        for block, mine in zip(self.blocks, np.split(order, ends), strict=True):
+            yield block, mine, self.place[mine]
+
+    def row(self, number: int) -> Row:
+        return self.blocks[self.block[number]].row(int(self.place[number]))
+
+    def __iter__(self) -> Iterator[Row]:
+        for block, place in zip(self.block.tolist(), self.place.tolist(), strict=True):
+            yield self.blocks[block].row(place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,31 +85,27 @@ class RecordBatch:
 
     relation: Ints
     time: Ints
-    rows: list[Row]
+    rows: Rows
     delete: Flags | None = None
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.relation)
 
     @classmethod
-    def of(cls, records: list[Record]) -> RecordBatch:
+    def of(cls, records: Sequence[Record]) -> RecordBatch:
         relations, times, rows, deletes = zip(*records, strict=True) if records else ((), (), (), ())
+        relation = np.array(relations, dtype=np.int64)
         delete = np.array(deletes, dtype=bool) if any(deletes) else None
-        return cls(np.array(relations, dtype=np.int64), np.array(times, dtype=np.int64), list(rows), delete)
+        return cls(relation, np.array(times, dtype=np.int64), Rows.of(relation, rows), delete)
 
-    def taken(self, places: Ints) -> RecordBatch:
+    def taken(self, places: Ints | Flags | slice) -> RecordBatch:
         """The records at some places, in their order."""
-        rows = [self.rows[place] for place in places.tolist()]
         delete = None if self.delete is None else self.delete[places]
-        return RecordBatch(self.relation[places], self.time[places], rows, delete)
+        return RecordBatch(self.relation[places], self.time[places], self.rows.taken(places), delete)
 
     def cut(self, place: int) -> tuple[RecordBatch, RecordBatch]:
         """What comes before a place, and the rest."""
-        delete = (None, None) if self.delete is None else (self.delete[:place], self.delete[place:])
-        return (
-            RecordBatch(self.relation[:place], self.time[:place], self.rows[:place], delete[0]),
-            RecordBatch(self.relation[place:], self.time[place:], self.rows[place:], delete[1]),
-        )
+        return self.taken(slice(place)), self.taken(slice(place, None))
 
     def deletes(self) -> Flags:
         """Which records are deletions."""
@@ -89,7 +146,7 @@ def _together(batches: list[RecordBatch]) -> RecordBatch:
     return RecordBatch(
         np.concatenate([b.relation for b in batches]),
         np.concatenate([b.time for b in batches]),
-        [row for b in batches for row in b.rows],
+        Rows.together([b.rows for b in batches]),
         np.concatenate([b.deletes() for b in batches])
         if any(b.delete is not None for b in batches)
         else None,

@@ -5,7 +5,9 @@ tuple-at-a-time mesh; many times its speed, since Python works per batch.
 """
 
 from mesh.columnar.columns import KeySets, TupleColumns
+from mesh.columnar.labels import Labelled
+from mesh.columnar.live import LiveTuples
 from mesh.columnar.mesh import ColumnarMesh
 from mesh.columnar.store import Partials
 
-__all__ = ["ColumnarMesh", "KeySets", "Partials", "TupleColumns"]
+__all__ = ["ColumnarMesh", "KeySets", "Labelled", "LiveTuples", "Partials", "TupleColumns"]

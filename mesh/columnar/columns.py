@@ -1,4 +1,4 @@
-"""Tuples as columns: lifespans, keyword bitmaps, and join values as 64-bit integers.
+"""Tuples as columns: lifespans, and join values as 64-bit integers.
 
 A relation has one *key set* for each set of columns on which it is joined. A
 join value becomes an integer that is equal for equal values; different ones
@@ -18,11 +18,15 @@ from schema.graph import edges
 from schema.model import Schema
 
 Ints: TypeAlias = npt.NDArray[np.int64]
+Hashes: TypeAlias = npt.NDArray[np.uint64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 NULL = np.int64(-(1 << 63))  # the key of a value that joins nothing
+NOTHING: Ints = np.empty(0, dtype=np.int64)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SPREAD = np.uint64(0xC2B2AE3D27D4EB4F)
+_HALF = np.uint64(29)
+_ONE = np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,6 @@ class TupleColumns:
     """A batch of tuples. ``keys[i, j]`` is tuple i's value for its relation's key set j, or NULL."""
 
     relation: Ints
-    keywords: Ints
     start: Ints
     end: Ints
     keys: Ints
@@ -39,11 +42,7 @@ class TupleColumns:
         return len(self.relation)
 
     def columns(self) -> tuple[Ints, ...]:
-        return self.relation, self.keywords, self.start, self.end, self.keys
-
-    def taken(self, chosen: Ints | Flags) -> TupleColumns:
-        """The tuples at some places, or under a mask."""
-        return TupleColumns(*(column[chosen] for column in self.columns()))
+        return self.relation, self.start, self.end, self.keys
 
 
 class KeySets:
@@ -77,10 +76,14 @@ class KeySets:
         return (self._target_relation * self.width + self.target).astype(np.int64)
 
 
-def index_keys(index: Ints, values: Ints) -> Ints:
+def index_hashes(index: Ints, values: Ints) -> Hashes:
     """Values of many indexes made comparable in one sorted array: index and value mixed to 64 bits."""
-    numbers: npt.NDArray[np.uint64] = index.view(np.uint64) + np.uint64(1)
-    mixed: npt.NDArray[np.uint64] = (values.view(np.uint64) * _MIX) ^ (numbers * _SPREAD)
-    mixed ^= mixed >> np.uint64(29)
-    keys: Ints = (mixed * _MIX).view(np.int64)
-    return keys
+    return mixed(values.view(np.uint64) * _MIX, index)
+
+
+def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
+    """Hashes that depend on a number as well."""
+    both: Hashes = hashes ^ ((numbers.view(np.uint64) + _ONE) * _SPREAD)
+    both ^= both >> _HALF
+    both *= _MIX
+    return both

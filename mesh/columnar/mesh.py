@@ -1,4 +1,10 @@
-"""Joining batches: per size of partial result, new partials with all tuples and old ones with new tuples."""
+"""Joining batches: new partials with all live tuples, waiting ones with new tuples.
+
+One mesh serves all queries of one shape: as many keywords, searched in the
+same relations, networks of the same size. They have the same operators, so
+their partials stand in the same tables and are joined together; a query is
+one more column.
+"""
 
 from __future__ import annotations
 
@@ -6,171 +12,213 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mesh.columnar.columns import NULL, Flags, Ints, KeySets, TupleColumns, index_keys
-from mesh.columnar.runs import SortedRuns, probe_run, ranges
-from mesh.columnar.store import Partials, PartialStore, TupleStore
+from mesh.columnar.columns import Flags, Hashes, Ints, mixed
+from mesh.columnar.labels import Labelled, Labels
+from mesh.columnar.live import Arrived, LiveTuples
+from mesh.columnar.runs import SortedRuns, ranges
+from mesh.columnar.store import NO_MEMBER, Partials, PartialStore
 from mesh.columnar.table import NONE, OperatorTable, WaitingCounts
 from mesh.generate import CNGen
 from mesh.tree import Tree
-from purging.sweep import Sweep
 
 
 class ColumnarMesh:
-    """Full mesh of one keyword query, fed by batches of tuples with settled lifespans.
+    """Full mesh of the keyword queries of one shape, fed by batches of tuples with settled lifespans.
 
     ``accepts_root`` can restrict the mesh to results whose root tuple, by its
-    slot, it accepts. ``on_compact`` is told each slot's new number, -1 if it
-    is gone.
+    slot, it accepts. Queries are numbers below 2**QUERY_BITS.
+
+    A *closed* group waits for tuples with keywords only, which are few: such
+    partials and tuples meet in an index of their own, by query.
     """
 
     def __init__(
         self,
+        live: LiveTuples,
         generator: CNGen,
         accepts_root: Callable[[Ints], Flags] | None = None,
-        on_compact: Callable[[Ints], None] = lambda _: None,
     ) -> None:
+        self._live = live
         self._operators = OperatorTable(generator)
         self._accepts_root = accepts_root
-        self._on_compact = on_compact
-        self.key_sets = KeySets(generator.schema)
-        self._tuples = TupleStore(self.key_sets.width)
-        self._live = SortedRuns()
-        self._waiting = [PartialStore(size) for size in range(1, generator.max_size)]
-        self._sweep = Sweep()
-
-    @property
-    def tuples(self) -> TupleColumns:
-        """The tuples by slot; some may be dead and not yet purged."""
-        return self._tuples.tuples
-
-    def tuple_in(self, slot: int) -> tuple[int, int, int, int]:
-        """Relation, keywords, start and end of the tuple in a slot."""
-        return self._tuples.four(slot)
+        self._width = generator.max_size
+        self._labels = Labels()
+        self._labelled = SortedRuns()  # live tuples with keywords: (join value, query) -> slot
+        self._waiting = PartialStore(self._width)
+        self._open = SortedRuns()  # join value -> place of a waiting partial
+        self._closed = SortedRuns()  # (join value, query) -> place of a waiting partial
 
     @property
     def partials(self) -> int:
         """Waiting partials, dead ones not yet purged included."""
-        return sum(store.size for store in self._waiting)
+        return self._waiting.size
+
+    @property
+    def labels(self) -> int:
+        """Pairs of a live tuple and a query whose keywords it contains."""
+        return len(self._labels)
 
     @property
     def operators(self) -> int:
         """Operators made so far."""
         return len(self._operators)
 
-    def insert(self, batch: TupleColumns) -> list[Partials]:
-        """Add tuples; give the results that they complete, by size (the operator tells the network)."""
-        first = self._tuples.append(batch.columns())
-        slots = np.arange(first, self._tuples.size, dtype=np.int64)
-        arrived = self._index(batch, slots)
-        results = []
-        partials = self._rooted(batch, slots)
-        for store in [*self._waiting, None]:
-            complete = self._operators.complete(partials.operator)
-            if complete.any():
-                results.append(partials.taken(complete))
-                partials = partials.taken(~complete)
-            if store is None:
-                break
-            partials = self._grow(store, partials, arrived)
-        self._live.add(*arrived)
-        return results
+    @property
+    def excluded(self) -> int:
+        """The label of tuples that take no part in a query."""
+        return self._operators.excluded
+
+    def insert(self, arrived: Arrived, labelled: Labelled) -> Partials:
+        """Take in tuples that came to the live ones; gives the results that they complete.
+
+        ``labelled`` are the new tuples with keywords, by slot.
+        """
+        self._labels.append(labelled, len(self._live))
+        places, entry = _swapped(self._open.probe(arrived.hashes))
+        front = [self._joined(self._waiting.partials, places, arrived.slots[entry])]
+        slots, hashes = self._entries(labelled)
+        places, entry = _swapped(self._closed.probe(hashes))
+        front.append(self._joined(self._waiting.partials, places, slots[entry]))
+        self._labelled.add(hashes, slots)
+        return self._grow(Partials.together([self._rooted(labelled), *front]))
+
+    def add(self, labelled: Labelled) -> Partials:
+        """Take in new queries, given the live tuples with their keywords; gives their results now alive."""
+        self._labels.insert(labelled, len(self._live))
+        slots, hashes = self._entries(labelled)
+        self._labelled.add(hashes, slots)
+        return self._grow(self._rooted(labelled))
+
+    def remove(self, query: int) -> None:
+        """Forget a query and all that waits for it."""
+        self._labels.forget(query)
+        places = self._waiting.keep(self._waiting.partials.query != query)
+        self._open.remap(places)
+        self._closed.remap(places)
+        self._labelled = SortedRuns()
+        slots, hashes = self._entries(self._labels.all())
+        self._labelled.add(hashes, slots)
 
     def waiting(self) -> WaitingCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
-        groups = [store.partials.operator for store in self._waiting]
-        return self._operators.waiting(np.concatenate(groups) if groups else np.empty(0, dtype=np.int64))
+        return self._operators.waiting(self._waiting.partials.operator)
 
     def network(self, operator: int) -> Tree:
         """The candidate network whose results a complete operator gives out."""
         return self._operators.trees[operator]
 
-    def end(self, slots: Ints, ticks: Ints) -> None:
-        """End tuples early; partials that contain them are ended with them."""
-        self._tuples.tuples.end[slots] = ticks
-        for store in self._waiting:
-            partials = store.partials
-            touched = np.isin(partials.members, slots).any(axis=1)
-            if touched.any():
-                ends = self.tuples.end[partials.members[touched]].min(axis=1)
-                partials.end[touched] = ends
+    def end(self, slots: Ints) -> None:
+        """Partials that contain tuples that were ended early end with them."""
+        self._waiting.end(slots, self._live.tuples.end)
 
-    def purge(self, horizon: int) -> None:
-        """Drop what ended at or before ``horizon``, as soon as about half of all is dead."""
-        entries = self._tuples.size + self.partials
-        if entries and self._sweep.due(horizon, entries):
-            self.compact(horizon)
+    def compact(self, horizon: int, slots: Ints) -> None:
+        """Drop what ended at or before ``horizon``, tuples having got new slots."""
+        self._labels.remap(slots)
+        self._labelled.remap(slots)
+        places = self._waiting.compact(horizon, slots)
+        self._open.remap(places)
+        self._closed.remap(places)
 
-    def compact(self, horizon: int) -> None:
-        """Drop all that ended at or before ``horizon``, and renumber the rest."""
-        renumbered = self._tuples.keep(self.tuples.end > horizon)
-        self._live.remap(renumbered)
-        for store in self._waiting:
-            store.compact(horizon, renumbered)
-        self._on_compact(renumbered)
-        self._sweep.done(horizon, self._tuples.size + self.partials)
+    def _entries(self, labelled: Labelled) -> tuple[Ints, Hashes]:
+        """What goes to the index of tuples with keywords: slots, and hashes of value and query."""
+        taking_part = labelled.label != self.excluded
+        slots, hashes = self._live.entries(labelled.tuple[taking_part])
+        which = np.repeat(labelled.query[taking_part], self._live.joins(labelled.tuple[taking_part]))
+        return slots, mixed(hashes, which)
 
-    def _index(self, batch: TupleColumns, slots: Ints) -> tuple[Ints, Ints]:
-        """The batch's entries for the index of live tuples, sorted: one a tuple and key set."""
-        width = self.key_sets.width
-        keys, payload = [], []
-        for number in range(width):
-            values = batch.keys[:, number]
-            joined = np.flatnonzero(values != NULL)
-            keys.append(index_keys(batch.relation[joined] * width + number, values[joined]))
-            payload.append(slots[joined])
-        together = np.concatenate(keys)
-        order = np.argsort(together)
-        return together[order], np.concatenate(payload)[order]
-
-    def _rooted(self, batch: TupleColumns, slots: Ints) -> Partials:
+    def _rooted(self, labelled: Labelled) -> Partials:
         """The partials of size 1: tuples that belong to a root."""
-        operators = self._operators.roots(batch.relation, batch.keywords)
-        chosen = np.flatnonzero((operators != NONE) & (batch.start < batch.end))
+        tuples = self._live.tuples
+        operators = self._operators.roots(tuples.relation[labelled.tuple], labelled.label)
+        chosen = np.flatnonzero(operators != NONE)
+        slots = labelled.tuple[chosen]
+        kept = tuples.start[slots] < tuples.end[slots]
         if self._accepts_root is not None:
-            chosen = chosen[self._accepts_root(slots[chosen])]
-        return Partials(operators[chosen], slots[chosen, None], batch.start[chosen], batch.end[chosen])
+            kept &= self._accepts_root(slots)
+        chosen, slots = chosen[kept], slots[kept]
+        members = np.full((len(slots), self._width), NO_MEMBER, dtype=np.int64)
+        members[:, 0] = slots
+        return Partials(
+            labelled.query[chosen], operators[chosen], members, tuples.start[slots], tuples.end[slots]
+        )
 
-    def _grow(self, store: PartialStore, new: Partials, arrived: tuple[Ints, Ints]) -> Partials:
-        """Partials with one member more: old ones with arrived tuples, new ones with all tuples."""
-        place, slot = store.index.probe(arrived[0])
-        grown = [self._matched(store.partials.taken(slot), arrived[1][place])] if len(place) else []
-        if len(new):
-            waiting, keys = self._spread(new)
-            for hits, partners in (self._live.probe(keys), probe_run(*arrived, keys)):
-                if len(hits):
-                    grown.append(self._matched(waiting.taken(hits), partners))
-            first = store.append(waiting.columns())
-            order = np.argsort(keys)
-            store.index.add(keys[order], first + order)
-        return _together(grown, members=store.partials.members.shape[1] + 1)
+    def _grow(self, front: Partials) -> Partials:
+        """Join new partials with all live tuples until none is new; gives the results, lets the others wait."""
+        results, waiting, hashes = [Partials.none(self._width)], [], []
+        while len(front):
+            complete = self._operators.complete(front.operator)
+            if complete.any():
+                results.append(front.taken(complete))
+                front = front.taken(~complete)
+            groups, wanted = self._spread(front)
+            waiting.append(groups)
+            hashes.append(wanted)
+            is_open = self._operators.open(groups.operator)
+            places, slots = _probe_some(self._live.probe, wanted, is_open)
+            by_query, carrying = _probe_some(self._labelled.probe, mixed(wanted, groups.query), ~is_open)
+            front = self._joined(
+                groups, np.concatenate([places, by_query]), np.concatenate([slots, carrying])
+            )
+        if waiting:
+            self._wait(Partials.together(waiting), np.concatenate(hashes))
+        return self._truly_joined(Partials.together(results))
 
-    def _spread(self, new: Partials) -> tuple[Partials, Ints]:
-        """Each partial once for every group of its operator, with the key it waits for, if not NULL."""
+    def _wait(self, groups: Partials, hashes: Hashes) -> None:
+        first = self._waiting.append(groups.columns())
+        is_open = self._operators.open(groups.operator)
+        opened, closed = np.flatnonzero(is_open), np.flatnonzero(~is_open)
+        self._open.add(hashes[opened], first + opened)
+        self._closed.add(mixed(hashes[closed], groups.query[closed]), first + closed)
+
+    def _spread(self, new: Partials) -> tuple[Partials, Hashes]:
+        """Each partial once for every group of its operator, with the hash it waits for, if not NULL."""
         first, counts = self._operators.groups(new.operator)
-        spread = new.taken(np.repeat(np.arange(len(new), dtype=np.int64), counts))
+        partial = np.repeat(np.arange(len(new), dtype=np.int64), counts)
         groups = ranges(first, counts)
-        edge = self._operators.edge(groups)
-        joining = spread.members[np.arange(len(groups)), self._operators.node(groups)]
-        values = self.tuples.keys[joining, self.key_sets.source[edge]]
-        known = values != NULL
-        keys = index_keys(self.key_sets.edge_index[edge[known]], values[known])
-        waiting = Partials(groups, spread.members, spread.start, spread.end)
-        return waiting.taken(known), keys
+        joining = new.members[partial, self._operators.node(groups)]
+        known, hashes = self._live.wanted(self._operators.edge(groups), joining)
+        if not known.all():
+            partial, groups = partial[known], groups[known]
+        query, _, members, start, end = (column[partial] for column in new.columns())
+        return Partials(query, groups, members, start, end), hashes
 
-    def _matched(self, waiting: Partials, partners: Ints) -> Partials:
+    def _joined(self, waiting: Partials, places: Ints, partners: Ints) -> Partials:
         """Partials joined with a tuple each, where that is wanted, new to them, and alive with them."""
-        tuples = self.tuples
-        operators = self._operators.next(waiting.operator, tuples.keywords[partners])
-        start = np.maximum(waiting.start, tuples.start[partners])
-        end = np.minimum(waiting.end, tuples.end[partners])
-        different = (waiting.members != partners[:, None]).all(axis=1)
-        kept = np.flatnonzero((operators != NONE) & (start < end) & different)
-        members = np.column_stack([waiting.members[kept], partners[kept]])
-        return Partials(operators[kept], members, start[kept], end[kept])
+        if not len(places):
+            return Partials.none(self._width)
+        groups, query = waiting.operator[places], waiting.query[places]
+        operators = self._operators.next(groups, self._labels.of(query, partners))
+        wanted = np.flatnonzero(operators != NONE)
+        places, partners = places[wanted], partners[wanted]
+        tuples, members = self._live.tuples, waiting.members[places]
+        start = np.maximum(waiting.start[places], tuples.start[partners])
+        end = np.minimum(waiting.end[places], tuples.end[partners])
+        new = (members != partners[:, None]).all(axis=1)
+        kept = np.flatnonzero((start < end) & new)
+        operators = operators[wanted[kept]]
+        members = members[kept]
+        members[np.arange(len(kept)), self._operators.size(operators) - 1] = partners[kept]
+        return Partials(query[wanted[kept]], operators, members, start[kept], end[kept])
+
+    def _truly_joined(self, results: Partials) -> Partials:
+        """Leave out what only the leading bits of hashes held for joined."""
+        true = np.ones(len(results), dtype=bool)
+        for node in range(1, self._width):
+            parents, edges = self._operators.joins(results.operator, node)
+            there = np.flatnonzero(edges != NONE)
+            source = results.members[there, parents[there]]
+            true[there] &= self._live.joined(edges[there], source, results.members[there, node])
+        return results if true.all() else results.taken(true)
 
 
-def _together(parts: list[Partials], members: int) -> Partials:
-    if not parts:
-        none = np.empty(0, dtype=np.int64)
-        return Partials(none, np.empty((0, members), dtype=np.int64), none, none)
-    return Partials(*map(np.concatenate, zip(*(part.columns() for part in parts), strict=True)))
+def _swapped(pair: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    return pair[1], pair[0]
+
+
+def _probe_some(
+    probe: Callable[[Hashes], tuple[Ints, Ints]], hashes: Hashes, chosen: Flags
+) -> tuple[Ints, Ints]:
+    """Probe with some of the hashes; positions are those among all of them."""
+    places = np.flatnonzero(chosen)
+    positions, found = probe(hashes[places])
+    return places[positions], found

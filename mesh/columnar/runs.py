@@ -1,61 +1,108 @@
 """Sorted runs: a hash-join index that grows by batches.
 
-Each batch is a run sorted by key; runs of similar size are merged, so that n
-entries stand in about log n runs and each is moved about log n times.
+An entry is one 64-bit integer: the leading bits of its hash, then its payload.
+So a run is a plain sorted array, and sorting, the fastest thing that NumPy
+does, is all that it takes to build one. Runs of similar size are merged, so
+that n entries stand in about log n runs and each is moved about log n times.
+
+Most hashes that are looked up are in no run. A bitmap of leading bits (a Bloom
+filter with one hash function) tells so at a hundredth of the cost of a search.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints
 
-_NOTHING: Ints = np.empty(0, dtype=np.int64)
+_LEAST_PAYLOAD_BITS = 20
+_LEAST_FILTER_BITS = 12
+_SPARSE = 16  # places of the filter for each entry
 
 
 class SortedRuns:
-    """Entries (key, payload), looked up by key."""
+    """Entries (hash, payload), looked up by hash; payloads are not negative.
+
+    A look-up may also give an entry whose hash differs in its last bits.
+    """
 
     def __init__(self) -> None:
-        self._runs: list[tuple[Ints, Ints]] = []
+        self._runs: list[Hashes] = []
+        self._size = 0
+        self._set_payload_bits(_LEAST_PAYLOAD_BITS)
+        self._renew_filter()
 
     def __len__(self) -> int:
-        return sum(len(keys) for keys, _ in self._runs)
+        return self._size
 
-    def add(self, keys: Ints, payload: Ints) -> None:
-        """Add a run; ``keys`` are sorted."""
-        if not len(keys):
+    def add(self, hashes: Hashes, payload: Ints) -> None:
+        """Add entries in any order."""
+        if not len(hashes):
             return
-        self._runs.append((keys, payload))
-        while len(self._runs) > 1 and len(self._runs[-2][0]) < 2 * len(self._runs[-1][0]):
-            self._runs[-2:] = [_merged(self._runs[-2], self._runs[-1])]
+        self._make_room(int(payload.max()))
+        self._push(np.sort((hashes & self._hash_part) | payload.view(np.uint64)))
+        if self._size * _SPARSE > len(self._filter):
+            self._renew_filter()
+        else:
+            self._filter[hashes >> self._filter_shift] = True
 
-    def probe(self, keys: Ints) -> tuple[Ints, Ints]:
-        """All pairs of equal keys, as (position in ``keys``, payload)."""
-        found = [probe_run(run, payload, keys) for run, payload in self._runs]
-        if not found:
-            return _NOTHING, _NOTHING
-        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+    def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """All pairs of equal hashes, as (position in ``hashes``, payload)."""
+        wanted = np.flatnonzero(self._filter[hashes >> self._filter_shift])
+        if not len(wanted):
+            return NOTHING, NOTHING
+        prefixes = hashes[wanted] & self._hash_part
+        found = [self._probe_run(run, prefixes) for run in self._runs]
+        positions = wanted[np.concatenate([hits for hits, _ in found])]
+        return positions, np.concatenate([payload for _, payload in found])
 
     def remap(self, new_payload: Ints) -> None:
-        """Renumber payloads; entries whose new number is negative go."""
-        runs, self._runs = self._runs, []
-        for keys, payload in runs:
-            renumbered = new_payload[payload]
+        """Renumber payloads, keeping their order; entries whose new number is negative go."""
+        runs, self._runs, self._size = self._runs, [], 0
+        self._make_room(int(new_payload.max(initial=0)))
+        for run in runs:
+            renumbered = new_payload[(run & self._payload_part).view(np.int64)]
             kept: Flags = renumbered >= 0
-            self.add(keys[kept], renumbered[kept])
+            self._push((run[kept] & self._hash_part) | renumbered[kept].view(np.uint64))
+        self._renew_filter()
 
+    def _push(self, run: Hashes) -> None:
+        self._size += len(run)
+        if len(run):
+            self._runs.append(run)
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            # The stable sort finds the two sorted runs and merges them, at a twentieth of a sort's cost.
+            self._runs[-2:] = [np.sort(np.concatenate(self._runs[-2:]), kind="stable")]
 
-def probe_run(run: Ints, payload: Ints, keys: Ints) -> tuple[Ints, Ints]:
-    """All pairs of equal keys in one sorted run."""
-    first = np.searchsorted(run, keys)
-    # Most keys meet nobody: only those that do are searched for their last partner.
-    hits = np.flatnonzero(run[np.minimum(first, len(run) - 1)] == keys) if len(run) else _NOTHING
-    if not len(hits):
-        return _NOTHING, _NOTHING
-    first = first[hits]
-    counts = np.searchsorted(run, keys[hits], side="right") - first
-    return np.repeat(hits, counts), payload[ranges(first, counts)]
+    def _probe_run(self, run: Hashes, prefixes: Hashes) -> tuple[Ints, Ints]:
+        first = np.searchsorted(run, prefixes)
+        met = run[np.minimum(first, len(run) - 1)] & self._hash_part
+        hits = np.flatnonzero(met == prefixes)
+        if not len(hits):
+            return NOTHING, NOTHING
+        first = first[hits]
+        counts = np.searchsorted(run, prefixes[hits] | self._payload_part, side="right") - first
+        return np.repeat(hits, counts), (run[ranges(first, counts)] & self._payload_part).view(np.int64)
+
+    def _set_payload_bits(self, bits: int) -> None:
+        self._payload_bits = bits
+        self._payload_part = np.uint64((1 << bits) - 1)
+        self._hash_part = ~self._payload_part
+
+    def _make_room(self, payload: int) -> None:
+        """See to it that ``payload`` fits; what it takes from the hashes changes their order."""
+        if payload < 1 << self._payload_bits:
+            return
+        old = self._payload_part
+        self._set_payload_bits(payload.bit_length() + 1)
+        self._runs = [np.sort((run & self._hash_part) | (run & old)) for run in self._runs]
+
+    def _renew_filter(self) -> None:
+        bits = max(_LEAST_FILTER_BITS, (self._size * _SPARSE * 2).bit_length())
+        self._filter_shift = np.uint64(64 - bits)
+        self._filter = np.zeros(1 << bits, dtype=bool)
+        for run in self._runs:
+            self._filter[run >> self._filter_shift] = True
 
 
 def ranges(first: Ints, counts: Ints) -> Ints:
@@ -63,9 +110,3 @@ def ranges(first: Ints, counts: Ints) -> Ints:
     total = int(counts.sum())
     begins = np.repeat(first - (np.cumsum(counts) - counts), counts)
     return begins + np.arange(total, dtype=np.int64)
-
-
-def _merged(left: tuple[Ints, Ints], right: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-    keys = np.concatenate([left[0], right[0]])
-    order = np.argsort(keys, kind="stable")  # a merge, since both parts are sorted
-    return keys[order], np.concatenate([left[1], right[1]])[order]

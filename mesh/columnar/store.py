@@ -7,13 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from mesh.columnar.columns import Flags, Ints, TupleColumns
-from mesh.columnar.runs import SortedRuns
+
+NO_MEMBER = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Partials:
-    """Partial results of one size: operator or group, members (one column a member), lifespan."""
+    """Partial results: query, operator or group, members, lifespan.
 
+    ``members`` has one column a node, as many as the largest network has;
+    NO_MEMBER stands where a smaller one ends.
+    """
+
+    query: Ints
     operator: Ints
     members: Ints
     start: Ints
@@ -23,10 +29,22 @@ class Partials:
         return len(self.operator)
 
     def columns(self) -> tuple[Ints, ...]:
-        return self.operator, self.members, self.start, self.end
+        return self.query, self.operator, self.members, self.start, self.end
 
     def taken(self, chosen: Ints | Flags) -> Partials:
         return Partials(*(column[chosen] for column in self.columns()))
+
+    @classmethod
+    def none(cls, width: int) -> Partials:
+        nothing = np.empty(0, dtype=np.int64)
+        return cls(nothing, nothing, np.empty((0, width), dtype=np.int64), nothing, nothing)
+
+    @classmethod
+    def together(cls, parts: list[Partials]) -> Partials:
+        """The rows of several, at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*map(np.concatenate, zip(*(part.columns() for part in parts), strict=True)))
 
 
 class Table:
@@ -64,12 +82,12 @@ class TupleStore(Table):
 
     def __init__(self, width: int) -> None:
         one = np.empty(0, dtype=np.int64)
-        super().__init__((one, one, one, one, np.empty((0, width), dtype=np.int64)))
+        super().__init__((one, one, one, np.empty((0, width), dtype=np.int64)))
 
-    def four(self, slot: int) -> tuple[int, int, int, int]:
-        """Relation, keywords, start and end of one tuple."""
-        relation, keywords, start, end, _ = self._columns
-        return relation.item(slot), keywords.item(slot), start.item(slot), end.item(slot)
+    def three(self, slot: int) -> tuple[int, int, int]:
+        """Relation, start and end of one tuple."""
+        relation, start, end, _ = self._columns
+        return relation.item(slot), start.item(slot), end.item(slot)
 
     @property
     def tuples(self) -> TupleColumns:
@@ -77,21 +95,37 @@ class TupleStore(Table):
 
 
 class PartialStore(Table):
-    """Waiting partials of one size, by group, with their index by the key they wait for."""
+    """Partial results, or results, with members of up to ``width`` tuples."""
 
-    def __init__(self, size: int) -> None:
-        one = np.empty(0, dtype=np.int64)
-        super().__init__((one, np.empty((0, size), dtype=np.int64), one, one))
-        self.index = SortedRuns()
+    def __init__(self, width: int) -> None:
+        super().__init__(Partials.none(width).columns())
 
     @property
     def partials(self) -> Partials:
         return Partials(*self.columns())
 
-    def compact(self, horizon: int, slots: Ints) -> None:
-        """Drop what ended at or before ``horizon``; members get their tuples' new slots."""
-        _, members, _, end = self.columns()
-        renumbered = slots[members]
-        kept: Flags = (end > horizon) & (renumbered >= 0).all(axis=1)
-        self.index.remap(self.keep(kept))
-        self._columns[1] = renumbered[kept]
+    def compact(self, horizon: int, slots: Ints) -> Ints:
+        """Drop what ended at or before ``horizon``; members get their tuples' new slots.
+
+        Gives each row's new place, -1 for the dropped.
+        """
+        # Who is alive has live members only; NO_MEMBER, being -1, takes the number behind the last.
+        places = self.keep(self._columns[4][: self.size] > horizon)
+        self._columns[2] = np.append(slots, NO_MEMBER)[self._columns[2]]
+        return places
+
+    def end(self, slots: Ints, ends: Ints) -> Ints:
+        """End the rows that contain one of ``slots`` with it, given the ends of all tuples.
+
+        Gives the places of the rows that now end earlier.
+        """
+        _, _, members, _, end = self.columns()
+        touched = np.flatnonzero(np.isin(members, slots).any(axis=1))
+        if not len(touched):
+            return touched
+        among = members[touched]
+        earliest = np.where(among == NO_MEMBER, end[touched, None], ends[among]).min(axis=1)
+        earlier = earliest < end[touched]
+        end[touched] = np.minimum(earliest, end[touched])
+        places: Ints = touched[earlier]
+        return places

@@ -1,7 +1,8 @@
 """The operators of the columnar mesh as tables of integers.
 
 What an operator's output waits for is a *group*: a member and an edge. The
-operator that a match belongs to stands at (group, keywords of the match).
+operator that a match belongs to stands at (group, label of the match), a label
+being the bitmap of the tuple's keywords.
 Operators are made when first met, so start-up costs nothing and a large mesh
 costs what of it is touched.
 """
@@ -13,7 +14,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mesh.columnar.columns import Ints
+from mesh.columnar.columns import Flags, Ints
 from mesh.generate import CNGen, Place
 from mesh.tree import Tree
 
@@ -31,14 +32,19 @@ class OperatorTable:
         self._generator = generator
         self.trees: list[Tree] = []
         self._places: list[Place] = []
+        self.excluded = 1 << generator.slots  # the label of tuples that take no part
         self._complete = np.zeros(64, dtype=bool)
+        self._size = np.zeros(64, dtype=np.int64)
+        self._parents = np.zeros((64, generator.max_size), dtype=np.int64)
+        self._edges = np.full((64, generator.max_size), NONE, dtype=np.int64)
         self._first_group = np.full(64, NONE, dtype=np.int64)
         self._group_count = np.zeros(64, dtype=np.int64)
-        self._group_owner: list[int] = []
-        self._next = np.full((64, 1 << generator.slots), NONE, dtype=np.int32)
+        self._owner = np.zeros(64, dtype=np.int64)
+        self._next = np.full((64, self.excluded + 1), NONE, dtype=np.int32)
         self._node = np.zeros(64, dtype=np.int64)
         self._edge = np.zeros(64, dtype=np.int64)
-        self._roots = np.full((len(generator.schema.relations), 1 << generator.slots), NONE, dtype=np.int64)
+        self._open = np.zeros(64, dtype=bool)
+        self._roots = np.full((len(generator.schema.relations), self.excluded + 1), NONE, dtype=np.int64)
         for relation, keywords in generator.roots:
             tree = Tree.single(relation, keywords)
             self._roots[relation, keywords] = self._add(tree, generator.is_total(tree))
@@ -50,7 +56,7 @@ class OperatorTable:
         """The operator of each tuple that is a root's, else NONE."""
         return self._roots[relation, keywords]
 
-    def complete(self, operators: Ints) -> npt.NDArray[np.bool_]:
+    def complete(self, operators: Ints) -> Flags:
         """Which operators give out results."""
         return self._complete[operators]
 
@@ -60,9 +66,21 @@ class OperatorTable:
             self._expand(new)
         return self._first_group[operators], self._group_count[operators]
 
+    def size(self, operators: Ints) -> Ints:
+        """The number of nodes of each operator's tree."""
+        return self._size[operators]
+
+    def joins(self, operators: Ints, node: int) -> tuple[Ints, Ints]:
+        """For each operator the parent of a node, and the edge from there: NONE if there is no such node."""
+        return self._parents[operators, node], self._edges[operators, node]
+
     def node(self, groups: Ints) -> Ints:
         """The member that each group joins next."""
         return self._node[groups]
+
+    def open(self, groups: Ints) -> Flags:
+        """Which groups join free tuples, too; to the others only those with keywords matter."""
+        return self._open[groups]
 
     def edge(self, groups: Ints) -> Ints:
         """The edge by which each group joins."""
@@ -80,7 +98,7 @@ class OperatorTable:
 
     def waiting(self, groups: Ints) -> WaitingCounts:
         """Each operator that was ever expanded, with how often one of its groups occurs."""
-        owners = np.array(self._group_owner, dtype=np.int64)[groups]
+        owners = self._owner[groups]
         counts = np.bincount(owners, minlength=len(self.trees))
         expanded = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
         return [(self.trees[operator], int(counts[operator])) for operator in expanded.tolist()]
@@ -88,7 +106,7 @@ class OperatorTable:
     def _make(self, group: int, keywords: int) -> int:
         place = self._places[group]
         complete = dict(place.choices)[keywords]
-        tree = self._generator.grow(self.trees[self._group_owner[group]], place, keywords, complete)
+        tree = self._generator.grow(self.trees[self._owner[group]], place, keywords, complete)
         return NONE if tree is None else self._add(tree, complete)
 
     def _add(self, tree: Tree, complete: bool) -> int:
@@ -98,7 +116,12 @@ class OperatorTable:
             self._complete = _doubled(self._complete, False)
             self._first_group = _doubled(self._first_group, NONE)
             self._group_count = _doubled(self._group_count, 0)
+            self._size = _doubled(self._size, 0)
+            self._parents, self._edges = _doubled(self._parents, 0), _doubled(self._edges, NONE)
         self._complete[number] = complete
+        size = self._size[number] = len(tree.relations)
+        self._parents[number, 1:size] = tree.parents[1:]
+        self._edges[number, 1:size] = tree.edges[1:]
         return number
 
     def _expand(self, operator: int) -> None:
@@ -107,10 +130,12 @@ class OperatorTable:
         for place in self._generator.places(tree):
             group = len(self._places)
             self._places.append(place)
-            self._group_owner.append(operator)
             if group == len(self._node):
                 self._node, self._edge = _doubled(self._node, 0), _doubled(self._edge, 0)
-                self._next = _doubled(self._next, NONE)
+                self._next, self._open = _doubled(self._next, NONE), _doubled(self._open, False)
+                self._owner = _doubled(self._owner, 0)
+            self._owner[group] = operator
+            self._open[group] = any(not keywords for keywords, _ in place.choices)
             self._node[group] = tree.path[place.depth]
             self._edge[group] = place.edge.id
             self._next[group, [keywords for keywords, _ in place.choices]] = _UNKNOWN

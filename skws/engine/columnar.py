@@ -1,4 +1,4 @@
-"""The default in-process engine: batches of records through the columnar mesh.
+"""The default in-process engine: batches of records through the columnar meshes of standing queries.
 
 Gives what the tuple-at-a-time engine gives, record for record, for streams in
 order of time. A batch ends where an instant ends. Lifespans are settled for
@@ -9,45 +9,88 @@ within one batch gives both records, each at its time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import count, groupby
 
 import numpy as np
 
+from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.store import PartialStore
-from skws.batches import RecordBatch, batched, whole_instants
+from mesh.columnar.table import WaitingCounts
+from schema.errors import UsageError, nearest
+from schema.model import Schema
+from skws.batches import RecordBatch, Rows, batched, whole_instants
 from skws.engine.engine import Counts, arrivals
 from skws.engine.events import Event, in_order
-from skws.engine.finder import Arrivals, Finder, pairs
+from skws.engine.finder import Arrivals, Finder, natural_ends, rows_of
 from skws.plan import Plan
 from skws.records import Record
 from skws.results.model import Result
 from windows.lifespans import Lifespans, static_tuples
 from windows.tuples import ALWAYS, StreamTuple
-from windows.window import FOREVER, Unbounded, Window
+from windows.window import CountWindow, Window
 
 
 class ColumnarEngine:
-    """Runs one plan over one stream. ``on_late`` hears of records that come after later ones."""
+    """Answers standing queries over one stream.
 
-    def __init__(self, plan: Plan, on_late: Callable[[Record], None] = lambda _: None) -> None:
-        if plan.lateness:
-            raise ValueError("the columnar engine takes streams in order of time")
-        self.plan = plan
+    Queries share the window, what is read of the stream, the live tuples and
+    their index. ``on_late`` hears of records that come after later ones.
+    """
+
+    def __init__(
+        self, schema: Schema, window: Window, on_late: Callable[[Record], None] = lambda _: None
+    ) -> None:
+        self.schema = schema
+        self.window = window
         self.counts = Counts()
-        self._finder = Finder(plan, plan.generator(), on_compact=self._renumber)
-        self.mesh = self._finder.mesh
-        self._lifespans = Lifespans(plan.schema, plan.window)
+        self._finder = Finder(schema, window, on_compact=self._renumber)
+        self._lifespans = Lifespans(schema, window)
         # Relations whose tuples may end each other: by key, or since a deletion was seen.
-        self._managed = {i for i, r in enumerate(plan.schema.relations) if r.key and not r.table}
-        self._reported = [PartialStore(size) for size in range(1, plan.max_size + 1)]
+        self._managed = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
+        self._reported: dict[int, PartialStore] = {}
+        self._names: dict[str, int] = {}
+        self._numbers = count()
         self._on_late = on_late
         self._position = 0
         self._now = ALWAYS
 
+    @classmethod
+    def of(cls, plan: Plan, on_late: Callable[[Record], None] = lambda _: None) -> ColumnarEngine:
+        """An engine with one query."""
+        engine = cls(plan.schema, plan.window, on_late)
+        engine.add(plan)
+        return engine
+
+    def add(self, plan: Plan, name: str | None = None) -> list[Result]:
+        """Answer a query from now on, called ``name`` (else by its text); gives its results alive now.
+
+        Raises UsageError if the name is taken, or the plan is for another stream.
+        """
+        self._check(plan, name or plan.query.text)
+        number = self._names[name or plan.query.text] = next(self._numbers)
+        self._reported[number] = PartialStore(plan.max_size)
+        return list(self._told(self._report(self._finder.add(number, plan), snapshot=True)))
+
+    def remove(self, name: str) -> None:
+        """Answer a query no longer. Raises UsageError if there is none of that name."""
+        if name not in self._names:
+            raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
+        number = self._names.pop(name)
+        del self._reported[number]
+        self._finder.remove(number)
+
+    def _check(self, plan: Plan, name: str) -> None:
+        if name in self._names:
+            raise UsageError(f"there is a standing query {name!r} already")
+        if plan.schema != self.schema or plan.window != self.window:
+            raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
+        if plan.lateness:
+            raise ValueError("the columnar engine takes streams in order of time")
+
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, before the stream; give the results of static tuples alone."""
-        static = static_tuples(self.plan.schema, ((r.relation, r.row) for r in records))
+        static = static_tuples(self.schema, ((r.relation, r.row) for r in records))
         self.counts.static += len(static)
         yield from self._told(self._insert(_of_tuples(static, lambda t: t.occurrence > 0), snapshot=True))
 
@@ -64,17 +107,35 @@ class ColumnarEngine:
         """Let time pass without a record, up to ``tick`` (a position for count windows)."""
         self._now = max(self._now, tick)
         self._lifespans.forget(self._now)
-        self.mesh.purge(self._now)
+        self._finder.purge(self._now)
+
+    @property
+    def live_tuples(self) -> int:
+        """Tuples of the window; up to about as many dead ones are not yet purged."""
+        return len(self._finder.live)
+
+    def compact(self, tick: int) -> None:
+        """Purge all that has ended at ``tick``."""
+        self._finder.compact(tick)
+
+    def waiting(self) -> WaitingCounts:
+        """Operators that ever had partials, each with those that wait, once for every join they wait for."""
+        return [count for mesh in self._finder.meshes for count in mesh.waiting()]
+
+    @property
+    def by_count(self) -> bool:
+        """True if ticks are positions in the stream instead of microseconds."""
+        return isinstance(self.window, CountWindow)
 
     @property
     def idle(self) -> bool:
         """True if nothing of the stream is remembered."""
-        self.mesh.compact(self._now)
-        stored = len(self.mesh.tuples) + self.mesh.partials + sum(store.size for store in self._reported)
+        self._finder.compact(self._now)
+        stored = self._finder.entries + sum(store.size for store in self._reported.values())
         return not (stored or len(self._lifespans) or self._finder.slots)
 
     def _batch(self, batch: RecordBatch) -> Iterator[Result]:
-        if not self.plan.by_count:
+        if not self.by_count:
             batch = self._without_late(batch)
         if not len(batch):
             return
@@ -92,7 +153,7 @@ class ColumnarEngine:
         yield from self._told(events)
 
     def _ticks(self, batch: RecordBatch) -> Ints:
-        if not self.plan.by_count:
+        if not self.by_count:
             return batch.time
         inserted = (
             np.ones(len(batch), dtype=np.int64) if batch.delete is None else 1 - batch.delete.astype(np.int64)
@@ -114,7 +175,7 @@ class ColumnarEngine:
         """From its first deletion on a relation's tuples are followed one by one, the live ones included."""
         for relation in deleting - self._managed:
             self._managed.add(relation)
-            tuples = self.mesh.tuples
+            tuples = self._finder.live.tuples
             for slot in np.flatnonzero((tuples.relation == relation) & (tuples.end > self._now)).tolist():
                 known = self._finder.member(slot)
                 self._lifespans.remember(known)
@@ -130,7 +191,7 @@ class ColumnarEngine:
             new.update(dict.fromkeys(changes.inserted))
             for known, end in changes.ended:
                 known.end = end
-                known.ended_at = step[0].time if self.plan.by_count else end
+                known.ended_at = step[0].time if self.by_count else end
                 if known not in new:
                     ended[known] = None
         return list(new), list(ended)
@@ -140,7 +201,7 @@ class ColumnarEngine:
         pairs_of = zip(ticks.tolist(), managed.records(), strict=True)
         for tick, together in groupby(pairs_of, key=lambda pair: pair[0]):
             step = [record for _, record in together]
-            yield from ((tick, part) for part in arrivals(step)) if self.plan.by_count else [(tick, step)]
+            yield from ((tick, part) for part in arrivals(step)) if self.by_count else [(tick, step)]
 
     def _end(self, ended: list[StreamTuple]) -> list[Event]:
         """Known tuples end; gives the retractions of reported results that contain them."""
@@ -148,16 +209,12 @@ class ColumnarEngine:
         if not known:
             return []
         slots = np.array([self._finder.slots[t] for t in known])
-        self.mesh.end(slots, np.array([t.end for t in known]))
+        self._finder.end(slots, np.array([t.end for t in known]))
         events = []
-        for store in self._reported:
-            reported = store.partials
-            touched = np.flatnonzero(np.isin(reported.members, slots).any(axis=1))
-            ends = self.mesh.tuples.end[reported.members[touched]].min(axis=1, initial=FOREVER)
-            earlier = ends < reported.end[touched]
-            reported.end[touched[earlier]] = ends[earlier]
-            for operator, members in pairs(reported.taken(touched[earlier])):
-                events.append(self._finder.retraction(operator, [self._finder.member(s) for s in members]))
+        for store in self._reported.values():
+            earlier = store.end(slots, self._finder.live.tuples.end)
+            for query, operator, members in rows_of(store.partials.taken(earlier)):
+                events.append(self._finder.retraction(query, operator, members))
         return events
 
     def _arrivals(
@@ -166,27 +223,24 @@ class ColumnarEngine:
         """The batch's insertions: records that stand for themselves, and tuples that are followed."""
         if not plain.all():
             batch, ticks = batch.taken(np.flatnonzero(plain)), ticks[plain]
-        if not followed:
-            ends = natural_ends(self.plan.window, ticks)
-            return Arrivals(batch.relation, batch.rows, ticks, ends, batch.time.tolist())
-        tuples = [
-            StreamTuple(record.relation, record.row, tick, self.plan.window.end(tick), time=record.time)
-            for tick, record in zip(ticks.tolist(), batch.records(), strict=True)
-        ]
-        among = set(followed)
-        together = sorted([*tuples, *followed], key=lambda t: t.start)
-        return _of_tuples(together, among.__contains__)
+        new = Arrivals(batch.relation, batch.rows, ticks, natural_ends(self.window, ticks), batch.time)
+        return new.merged(_of_tuples(followed, lambda _: True)) if followed else new
 
     def _insert(self, new: Arrivals, snapshot: bool = False) -> list[Event]:
-        found, excluded = self._finder.insert(new)
-        self.counts.excluded += excluded
+        return self._report(self._finder.insert(new), snapshot)
+
+    def _report(self, found: list[Partials], snapshot: bool = False) -> list[Event]:
+        """Remember results while they are alive, for their retraction; give them as events."""
         for results in found:
-            self._reported[results.members.shape[1] - 1].append(results.columns())
+            for query in np.unique(results.query).tolist():
+                mine = results if len(self._reported) == 1 else results.taken(results.query == query)
+                self._reported[query].append(mine.columns())
+        self.counts.excluded = self._finder.excluded
         return list(self._finder.events(found, snapshot))
 
-    def _renumber(self, slots: Ints) -> None:
-        for store in self._reported:
-            store.compact(self._now, slots)
+    def _renumber(self, horizon: int, slots: Ints) -> None:
+        for store in self._reported.values():
+            store.compact(horizon, slots)
 
     def _told(self, events: list[Event]) -> Iterator[Result]:
         for result in in_order(events):
@@ -195,19 +249,13 @@ class ColumnarEngine:
             yield result
 
 
-def natural_ends(window: Window, starts: Ints) -> Ints:
-    """The ends that a window gives to tuples."""
-    if isinstance(window, Unbounded):
-        return np.full(len(starts), FOREVER, dtype=np.int64)
-    return starts + window.end(0)
-
-
 def _of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) -> Arrivals:
+    relation = np.array([t.relation for t in tuples], dtype=np.int64)
     return Arrivals(
-        np.array([t.relation for t in tuples], dtype=np.int64),
-        [t.row for t in tuples],
+        relation,
+        Rows.of(relation, [t.row for t in tuples]),
         np.array([t.start for t in tuples], dtype=np.int64),
         np.array([t.end for t in tuples], dtype=np.int64),
-        [t.time for t in tuples],
+        np.array([t.time for t in tuples], dtype=np.int64),
         {place: t for place, t in enumerate(tuples) if follow(t)},
     )

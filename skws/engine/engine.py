@@ -18,8 +18,8 @@ from schema.model import Row, Schema
 from skws.frequencies import KeywordFrequencies
 from skws.plan import Plan
 from skws.records import Record
-from skws.results.assemble import Assembler
-from skws.results.model import Result
+from skws.results.assemble import Assembler, TupleNames
+from skws.results.model import Op, Result
 from windows.lifespans import Lifespans, static_tuples
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER
@@ -51,6 +51,7 @@ class Engine:
         self.frequencies = KeywordFrequencies(len(plan.query.slots))
         self._lifespans = Lifespans(plan.schema, plan.window)
         self._assembler = Assembler(plan)
+        self._names = TupleNames(plan.schema, by_count=plan.by_count)
         self._on_late = on_late
         self._position = 0
         self._now = ALWAYS
@@ -109,6 +110,7 @@ class Engine:
         self.plan = plan
         self._positions = change.positions
         self._assembler = Assembler(plan)
+        self._names = TupleNames(plan.schema, by_count=plan.by_count)
         self._lifespans.change_schema(change.after)
         return results + list(self._completed(changed.found))
 
@@ -163,18 +165,20 @@ class Engine:
 
     def _retracted(self, retracted: list[tuple[Found, int]]) -> Iterator[Result]:
         self.counts.retractions += len(retracted)
-        results = [
-            self._assembler.result("-", operator.tree, members, end) for (operator, members), end in retracted
-        ]
+        results = [self._assembled("-", found, end) for found, end in retracted]
         yield from sorted(results, key=_id_of)
 
     def _completed(self, found: Iterable[Found], snapshot: bool = False) -> Iterator[Result]:
-        results = [
-            self._assembler.result("+", operator.tree, members, self._known_end(members), snapshot)
-            for operator, members in found
-        ]
+        results = [self._assembled("+", one, self._known_end(one[1]), snapshot) for one in found]
         self.counts.results += len(results)
         yield from sorted(results, key=_id_of)
+
+    def _assembled(self, op: Op, found: Found, end: int, snapshot: bool = False) -> Result:
+        operator, members = found
+        times = [member.time for member in members if not member.static]
+        named = [self._names.of(member) for member in members]
+        start = max(times) if times else None
+        return self._assembler.result(op, operator.tree, named, start, end, snapshot)
 
     def _known_end(self, members: Members) -> int:
         # With a count window nobody knows when so many tuples will have come.

@@ -36,7 +36,7 @@ class Observed:
 
 def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     """Run the plan over the replay. Raises BadRecordsError, SourceError."""
-    engine = ColumnarEngine(plan)
+    engine = ColumnarEngine.of(plan)
     results: Counter[str] = Counter()
     clock = _Clock()
     with bad:
@@ -45,9 +45,9 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
         for found in engine.process_batches(clock.passing(replay.batches(bad))):
             results[found.network] += found.op == "+"
     counts = engine.counts
-    engine.mesh.compact(counts.tuples - 1 if plan.by_count else clock.now)
-    live = len(engine.mesh.tuples)
-    waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in engine.mesh.waiting()}
+    engine.compact(counts.tuples - 1 if plan.by_count else clock.now)
+    live = engine.live_tuples
+    waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in engine.waiting()}
     return Observed(counts.tuples + counts.static, live, waiting, results)
 
 

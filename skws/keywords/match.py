@@ -58,13 +58,24 @@ class Matcher:
 
         ``rows`` is the length of the batch if the relation has no search column.
         """
-        if len(columns) != len(self._columns[relation]):
-            raise ValueError(f"{len(self._columns[relation])} search columns expected, {len(columns)} given")
-        size = len(columns[0]) if columns else rows
-        found: Bitmaps = np.full(size, self._names[relation], dtype=np.int16)
-        for (_, table), column in zip(self._columns[relation], columns, strict=True):
-            table.find_all(column, found)
-        found[(found & self._excluded) != 0] = EXCLUDED
+        return self.bitmaps_of([(relation, columns, rows)])[0]
+
+    def bitmaps_of(self, batches: Sequence[tuple[int, Sequence[Column], int]]) -> list[Bitmaps]:
+        """The same for several batches of any relations; columns that mean the same are searched as one."""
+        by_table: dict[int, tuple[ChunkTable, list[tuple[Column, Bitmaps]]]] = {}
+        found = []
+        for relation, columns, rows in batches:
+            tables = self._columns[relation]
+            if len(columns) != len(tables):
+                raise ValueError(f"{len(tables)} search columns expected, {len(columns)} given")
+            bitmaps: Bitmaps = np.full(len(columns[0]) if columns else rows, self._names[relation], np.int16)
+            found.append(bitmaps)
+            for (_, table), column in zip(tables, columns, strict=True):
+                by_table.setdefault(id(table), (table, []))[1].append((column, bitmaps))
+        for table, parts in by_table.values():
+            table.find_in(parts)
+        for bitmaps in found:
+            bitmaps[(bitmaps & self._excluded) != 0] = EXCLUDED
         return found
 
     def searchable(self, relation: int) -> int:

@@ -31,8 +31,8 @@ _FOREIGN: Final = (
 )
 _ANY_FOREIGN: Final = "[^\x00-\x7f]"
 _BEGIN: Final = "(?:^|[^0-9A-Za-z])"
-_ASCII_JOINERS: Final = tuple(filter(str.isascii, JOINERS))
-_JOINED: Final = f"[{re.escape(''.join(_ASCII_JOINERS))}]*"
+ASCII_JOINERS: Final = tuple(filter(str.isascii, JOINERS))
+_JOINED: Final = f"[{re.escape(''.join(ASCII_JOINERS))}]*"
 
 
 class _Letters(dict[str, "_Letters"]):
@@ -86,10 +86,9 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
     By finding plain substrings, which Python does faster than any regular expression. Joiners may
     stand anywhere in a word, so they are taken out of both sides.
     """
-    starts = [_without_joiners(start) for start in {_start(alternative) for alternative in alternatives}]
-    if "" in starts:
+    plain = substrings(alternatives)
+    if plain is None:
         return lambda _text: False
-    plain = [start for start in starts if start.isascii()]
 
     def holds_none(text: str) -> bool:
         if not text.isascii():
@@ -100,9 +99,17 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
     return holds_none
 
 
+def substrings(alternatives: Iterable[Alternative]) -> tuple[str, ...] | None:
+    """What ASCII texts, in lower case and without joiners, must contain any of; None if that tells nothing."""
+    starts = {_without_joiners(_start(alternative)) for alternative in alternatives}
+    if "" in starts or not starts:
+        return None
+    return tuple(sorted(start for start in starts if start.isascii()))
+
+
 def _without_joiners(text: str) -> str:
     # One after the other: where there is none, as is usual, this is faster than translate.
-    for joiner in _ASCII_JOINERS:
+    for joiner in ASCII_JOINERS:
         if joiner in text:
             text = text.replace(joiner, "")
     return text

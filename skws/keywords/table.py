@@ -1,25 +1,27 @@
 """What the texts of a column mean to a query: the bits of the alternatives that a text satisfies.
 
 Texts are cut at white space and each distinct chunk is analysed when first
-met; from then on it is one look-up. On whole Arrow columns, a regular
-expression first rules out the texts that cannot match.
+met; from then on it is one look-up. Of whole Arrow columns, only the texts
+that can match are looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from skws.keywords.analysis import MEMORABLE, analyse, stems
-from skws.keywords.prefilter import condition, hopeless
+from skws.keywords.candidates import Candidates
+from skws.keywords.prefilter import hopeless
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 
-Column: TypeAlias = pa.Array | pa.ChunkedArray
+Texts: TypeAlias = Sequence[str | None]
+Column: TypeAlias = pa.Array | pa.ChunkedArray | Texts
 Bitmaps: TypeAlias = npt.NDArray[np.int16]
 Numbered: TypeAlias = tuple[tuple[int, Alternative], ...]
 """Alternatives, each with the bit it sets."""
@@ -48,7 +50,7 @@ class ChunkTable(dict[str, int]):
             self._add(alternative, bit)
         alternatives = [alternative for _, alternative in numbered]
         self._hopeless = hopeless(alternatives)
-        self._condition = condition(alternatives)
+        self._candidates = Candidates(alternatives)
 
     def find(self, text: str) -> int:
         """The bits of the alternatives that ``text`` satisfies."""
@@ -59,18 +61,21 @@ class ChunkTable(dict[str, int]):
             found |= self[chunk]
         return found if found >> _FIRST_FLAG == 0 else self._with_phrases(found, text)
 
-    def find_all(self, column: Column, found: Bitmaps) -> None:
-        """Add to ``found`` the bits of every text of an Arrow column; NULL satisfies nothing."""
+    def find_in(self, parts: Sequence[tuple[Column, Bitmaps]]) -> None:
+        """Add to the bitmaps of each column the bits of its texts; NULL satisfies nothing."""
         if not self.possible:
             return
-        if self._condition is None or not _is_text(column.type):
-            found |= self._bits(column)
-            return
-        candidate = pc.fill_null(pc.match_substring_regex(column, self._condition), fill_value=False)
-        rows = np.flatnonzero(candidate.to_numpy(zero_copy_only=False))
-        found[rows] |= self._bits(column.take(pa.array(rows)))
+        for texts, found in _joined(parts):
+            self._find_all(texts, found)
 
-    def _bits(self, column: Column) -> Bitmaps:
+    def _find_all(self, column: pa.Array, found: Bitmaps) -> None:
+        chosen = self._candidates.of(column) if _is_text(column.type) else None
+        if chosen is None:
+            found |= self._bits(column)
+        elif len(chosen):
+            found[chosen] |= self._bits(column.take(pa.array(chosen)))
+
+    def _bits(self, column: pa.Array) -> Bitmaps:
         find = self.find
         return np.array(
             [0 if text is None else find(str(text)) for text in column.to_pylist()], dtype=np.int16
@@ -98,7 +103,7 @@ class ChunkTable(dict[str, int]):
 
     def _look_up(self, chunk: str) -> int:
         found = 0
-        for token in analyse(chunk).tokens:
+        for token in () if self._hopeless(chunk) else analyse(chunk).tokens:
             if token.searchable:
                 found |= self._terms.get(token.stem, 0)
                 for start, bit in self._prefixes:
@@ -116,6 +121,31 @@ class ChunkTable(dict[str, int]):
             if found >> (_FIRST_FLAG + number) & 1 and contains(words, phrase):
                 bits |= bit
         return bits
+
+
+def _joined(parts: Sequence[tuple[Column, Bitmaps]]) -> Iterator[tuple[pa.Array, Bitmaps]]:
+    """The columns as Arrow arrays, all that can be as one, since every array has a price."""
+    listed = [(column, found) for column, found in parts if isinstance(column, list | tuple)]
+    arrays = [(_array(column), found) for column, found in parts if not isinstance(column, list | tuple)]
+    if listed:
+        together = pa.array(list(chain.from_iterable(column for column, _ in listed)), pa.string())
+        yield from _split(together, [found for _, found in listed])
+    if len({array.type for array, _ in arrays}) == 1 < len(arrays):
+        yield from _split(pa.concat_arrays([array for array, _ in arrays]), [found for _, found in arrays])
+    else:
+        yield from arrays
+
+
+def _split(texts: pa.Array, parts: Sequence[Bitmaps]) -> Iterator[tuple[pa.Array, Bitmaps]]:
+    """The texts with bitmaps of their own, which then go to those of the parts."""
+    found: Bitmaps = np.zeros(len(texts), dtype=np.int16)
+    yield texts, found
+    for part, bits in zip(parts, np.split(found, np.cumsum([len(p) for p in parts])[:-1]), strict=True):
+        part |= bits  # noqa: PLW2901 - in place
+
+
+def _array(column: Column) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -7,17 +7,17 @@ so that the answer is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from operator import itemgetter
 from typing import IO, Any
 
 import numpy as np
 import orjson
 
-from schema.model import AttributeType, Relation, Row, Schema
-from skws.batches import Ints, RecordBatch
+from schema.model import AttributeType, Relation, Row, Schema, Value
+from skws.batches import Ints, RecordBatch, Rows
+from skws.blocks import RowBlock
 from skws.records import BadRecord, Record
 from skws.replay.files import Advance, ignore, opened
 from skws.replay.jsonl import skip_to
@@ -26,7 +26,7 @@ from skws.replay.rows import RowReader
 from skws.replay.splits import Split
 from skws.replay.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
 
-LINES = 2048  # larger chunks leave the processor's caches
+CHUNK_BYTES = 300_000  # larger chunks leave the processor's caches
 _SHAPE = ("relation", "time", "row")
 _NULL = type(None)
 
@@ -63,7 +63,7 @@ class ChunkReader:
         with opened(split.path, advance) as file:
             offset = skip_to(file, split.start)
             while offset < split.end:
-                lines = _lines(file, offset, split.end)
+                lines = _lines(file, min(CHUNK_BYTES, split.end - offset))
                 if not lines:
                     return
                 after = offset + sum(map(len, lines))
@@ -80,48 +80,46 @@ class ChunkReader:
             relation = np.array([self._numbers[name] for name in names], dtype=np.int64)
         except (ValueError, KeyError, TypeError):
             raise Unusual from None
-        if any(len(item) != len(_SHAPE) for item in items):
+        if set(map(len, items)) != {len(_SHAPE)}:
             raise Unusual
-        rows: list[Row] = [()] * len(items)
+        block = np.empty(len(items), dtype=np.int64)
+        place = np.empty(len(items), dtype=np.int64)
+        blocks = []
         for number in np.unique(relation).tolist():
-            places = np.flatnonzero(relation == number).tolist()
-            for place, row in zip(places, self._rows(number, [objects[p] for p in places]), strict=True):
-                rows[place] = row
-        return RecordBatch(relation, _microseconds(times), rows)
+            mine = np.flatnonzero(relation == number)
+            block[mine], place[mine] = len(blocks), np.arange(len(mine))
+            blocks.append(self._block(number, [objects[p] for p in mine.tolist()]))
+        return RecordBatch(relation, _microseconds(times), Rows(block, place, tuple(blocks)))
 
-    def _rows(self, number: int, objects: list[Any]) -> list[Row]:
+    def _block(self, number: int, objects: list[Any]) -> RowBlock:
         try:
             rows = list(map(self._getters[number], objects))
-            if self._as_they_are(number, objects, rows):
-                return rows
+            columns = list(zip(*rows, strict=True))
+            if self._as_they_are(number, objects, columns):
+                return RowBlock(number, rows, columns)
         except (KeyError, TypeError):
             pass
         try:
-            return list(map(self._readers[number].insertion, objects))
+            return RowBlock(number, list(map(self._readers[number].insertion, objects)))
         except MalformedError:
             raise Unusual from None
 
-    def _as_they_are(self, number: int, objects: list[Any], rows: list[Row]) -> bool:
+    def _as_they_are(self, number: int, objects: list[Any], columns: Sequence[tuple[Value, ...]]) -> bool:
         """True if every object has just the relation's attributes, and all values have their own type."""
         relation = self._relations[number]
-        if any(len(each) != len(relation.attributes) for each in objects):
+        if set(map(len, objects)) != {len(relation.attributes)}:
             return False
         return all(
             _OWN[attribute.type].issuperset(map(type, column))
             and (attribute.type is not AttributeType.INTEGER or _in_range(column))
-            for attribute, column in zip(relation.attributes, zip(*rows, strict=True), strict=True)
+            for attribute, column in zip(relation.attributes, columns, strict=True)
         )
 
 
-def _lines(file: IO[bytes], offset: int, end: int) -> list[bytes]:
-    """Whole lines that start before ``end``, at most LINES."""
-    lines = []
-    for line in islice(file, LINES):
-        lines.append(line)
-        offset += len(line)
-        if offset >= end:
-            break
-    return lines
+def _lines(file: IO[bytes], size: int) -> list[bytes]:
+    """Lines until at least ``size`` bytes are read: those that begin before."""
+    # Python reads on until there is more than it was told, and all if that was 0.
+    return file.readlines(size - 1) if size > 1 else [line for line in (file.readline(),) if line]
 
 
 def _in_range(column: tuple[Any, ...]) -> bool:

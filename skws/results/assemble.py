@@ -6,25 +6,94 @@ depends on neither engine nor slicing nor order of arrival.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import orjson
 
 from mesh.network import CandidateNetwork
 from mesh.tree import Tree
-from schema.model import AttributeType, Relation, Row
+from schema.model import AttributeType, Relation, Row, Schema
 from skws.plan import Plan
 from skws.results.model import JsonRow, Op, Result, ResultTuple
-from windows.tuples import StreamTuple
+from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, MICROSECOND
 
-REMEMBERED = 10_000  # tuples
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Joins: TypeAlias = tuple[tuple[int, int, str], ...]
+
+
+class Named:
+    """A tuple as results show it: its relation, its id, its row, and its name in the ids of results."""
+
+    __slots__ = ("_shown", "id", "identity", "relation", "row")
+
+    def __init__(self, relation: str, tuple_id: str, row: JsonRow, identity: str) -> None:
+        self.relation = relation
+        self.id = tuple_id
+        self.row = row
+        self.identity = identity
+        self._shown: dict[tuple[str, ...], ResultTuple] = {}
+
+    def shown(self, keywords: tuple[str, ...]) -> ResultTuple:
+        """The tuple in a result to which it brings some keywords."""
+        known = self._shown.get(keywords)
+        if known is None:
+            known = self._shown[keywords] = ResultTuple(self.relation, self.id, keywords, self.row)
+        return known
+
+
+class TupleNames:
+    """Names tuples as results show them."""
+
+    def __init__(self, schema: Schema, *, by_count: bool) -> None:
+        self.by_count = by_count
+        self._relations = schema.relations
+        self._getters = [_row_getter(relation) for relation in schema.relations]
+
+    def name(
+        self, relation: int, row: Row, start: int, occurrence: int = 0, *, successor: bool = False
+    ) -> Named:
+        """A tuple by what its name is made of (``windows.tuples``); without key its row and its start."""
+        described = self._relations[relation]
+        text = orjson.dumps([row[c] for c in described.key_columns] if described.key else row)
+        identity = f"{described.name}\x1d{text.decode()}\x1d{start}\x1d{occurrence}"
+        if described.key:
+            shown = f"{described.name}:{_key_text(described, row)}"
+            if successor:
+                shown = f"{shown}@{self._start_text(start)}"
+        else:
+            digest = blake2b(text, digest_size=6).hexdigest()
+            which = f".{occurrence}" if occurrence else ""
+            shown = f"{described.name}:{digest}@{self._start_text(start)}{which}"
+        return Named(described.name, shown, self._getters[relation](row), identity)
+
+    def of(self, member: StreamTuple) -> Named:
+        """The name of a tuple that is known as one."""
+        return self.name(
+            member.relation, member.row, member.start, member.occurrence, successor=member.successor
+        )
+
+    def _start_text(self, start: int) -> str:
+        if start == ALWAYS:
+            return "table"
+        return str(start) if self.by_count else f"{start / MICROSECOND}"
+
+
+class Reading(NamedTuple):
+    """How a candidate network reads: the members in their order, the keywords of each, the text, the joins.
+
+    ``tree`` is kept so that its id stays its own.
+    """
+
+    tree: Tree
+    positions: tuple[int, ...]
+    carried: tuple[tuple[str, ...], ...]
+    text: str
+    joins: Joins
 
 
 class Assembler:
@@ -32,92 +101,68 @@ class Assembler:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._tuples: dict[StreamTuple, tuple[ResultTuple, str]] = {}
-        self._networks: dict[int, tuple[Tree, CandidateNetwork, str, Joins]] = {}
+        self._readings: dict[int, Reading] = {}
 
     def result(
         self,
         op: Op,
         tree: Tree,
-        members: Sequence[StreamTuple],
+        members: Sequence[Named],
+        start: int | None,
         end: int,
         snapshot: bool = False,
     ) -> Result:
-        """``members`` in the order of the tree; ``end`` in microseconds, FOREVER if not known."""
-        network, text, joins = self._network(tree)
-        tuples = [members[position] for position in network.positions]
+        """``members`` in the order of the tree; times in microseconds, None or FOREVER if not known."""
+        _, positions, carried, text, joins = self._readings.get(id(tree)) or self._read(tree)
+        named = [members[position] for position in positions]
         return Result(
-            op=op,
-            query=self._plan.query.text,
-            id=self._result_id(tuples, joins),
-            start=self._start(tuples),
-            end=None if end >= FOREVER else end / MICROSECOND,
-            network=text,
-            tuples=tuple(self._shown(member)[0] for member in tuples),
-            joins=joins,
-            snapshot=snapshot,
+            op,
+            self._plan.query.text,
+            _result_id([name.identity for name in named], joins),
+            None if start is None else start / MICROSECOND,
+            None if end >= FOREVER else end / MICROSECOND,
+            text,
+            tuple([name.shown(keywords) for name, keywords in zip(named, carried, strict=True)]),
+            joins,
+            snapshot,
         )
 
-    def _network(self, tree: Tree) -> tuple[CandidateNetwork, str, Joins]:
-        known = self._networks.get(id(tree))
-        if known is None:
-            network = CandidateNetwork.of(tree)
-            schema = self._plan.schema
-            # The tree is kept too, so that its id stays its own.
-            known = (tree, network, network.text(schema, self._plan.keywords), network.joins(schema))
-            self._networks[id(tree)] = known
-        return known[1:]
+    def _read(self, tree: Tree) -> Reading:
+        network = CandidateNetwork.of(tree)
+        schema, keywords = self._plan.schema, self._plan.keywords
+        carried = tuple(
+            tuple(keyword for slot, keyword in enumerate(keywords) if bitmap >> slot & 1)
+            for bitmap in network.keywords
+        )
+        reading = Reading(
+            tree, network.positions, carried, network.text(schema, keywords), network.joins(schema)
+        )
+        self._readings[id(tree)] = reading
+        return reading
 
-    def _start(self, tuples: Sequence[StreamTuple]) -> float | None:
-        times = [t.time for t in tuples if not t.static]
-        return max(times) / MICROSECOND if times else None
 
-    def _shown(self, member: StreamTuple) -> tuple[ResultTuple, str]:
-        """A tuple as results show it, and its name in their ids; remembered, since results share tuples."""
-        known = self._tuples.get(member)
-        if known is None:
-            if len(self._tuples) >= REMEMBERED:
-                self._tuples.clear()
-            known = self._tuples[member] = self._tuple(member), self._identity(member)
-        return known
-
-    def _tuple(self, member: StreamTuple) -> ResultTuple:
-        relation = self._plan.schema.relations[member.relation]
-        carried = tuple(k for slot, k in enumerate(self._plan.keywords) if member.keywords >> slot & 1)
-        return ResultTuple(relation.name, self.tuple_id(member), carried, json_row(relation, member.row))
-
-    def tuple_id(self, member: StreamTuple) -> str:
-        """``relation:key``, with its start after a replacement; else a digest of the row and the start."""
-        relation = self._plan.schema.relations[member.relation]
-        if relation.key:
-            named = f"{relation.name}:{_key_text(relation, member.row)}"
-            return f"{named}@{self._start_text(member)}" if member.successor else named
-        digest = blake2b(orjson.dumps(member.row), digest_size=6).hexdigest()
-        which = f".{member.occurrence}" if member.occurrence else ""
-        return f"{relation.name}:{digest}@{self._start_text(member)}{which}"
-
-    def _start_text(self, member: StreamTuple) -> str:
-        if member.static:
-            return "table"
-        return str(member.start) if self._plan.by_count else f"{member.start / MICROSECOND}"
-
-    def _result_id(self, tuples: Sequence[StreamTuple], joins: Sequence[tuple[int, int, str]]) -> str:
-        names = [self._shown(member)[1] for member in tuples]
-        connected = sorted(f"{names[left]}\x1f{names[right]}\x1f{name}" for left, right, name in joins)
-        return blake2b("\x1e".join([*sorted(names), *connected]).encode(), digest_size=12).hexdigest()
-
-    def _identity(self, member: StreamTuple) -> str:
-        relation = self._plan.schema.relations[member.relation]
-        named = [member.row[c] for c in relation.key_columns] if relation.key else list(member.row)
-        return f"{relation.name}\x1d{orjson.dumps(named).decode()}\x1d{member.start}\x1d{member.occurrence}"
+def _result_id(names: Sequence[str], joins: Joins) -> str:
+    connected = sorted([f"{names[left]}\x1f{names[right]}\x1f{name}" for left, right, name in joins])
+    return blake2b("\x1e".join([*sorted(names), *connected]).encode(), digest_size=12).hexdigest()
 
 
 def json_row(relation: Relation, row: Row) -> JsonRow:
     """A row by attribute names, time stamps as ISO 8601 in UTC."""
-    return {
-        attribute.name: iso(value) if attribute.type is AttributeType.TIMESTAMP else value
-        for attribute, value in zip(relation.attributes, row, strict=True)
-    }
+    return _row_getter(relation)(row)
+
+
+def _row_getter(relation: Relation) -> Callable[[Row], JsonRow]:
+    names = [attribute.name for attribute in relation.attributes]
+    stamps = [a.name for a in relation.attributes if a.type is AttributeType.TIMESTAMP]
+
+    def shown(row: Row) -> JsonRow:
+        named: JsonRow = dict(zip(names, row, strict=True))
+        for name in stamps:
+            value = named[name]
+            named[name] = None if value is None else iso(float(value))
+        return named
+
+    return shown
 
 
 def iso(value: str | float | None) -> str | None:

@@ -18,9 +18,11 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from mesh.columnar import Labelled
+from mesh.columnar.columns import Ints
 from mesh.generate import CNGen
 from schema.model import Row
-from skws.batches import BATCH
+from skws.batches import BATCH, Rows
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.events import Event
 from skws.engine.finder import Arrivals, Finder
@@ -88,34 +90,37 @@ class SliceRun:
     def __init__(
         self, plan: Plan, generator: CNGen, accepts_root: Callable[[Row], bool] | None, begin: int
     ) -> None:
-        self._finder = Finder(plan, generator, accepts_root)
+        self._finder = Finder(plan.schema, plan.window, accepts_root)
+        self._finder.add(0, plan, generator)
         self._begin = begin
         self.counts: Counter[str] = Counter()
 
     def load(self, static: list[StreamTuple]) -> Iterator[Event]:
         """Insert the static tuples; their own results belong to the first slice."""
+        relation = np.array([t.relation for t in static], dtype=np.int64)
         arrivals = Arrivals(
-            np.array([t.relation for t in static], dtype=np.int64),
-            [t.row for t in static],
+            relation,
+            Rows.of(relation, [t.row for t in static]),
             np.array([t.start for t in static], dtype=np.int64),
             np.array([t.end for t in static], dtype=np.int64),
-            [t.time for t in static],
+            np.array([t.time for t in static], dtype=np.int64),
             {place: t for place, t in enumerate(static) if t.occurrence},
-            np.array([t.keywords for t in static], dtype=np.int64),
+            _labelled(np.array([t.keywords for t in static], dtype=np.int64)),
         )
-        found, excluded = self._finder.insert(arrivals)
+        found = self._finder.insert(arrivals)
         if self._begin == ALWAYS:
             self.counts["static"] += len(static)
-            self.counts["excluded"] += excluded
+            self.counts["excluded"] += self._finder.excluded
             yield from self._finder.events(found, snapshot=True)
 
     def stream(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Event]:
         """Insert the stream's tuples, given by start. What came before the slice is inserted apart."""
         for batch in self._batches(rows):
-            self._finder.mesh.purge(batch[0][3])
-            found, excluded = self._finder.insert(self._arrivals(batch))
+            self._finder.purge(batch[0][3])
+            before = self._finder.excluded
+            found = self._finder.insert(self._arrivals(batch))
             if batch[0][3] >= self._begin:
-                self.counts["excluded"] += excluded
+                self.counts["excluded"] += self._finder.excluded - before
                 yield from self._finder.events(found)
 
     def _batches(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
@@ -159,12 +164,19 @@ class SliceRun:
                     relation, rows[place], start, end, 0, occurrence, successor, time, ended_at
                 )
                 followed[place] = named
+        relation = np.array(columns[2], dtype=np.int64)
         return Arrivals(
-            np.array(columns[2], dtype=np.int64),
-            rows,
+            relation,
+            Rows.of(relation, rows),
             np.array(columns[3], dtype=np.int64),
             np.array(columns[4], dtype=np.int64),
-            list(columns[5]),
+            np.array(columns[5], dtype=np.int64),
             followed,
-            np.array(columns[8], dtype=np.int64),
+            _labelled(np.array(columns[8], dtype=np.int64)),
         )
+
+
+def _labelled(keywords: Ints) -> Labelled:
+    """Bitmaps for the one query of a slice."""
+    carrying = np.flatnonzero(keywords)
+    return Labelled(carrying, np.zeros_like(carrying), keywords[carrying])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
@@ -20,8 +21,8 @@ from tests.oracle import Oracle, instants, shape_of
 from tests.strategies import WORDS, schemas, static_rows, streams
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
-AnyEngine: TypeAlias = type[Engine] | type[ColumnarEngine]
-ENGINES = [Engine, ColumnarEngine]
+AnyEngine: TypeAlias = Callable[[Plan], Engine | ColumnarEngine]
+ENGINES: list[AnyEngine] = [Engine, ColumnarEngine.of]
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded()]
 
 
@@ -50,8 +51,9 @@ def test_time_windows(
     max_size: int,
 ) -> None:
     schema, words, static, stream = case
-    engine = make(plan(schema, words, window, max_size))
-    oracle = Oracle(schema, words, max_size, engine.plan.matcher.bitmap)
+    asked = plan(schema, words, window, max_size)
+    engine = make(asked)
+    oracle = Oracle(schema, words, max_size, asked.matcher.bitmap)
     snapshot = list(engine.load_tables(static))
     assert ops(snapshot, "+") == oracle.load([(r.relation, r.row) for r in static])
     length = window.length if isinstance(window, TimeWindow) else float("inf")
@@ -72,8 +74,9 @@ def test_count_windows(
     make: AnyEngine, case: tuple[Schema, int, list[Record], list[Record]], size: int
 ) -> None:
     schema, words, static, stream = case
-    engine = make(plan(schema, words, CountWindow(size)))
-    oracle = Oracle(schema, words, 4, engine.plan.matcher.bitmap)
+    asked = plan(schema, words, CountWindow(size))
+    engine = make(asked)
+    oracle = Oracle(schema, words, 4, asked.matcher.bitmap)
     list(engine.load_tables(static))
     oracle.load([(r.relation, r.row) for r in static])
     position = 0

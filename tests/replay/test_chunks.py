@@ -73,24 +73,24 @@ def lines(draw: st.DrawFn) -> bytes:
     )
 
 
-def flat(path: Path, chunk_lines: int, split_bytes: int) -> Iterator[Record | BadRecord]:
+def flat(path: Path, split_bytes: int) -> Iterator[Record | BadRecord]:
     reader = ChunkReader(SCHEMA)
     for split in Replay.open(path, SCHEMA, split_bytes=split_bytes).splits:
         for chunk in reader.read(split):
             yield from chunk.records() if isinstance(chunk, RecordBatch) else chunk
 
 
-@given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 8), st.integers(20, 2000))
+@given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_line_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_lines: int, split_bytes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
-    monkeypatch.setattr(skws.replay.chunks, "LINES", chunk_lines)
+    monkeypatch.setattr(skws.replay.chunks, "CHUNK_BYTES", chunk_bytes)
     path = tmp_path / "r.jsonl"
     first = b'{"relation": "b", "time": 0, "row": {"x": 1}}'
     path.write_bytes(b"\n".join([first, *found]) + b"\n")
     expected = [i for s in Replay.open(path, SCHEMA).splits for i in read_split(s, SCHEMA)]
-    assert list(flat(path, chunk_lines, split_bytes)) == expected
+    assert list(flat(path, split_bytes)) == expected
 
 
 @given(st.lists(lines(), max_size=30))

@@ -1,0 +1,89 @@
+"""The live tuples and their index by join value, which all queries over a schema share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mesh.columnar.columns import NULL, Flags, Hashes, Ints, KeySets, TupleColumns, index_hashes
+from mesh.columnar.runs import SortedRuns
+from mesh.columnar.store import TupleStore
+from schema.model import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Tuples that just came: the slots from ``first`` on, and their entries by join value."""
+
+    first: int
+    slots: Ints
+    hashes: Hashes
+
+
+class LiveTuples:
+    """The tuples of the window; some may be dead and not yet purged."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.key_sets = KeySets(schema)
+        self._store = TupleStore(self.key_sets.width)
+        self._index = SortedRuns()
+
+    def __len__(self) -> int:
+        return self._store.size
+
+    @property
+    def tuples(self) -> TupleColumns:
+        """The tuples by slot."""
+        return self._store.tuples
+
+    def tuple_in(self, slot: int) -> tuple[int, int, int]:
+        """Relation, start and end of the tuple in a slot."""
+        return self._store.three(slot)
+
+    def insert(self, batch: TupleColumns) -> Arrived:
+        """Add tuples."""
+        first = self._store.append(batch.columns())
+        slots, hashes = self.entries(np.arange(first, self._store.size, dtype=np.int64))
+        self._index.add(hashes, slots)
+        return Arrived(first, slots, hashes)
+
+    def entries(self, slots: Ints) -> tuple[Ints, Hashes]:
+        """One entry for each of the tuples' join values that is not NULL: the slot, and the hash."""
+        tuples, width = self.tuples, self.key_sets.width
+        values = tuples.keys[slots]
+        place, number = np.nonzero(values != NULL)
+        of = slots[place]
+        return of, index_hashes(tuples.relation[of] * width + number, values[place, number])
+
+    def joins(self, slots: Ints) -> Ints:
+        """How many entries each tuple has."""
+        counts: Ints = (self.tuples.keys[slots] != NULL).sum(axis=1)
+        return counts
+
+    def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """The tuples with given hashes, as (position in ``hashes``, slot)."""
+        return self._index.probe(hashes)
+
+    def wanted(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
+        """What partners of members by edges look like: which have any at all, and the hashes of those."""
+        values = self.tuples.keys[members, self.key_sets.source[edge]]
+        known: Flags = values != NULL
+        return known, index_hashes(self.key_sets.edge_index[edge[known]], values[known])
+
+    def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
+        """Which pairs of tuples agree on an edge, by all 64 bits of their values."""
+        keys = self.tuples.keys
+        near = keys[source, self.key_sets.source[edge]]
+        agree: Flags = near == keys[target, self.key_sets.target[edge]]
+        return agree
+
+    def end(self, slots: Ints, ticks: Ints) -> None:
+        """End tuples early."""
+        self._store.tuples.end[slots] = ticks
+
+    def compact(self, horizon: int) -> Ints:
+        """Drop what ended at or before ``horizon``; gives each slot's new number, -1 for the dropped."""
+        renumbered = self._store.keep(self.tuples.end > horizon)
+        self._index.remap(renumbered)
+        return renumbered

@@ -1,0 +1,107 @@
+"""Rows of one relation, kept as they came: as tuples of values, or as Arrow columns.
+
+What the engine asks of every row - its texts, its join values - it asks of a
+whole column; rows as tuples are made for results alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from schema.model import Row, Value
+
+if TYPE_CHECKING:  # a replay of JSON lines goes without Arrow, which takes long to load
+    import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+_INTEGERS = {int}
+
+
+class Block(Protocol):
+    """Some rows of one relation; columns are those of the relation."""
+
+    @property
+    def relation(self) -> int:
+        """The relation's position in the schema."""
+
+    def __len__(self) -> int: ...
+
+    def row(self, place: int) -> Row:
+        """One row."""
+
+    def values(self, column: int) -> Sequence[Value]:
+        """A column."""
+
+    def integers(self, column: int) -> Ints | None:
+        """A column if all its values are integers, else None."""
+
+    def texts(self, column: int) -> pa.Array | Sequence[str | None]:
+        """A column of texts."""
+
+
+class RowBlock:
+    """Rows as tuples; ``columns`` are the same by column, where they are known."""
+
+    __slots__ = ("_columns", "_rows", "relation")
+
+    def __init__(
+        self, relation: int, rows: Sequence[Row], columns: Sequence[Sequence[Value]] | None = None
+    ) -> None:
+        self.relation = relation
+        self._rows = rows
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def row(self, place: int) -> Row:
+        return self._rows[place]
+
+    def values(self, column: int) -> Sequence[Value]:
+        if self._columns is not None:
+            return self._columns[column]
+        return [row[column] for row in self._rows]
+
+    def integers(self, column: int) -> Ints | None:
+        values = self.values(column)
+        return np.array(values, dtype=np.int64) if set(map(type, values)) <= _INTEGERS else None
+
+    def texts(self, column: int) -> Sequence[str | None]:
+        return self.values(column)  # type: ignore[return-value]  # only columns of texts are searched
+
+
+class ArrowBlock:
+    """Rows as Arrow columns whose types are those of the attributes: string, int64, double, bool.
+
+    Time stamps are int64, in microseconds.
+    """
+
+    __slots__ = ("_columns", "relation")
+
+    def __init__(self, relation: int, columns: Sequence[pa.Array]) -> None:
+        self.relation = relation
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def row(self, place: int) -> Row:
+        return tuple(column[place].as_py() for column in self._columns)
+
+    def values(self, column: int) -> Sequence[Value]:
+        values: list[Value] = self._columns[column].to_pylist()
+        return values
+
+    def integers(self, column: int) -> Ints | None:
+        array = self._columns[column]
+        if array.null_count or str(array.type) != "int64":
+            return None
+        integers: Ints = array.to_numpy()
+        return integers
+
+    def texts(self, column: int) -> pa.Array:
+        return self._columns[column]

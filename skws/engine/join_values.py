@@ -1,0 +1,74 @@
+"""The join values of rows as 64-bit integers, column by column.
+
+Equal values give equal integers, whatever their types: 1, 1.0 and True do.
+Integers stand for themselves; other values are hashed, and two of them may
+give the same integer, so results are checked by the values themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mesh.columnar.columns import NULL, Ints, KeySets
+from schema.graph import Edge, edges
+from schema.model import AttributeType, Schema, Value
+from skws.batches import Rows
+from skws.blocks import Block
+
+_LARGEST = (1 << 63) - 1
+
+
+class JoinValues:
+    """Join values over one schema."""
+
+    def __init__(self, schema: Schema, key_sets: KeySets) -> None:
+        self._schema = schema
+        self._key_sets = key_sets
+        self._told_apart = [self._tells_apart(edge) for edge in edges(schema)]
+        self._all_told_apart = True
+
+    def of(self, rows: Rows) -> Ints:
+        """A row of integers each, one for every key set of its relation, then NULL."""
+        keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
+        for block, mine, places in rows.by_block():
+            for key_set, columns in enumerate(self._key_sets.columns[block.relation]):
+                keys[mine, key_set] = self._column(block, columns)[places]
+        return keys
+
+    def exact(self, edge: int) -> bool:
+        """True if values that an edge joins are equal wherever their integers are."""
+        return self._all_told_apart and self._told_apart[edge]
+
+    def _column(self, block: Block, columns: tuple[int, ...]) -> Ints:
+        if len(columns) > 1:
+            together = zip(*(block.values(column) for column in columns), strict=True)
+            return _integers([None if None in values else hash(values) for values in together])
+        integers = block.integers(columns[0])
+        if integers is None:
+            return _integers([_integer(value) for value in block.values(columns[0])])
+        least = integers == NULL
+        if least.any():  # the one integer that cannot stand for itself
+            self._all_told_apart = False
+            integers = np.where(least, hash(int(NULL)), integers)
+        return integers
+
+    def _tells_apart(self, edge: Edge) -> bool:
+        ends = ((edge.source, edge.source_columns), (edge.target, edge.target_columns))
+        return all(
+            len(columns) == 1
+            and self._schema.relations[relation].attributes[columns[0]].type is AttributeType.INTEGER
+            for relation, columns in ends
+        )
+
+
+def _integer(value: Value) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int):
+        return int(value) if -_LARGEST <= value <= _LARGEST else hash(value)
+    return None if value is None else hash(value)
+
+
+def _integers(values: list[int | None]) -> Ints:
+    null = int(NULL)
+    return np.array([null if value is None else value for value in values], dtype=np.int64)

@@ -1,0 +1,57 @@
+"""The rows of live tuples by slot, with their event times."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.store import Table
+from schema.model import Row
+from skws.batches import Rows
+from skws.blocks import Block
+
+
+class RowStore(Table):
+    """Rows stay in the blocks that they came in, until none of a block's rows is alive."""
+
+    def __init__(self) -> None:
+        one = np.empty(0, dtype=np.int64)
+        super().__init__((one, one, one, one))
+        self._blocks: list[Block] = []
+
+    def add(self, rows: Rows, times: Ints, twins: Flags) -> None:
+        """Add rows for the next slots; ``times`` in microseconds."""
+        self.append((rows.block + len(self._blocks), rows.place, times, twins.astype(np.int64)))
+        self._blocks.extend(rows.blocks)
+
+    def row(self, slot: int) -> Row:
+        block, place, _, _ = self._columns
+        return self._blocks[block.item(slot)].row(place.item(slot))
+
+    @property
+    def times(self) -> Ints:
+        """Event times by slot, in microseconds."""
+        return self.columns()[2]
+
+    def time(self, slot: int) -> int:
+        """Event time in microseconds."""
+        return self._columns[2].item(slot)
+
+    def has_twins(self, slot: int) -> bool:
+        """False if the tuple was the only one of its relation at its instant."""
+        return bool(self._columns[3].item(slot))
+
+    def rows(self) -> Rows:
+        """All of them, by slot."""
+        block, place, _, _ = self.columns()
+        return Rows(block, place, tuple(self._blocks))
+
+    def compact(self, renumbered: Ints) -> None:
+        """Keep the rows whose slots live on."""
+        kept: Flags = renumbered >= 0
+        self.keep(kept)
+        block = self._columns[0]
+        used = np.zeros(len(self._blocks), dtype=bool)
+        used[block] = True
+        self._columns[0] = (np.cumsum(used) - 1)[block]
+        self._blocks = [self._blocks[number] for number in np.flatnonzero(used).tolist()]

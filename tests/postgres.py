@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
 
+import psycopg2
 import pytest
-
-psycopg2 = pytest.importorskip("psycopg2") if not os.environ.get("CI") else __import__("psycopg2")
 
 PASSWORD = "s3cret/pass@word"
 _QUOTED = "s3cret%2Fpass%40word"

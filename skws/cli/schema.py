@@ -9,6 +9,7 @@ from typing import Annotated
 import orjson
 import typer
 
+from schema.errors import UsageError
 from schema.infer import infer
 from schema.json_schema import json_schema
 from schema.load import warnings
@@ -19,6 +20,7 @@ from skws.cli import options
 from skws.cli.terminal import stdout_bytes, tell
 from skws.results.writers import destination
 from skws.sampling import sample
+from skws.sources.addresses import is_postgres, parse_source
 from windows.window import parse_window
 
 app = typer.Typer(
@@ -73,19 +75,39 @@ def print_json_schema() -> None:
 @app.command("infer")
 def infer_schema(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Replay files or directories.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="Replay files or directories, or the postgresql:// address of a database.",
+            show_default=False,
+        ),
     ],
     name: Annotated[str | None, typer.Option("--name", help="The schema's.", show_default="of PATH")] = None,
     window: Annotated[str, typer.Option("--window", "-w", metavar="W", help="The schema's.")] = "none",
 ) -> None:
-    """Infer a schema from a sample of replay files; what is doubtful is commented out.
+    """Infer a schema from a sample of replay files, or from a database; what is doubtful is commented out.
 
     skws schema infer examples/movies/replay.jsonl > schema.yaml
     """
     parse_window(window)
-    samples = sample(paths)
-    chosen = name or paths[0].resolve().name.split(".", 1)[0]
+    if any(map(is_postgres, paths)):
+        _print(_of_database(paths, name, window))
+        return
+    samples = sample([Path(path) for path in paths])
+    chosen = name or Path(paths[0]).resolve().name.split(".", 1)[0]
     _print(infer(samples.tables(), chosen, timed=samples.timed, window=window).to_yaml())
+
+
+def _of_database(addresses: list[str], name: str | None, window: str) -> str:
+    if len(addresses) > 1:
+        raise UsageError("a schema is inferred from one database, or from files")
+    source = parse_source(addresses[0])
+    # psycopg2 is an extra: the address has told whether it is there.
+    from skws.sources.postgres.inferring import infer_schema as infer_database  # noqa: PLC0415
+    from skws.sources.postgres.source import PostgresSource  # noqa: PLC0415
+
+    assert isinstance(source, PostgresSource)  # noqa: S101 - for the type checker: the scheme says so
+    return infer_database(source.address, name, window)
 
 
 def _counts(described: Schema) -> str:

@@ -1,0 +1,106 @@
+"""A schema inferred from a real database, and a search that follows what it describes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from schema.load import parse_schema
+from schema.model import AttributeType, Schema
+from skws.cli.main import run
+from skws.records import Record
+from tests.postgres import Database
+from tests.sources.following import follow, source
+
+TABLES = (
+    "CREATE TYPE mood AS ENUM ('fine', 'foul')",
+    "CREATE DOMAIN short AS varchar(9)",
+    "CREATE TABLE director (did serial PRIMARY KEY, name text NOT NULL, born date)",
+    """CREATE TABLE movie (
+        country char(2), mid int, title varchar(80), did int REFERENCES director, budget numeric(12, 0),
+        rating numeric(3, 1), colour bool, released timestamptz, updated_at timestamp, mood mood, tags text[],
+        note short, poster bytea, sequel_of int, sequel_country char(2), PRIMARY KEY (country, mid),
+        CONSTRAINT follows FOREIGN KEY (sequel_country, sequel_of) REFERENCES movie (country, mid))""",
+    "CREATE TABLE award (code text, at timestamp)",
+    'CREATE TABLE "odd name" (x int)',
+    "CREATE VIEW newest AS SELECT title FROM movie",
+    "INSERT INTO director (name) VALUES ('Quentin Tarantino'), ('Robert Rodriguez'), ('Agnès Varda')",
+    """INSERT INTO movie (country, mid, title, did, note) VALUES
+        ('us', 1, 'Pulp Fiction', 1, 'AB1'), ('us', 2, 'Jackie Brown', 1, 'AB2'),
+        ('us', 3, 'Sin City', 2, 'AB3')""",
+)
+
+
+def inferred(database: Database, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[Schema, str]:
+    capsys.readouterr()
+    assert run(["schema", "infer", database.uri(), *more]) == 0
+    text = capsys.readouterr().out
+    return parse_schema(text), text
+
+
+def test_tables_types_keys_and_references(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    database.run(*TABLES)
+    schema, text = inferred(database, capsys, "--name", "films", "--window", "1 day")
+    assert (schema.name, schema.window) == ("films", "1 day")
+    assert {r.name: (r.key, r.table) for r in schema.relations} == {
+        "award": ((), False),
+        "director": (("did",), False),
+        "movie": (("country", "mid"), False),
+        "newest": ((), True),
+    }
+    types = {a.name: a.type for a in schema.relation("movie").attributes}
+    T = AttributeType  # noqa: N806
+    assert types == {
+        "country": T.STRING,
+        "mid": T.INTEGER,
+        "title": T.TEXT,
+        "did": T.INTEGER,
+        "budget": T.INTEGER,
+        "rating": T.NUMBER,
+        "colour": T.BOOLEAN,
+        "released": T.TIMESTAMP,
+        "updated_at": T.TIMESTAMP,
+        "mood": T.STRING,
+        "note": T.STRING,
+        "sequel_of": T.INTEGER,
+        "sequel_country": T.STRING,
+    }
+    assert [(j.left, j.right, j.on) for j in schema.joins] == [
+        ("movie", "movie", (("sequel_country", "country"), ("sequel_of", "mid"))),
+        ("movie", "director", (("did", "did"),)),
+    ]
+    for part in ("tags (_text)", "poster (bytea)", "odd name", "# time: released", "s3cret"):
+        assert (part in text) == (part != "s3cret")
+
+
+def test_what_is_inferred_can_be_followed(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    database.run(*TABLES)
+    schema, _ = inferred(database, capsys)
+    assert schema.name == database.name
+    with closing(source(database).open(schema)) as feed:
+        offset = feed.start()
+        assert len(list(feed.tables())) == 3
+        database.run("UPDATE movie SET mood = 'foul', colour = true, rating = 8.9 WHERE mid = 1")
+        items, _, notices = follow(feed, database, offset)
+    assert len(items) == 8
+    assert all(isinstance(item, Record) for item in items)
+    assert len(notices) == 1
+    assert "public.award" in notices[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["{uri}"], 4, "no tables in the search path"),
+        (["{uri}", "examples"], 2, "from one database, or from files"),
+        (["{uri}x"], 4, "does not exist"),
+    ],
+)
+def test_what_cannot_be_inferred(
+    database: Database, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
+) -> None:
+    assert run(["schema", "infer", *(a.format(uri=database.uri()) for a in arguments)]) == code
+    error = capsys.readouterr().err
+    assert message in error
+    assert "s3cret" not in error

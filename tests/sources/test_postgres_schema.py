@@ -1,0 +1,198 @@
+"""Databases that do not fit the schema, or change while they are followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from schema.errors import SourceError
+from schema.model import Attribute, AttributeType
+from skws.sources.feed import Feed, Item, Offset
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.source import PostgresSource
+from tests.postgres import Database
+from tests.sources.following import SCHEMA, TABLES, follow, shown, source
+
+
+@pytest.fixture
+def feed(database: Database) -> Iterator[Feed]:
+    database.run(*TABLES)
+    with closing(source(database).open(SCHEMA)) as opened:
+        yield opened
+
+
+def test_all_that_is_missing_is_named_at_once(database: Database) -> None:
+    database.run(
+        "CREATE TABLE genres (gid int)",
+        "CREATE TABLE movie (mid int, titel text, gid int GENERATED ALWAYS AS (1) STORED)",
+        "CREATE VIEW sighting AS SELECT 1 AS mid, 'x' AS note",
+    )
+    with pytest.raises(SourceError) as raised:
+        source(database).open(SCHEMA)
+    for message in (
+        "no table 'genre' in the search path; did you mean 'genres'?",
+        "public.movie has no column 'title'; did you mean 'titel'?",
+        "public.movie.gid is a generated column",
+        "public.sighting is a view or a foreign table",
+    ):
+        assert message in str(raised.value)
+    assert "***@" in str(raised.value)
+
+
+def test_tables_of_another_namespace_are_found_by_the_search_path(database: Database) -> None:
+    database.run(
+        "CREATE SCHEMA other", "SET search_path = other", *TABLES, "INSERT INTO movie VALUES (1, 'a', 2)"
+    )
+    with closing(source(database, options="-csearch_path%3Dother").open(SCHEMA)) as feed:
+        offset = feed.start()
+        database.run("INSERT INTO other.movie VALUES (2, 'b', 2)")
+        items, _, _ = follow(feed, database, offset)
+    assert shown(items) == [("+", "movie", 1, "a", 2), ("+", "movie", 2, "b", 2)]
+
+
+def test_an_added_column_is_told_of(database: Database, feed: Feed) -> None:
+    offset = feed.start()
+    database.run("INSERT INTO movie VALUES (1, 'a', 1)")
+    database.run("ALTER TABLE movie ADD COLUMN year int DEFAULT 1994", "ALTER TABLE movie DROP COLUMN extra")
+    database.run("INSERT INTO movie VALUES (2, 'b', 1, 1995)", "UPDATE movie SET year = 1996 WHERE mid = 1")
+    items, _, notices = follow(feed, database, offset)
+    assert shown(items) == [
+        ("+", "movie", 1, "a", 1),
+        ("+", "movie", 2, "b", 1),
+        ("-", "movie", 1, None, None),
+        ("+", "movie", 1, "a", 1),
+    ]
+    assert notices == [
+        "public.movie has a new column 'year', which the schema does not name",
+        "public.movie has lost the column 'extra', which no attribute needs",
+    ]
+
+
+def test_columns_may_change_places_and_types(database: Database, feed: Feed) -> None:
+    offset = feed.start()
+    database.run("INSERT INTO movie VALUES (1, 'a', 1)")
+    database.run(
+        "ALTER TABLE movie DROP COLUMN title",
+        "ALTER TABLE movie ADD COLUMN title varchar(9)",
+        "ALTER TABLE movie ALTER gid TYPE numeric",
+    )
+    database.run("INSERT INTO movie (mid, title, gid) VALUES (2, 'b', 3)")
+    database.run("INSERT INTO movie (mid, title, gid) VALUES (3, 'c', 3.5)")
+    items, _, _ = follow(feed, database, offset)
+    assert shown(items[:2]) == [("+", "movie", 1, "a", 1), ("+", "movie", 2, "b", 3)]
+    assert "movie.gid: expected an integer, got '3.5'" in str(shown(items[2:]))
+
+
+def test_a_renamed_column_stops_the_stream_before_its_first_change(database: Database, feed: Feed) -> None:
+    offset = feed.start()
+    database.run("INSERT INTO movie VALUES (1, 'a', 1)")
+    database.run("ALTER TABLE movie RENAME title TO titles")
+    database.run("INSERT INTO movie VALUES (2, 'b', 1)")
+    items, end, error = _until_it_stops(feed, offset)
+    assert "public.movie no longer has the column 'title'" in error
+    assert "did you mean 'titles'?" in error
+    assert shown(items) == [("+", "movie", 1, "a", 1)]
+    movie = replace(
+        SCHEMA.relations[1],
+        attributes=(
+            Attribute("mid", AttributeType.INTEGER),
+            Attribute("titles", AttributeType.TEXT),
+            Attribute("gid", AttributeType.INTEGER),
+        ),
+        search=("titles",),
+    )
+    corrected = replace(SCHEMA, relations=(SCHEMA.relations[0], movie, SCHEMA.relations[2]))
+    feed.close()
+    with closing(source(database).open(corrected)) as again:
+        items, _, _ = follow(again, database, end)
+    assert shown(items) == [("+", "movie", 2, "b", 1)]
+
+
+def _until_it_stops(feed: Feed, offset: Offset) -> tuple[list[Item], Offset, str]:
+    items: list[Item] = []
+    for _ in range(1000):
+        try:
+            batch = feed.poll(offset, 1000)
+        except SourceError as error:
+            return items, offset, str(error)
+        items += batch.items
+        offset = batch.end
+    raise AssertionError(items)
+
+
+def test_a_renamed_table_stops_the_stream(database: Database, feed: Feed) -> None:
+    offset = feed.start()
+    database.run("ALTER TABLE movie RENAME TO film", "INSERT INTO film VALUES (2, 'b', 1)")
+    with pytest.raises(SourceError, match=r"public\.movie is now called public\.film"):
+        follow(feed, database, offset)
+
+
+def test_a_publication_without_a_table_or_a_kind_of_change_is_refused(database: Database, feed: Feed) -> None:
+    database.run("CREATE PUBLICATION narrow FOR TABLE movie")
+    with (
+        closing(source(database, publication="narrow").open(SCHEMA)) as other,
+        pytest.raises(
+            SourceError, match=r"'narrow' lacks public\.sighting \(ALTER PUBLICATION narrow ADD TABLE"
+        ),
+    ):
+        other.start()
+    database.run("CREATE PUBLICATION deaf FOR ALL TABLES WITH (publish = 'insert')")
+    with (
+        closing(source(database, publication="deaf").open(SCHEMA)) as other,
+        pytest.raises(SourceError, match="'deaf' leaves out inserts, updates or deletes"),
+    ):
+        other.start()
+    assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
+
+
+def test_other_tables_of_a_publication_are_passed_over(database: Database, feed: Feed) -> None:
+    database.run("CREATE TABLE other (x int)", "CREATE PUBLICATION everything FOR ALL TABLES")
+    with closing(source(database, publication="everything").open(SCHEMA)) as other:
+        offset = other.start()
+        database.run("INSERT INTO other VALUES (1)", "INSERT INTO movie VALUES (2, 'b', 1)", "TRUNCATE other")
+        database.run("SELECT pg_logical_emit_message(true, 'x', 'y')")
+        items, _, _ = follow(other, database, offset)
+    assert shown(items) == [("+", "movie", 2, "b", 1)]
+
+
+def test_a_dropped_publication_is_told_of(database: Database, feed: Feed) -> None:
+    offset = feed.start()
+    database.run("DROP PUBLICATION skws")
+    database.run("INSERT INTO movie VALUES (2, 'b', 1)")
+    with pytest.raises(SourceError, match='publication "skws" does not exist'):
+        follow(feed, database, offset)
+
+
+def test_a_failed_snapshot_leaves_no_slot(database: Database) -> None:
+    database.run("CREATE VIEW genre AS SELECT 1 AS gid, (1 / 0)::text AS label", *TABLES[1:])
+    with closing(source(database).open(SCHEMA)) as feed, pytest.raises(SourceError, match="division by zero"):
+        feed.start()
+    assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
+
+
+def test_who_may_not_replicate_is_told_so(database: Database) -> None:
+    role = f"reader_{database.name}"
+    database.run(
+        *TABLES, f"CREATE ROLE {role} LOGIN PASSWORD 'x'", f"GRANT SELECT ON genre, movie, sighting TO {role}"
+    )
+    database.run("CREATE PUBLICATION skws FOR TABLE movie, sighting")
+    uri = database.uri(slot=database.name).replace("owner:s3cret%2Fpass%40word", f"{role}:x")
+    try:
+        with (
+            closing(PostgresSource(Address.of(uri)).open(SCHEMA)) as feed,
+            pytest.raises(SourceError) as raised,
+        ):
+            feed.start()
+        assert "replication" in str(raised.value)
+    finally:
+        database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_a_wrong_password_is_not_shown(database: Database) -> None:
+    uri = database.uri().replace("s3cret", "Wr0ng")
+    with pytest.raises(SourceError, match="authentication failed") as raised:
+        PostgresSource(Address.of(uri)).open(SCHEMA)
+    assert "Wr0ng" not in str(raised.value)

@@ -27,6 +27,19 @@ class QueryError(UsageError):
     """A keyword query cannot be run as written."""
 
 
+class PatternError(UsageError):
+    """A pattern or a conjunctive query cannot be run as written."""
+
+    @classmethod
+    def at(cls, text: str, start: int, end: int, message: str) -> PatternError:
+        """A fault at ``text[start:end]``: the message, the line it is in, and carets below the place."""
+        line_start = text.rfind("\n", 0, start) + 1
+        line = text[line_start:].split("\n", 1)[0]
+        column = start - line_start
+        carets = "^" * max(1, min(end, line_start + len(line)) - start)
+        return cls(f"{message}\n  {line}\n  {' ' * column}{carets}")
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One fault in a configuration file; ``line`` and ``column`` count from 1."""

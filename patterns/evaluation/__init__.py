@@ -1,0 +1,6 @@
+"""Streaming evaluation of unambiguous PCEA under a sliding window (PCEA paper, Section 5)."""
+
+from patterns.evaluation.evaluator import Evaluator
+from patterns.evaluation.valuations import Mark, Valuation, by_label, count, valuations
+
+__all__ = ["Evaluator", "Mark", "Valuation", "by_label", "count", "valuations"]

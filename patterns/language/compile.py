@@ -1,0 +1,57 @@
+"""From a pattern to an automaton: conjunctions in parallel where that can be, else one tuple after the other.
+
+Both layouts give every result once. A pattern that neither can express is
+refused, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from patterns.automata.pcea import PCEA
+from patterns.language.chains import chain
+from patterns.language.expression import nullable
+from patterns.language.parallel import Parallel
+from patterns.language.progress import Layout, NotExpressibleError
+from patterns.language.resolve import Resolved, TextMatch, resolve
+from patterns.language.syntax import Pattern
+from schema.errors import PatternError
+from schema.model import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPattern:
+    """A pattern and its unambiguous automaton, whose labels are the pattern's variables."""
+
+    pattern: Pattern
+    pcea: PCEA
+
+
+def compile_pattern(pattern: Pattern, schema: Schema, text_match: TextMatch) -> CompiledPattern:
+    """The automaton of a pattern.
+
+    ``text_match`` gives ``~`` its meaning. Raises PatternError for conditions
+    that the schema does not bear out, and for a pattern for which no automaton
+    with equality predicates is found.
+    """
+    resolved = resolve(pattern, schema, text_match)
+    if nullable(pattern.expression):
+        raise PatternError("the pattern is satisfied by no tuple at all")
+    try:
+        return CompiledPattern(pattern, parallel_automaton(pattern, resolved))
+    except NotExpressibleError as reason:
+        raise PatternError(
+            f"no automaton with equality predicates is found for the pattern: {reason}\n  {pattern.text}"
+        ) from None
+
+
+def parallel_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
+    """Conjunctions in parallel as far as that can be. Raises NotExpressibleError."""
+    layout = Layout(resolved)
+    return layout.pcea(Parallel(layout).fragment(pattern.expression).complete)
+
+
+def chain_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
+    """Everything one tuple after the other. Raises NotExpressibleError."""
+    layout = Layout(resolved)
+    return layout.pcea(chain(layout, pattern.expression, None, lambda _: [()]).complete)

@@ -1,0 +1,120 @@
+"""What the conditions of a pattern ask of each letter: a test on the tuple, and the values it must share.
+
+Attributes that the conditions equate form a *class*. Every tuple of a result
+with an attribute of a class has the same value there, however often a
+repetition reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from patterns.automata.predicates import Compared, Contains, Same, Test, Unary
+from patterns.constants import typed
+from patterns.language.expression import Letter, letters
+from patterns.language.syntax import Agreement, Filter, Keyword, Pattern, Reference, Span
+from schema.errors import PatternError, nearest
+from schema.model import Row, Schema
+
+# Given a text, a relation and the columns to look in: which rows contain it. Raises UsageError.
+TextMatch: TypeAlias = Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is known of a letter: the predicate of its tuples, and the column of each class it is in."""
+
+    unary: Unary
+    columns: dict[int, int] = field(hash=False)
+
+    @property
+    def classes(self) -> frozenset[int]:
+        return frozenset(self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The readings of a pattern's letters, and a text for each class."""
+
+    readings: dict[Letter, Reading]
+    class_texts: tuple[str, ...]
+
+
+def resolve(pattern: Pattern, schema: Schema, text_match: TextMatch) -> Resolved:
+    """Check the conditions against the schema. Raises PatternError with carets at the place."""
+    classes = _classes(pattern)
+    resolver = _Resolver(pattern, schema, text_match)
+    readings = {letter: resolver.reading(letter, classes) for letter in letters(pattern.expression)}
+    return Resolved(readings, tuple(" = ".join(map(str, members)) for members in classes))
+
+
+def _classes(pattern: Pattern) -> list[list[Reference]]:
+    classes: list[dict[tuple[str, str], Reference]] = []
+    for condition in pattern.conditions:
+        if isinstance(condition, Agreement):
+            merged = {(r.variable, r.attribute): r for r in condition.references}
+            for known in [c for c in classes if c.keys() & merged.keys()]:
+                classes.remove(known)
+                merged = known | merged
+            classes.append(merged)
+    return [list(members.values()) for members in classes]
+
+
+class _Resolver:
+    def __init__(self, pattern: Pattern, schema: Schema, text_match: TextMatch) -> None:
+        self._pattern = pattern
+        self._schema = schema
+        self._text_match = text_match
+
+    def reading(self, letter: Letter, classes: list[list[Reference]]) -> Reading:
+        tests: list[Test] = []
+        columns: dict[int, int] = {}
+        for number, members in enumerate(classes):
+            mine = self._columns(letter, members)
+            if mine:
+                columns[number] = mine[0]
+            if len(mine) > 1:
+                tests.append(Same(tuple(mine)))
+        for condition in self._pattern.conditions:
+            if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
+                tests.append(self._compared(letter, condition))
+            elif isinstance(condition, Keyword) and condition.variable == letter.variable:
+                tests.append(self._contains(letter, condition))
+        return Reading(Unary(letter.relation, tuple(dict.fromkeys(tests))), columns)
+
+    def _columns(self, letter: Letter, references: Iterable[Reference]) -> list[int]:
+        mine = [r for r in references if r.variable == letter.variable]
+        return list(dict.fromkeys(self._column(letter, r.attribute, r.span) for r in mine))
+
+    def _column(self, letter: Letter, attribute: str, span: Span) -> int:
+        relation = self._schema.relations[letter.relation]
+        if attribute not in relation.columns:
+            raise self._fault(
+                span,
+                f"{relation.name} ({letter.variable}) has no attribute {attribute!r}"
+                f"{nearest(attribute, relation.columns)}",
+            )
+        return relation.columns[attribute]
+
+    def _compared(self, letter: Letter, condition: Filter) -> Compared:
+        column = self._column(letter, condition.reference.attribute, condition.span)
+        attribute = self._schema.relations[letter.relation].attributes[column]
+        try:
+            return Compared(column, condition.operator, typed(condition.value, attribute))
+        except ValueError as error:
+            raise self._fault(condition.span, str(error)) from None
+
+    def _contains(self, letter: Letter, condition: Keyword) -> Contains:
+        relation = self._schema.relations[letter.relation]
+        if condition.attribute is not None:
+            columns: tuple[int, ...] = (self._column(letter, condition.attribute, condition.span),)
+        else:
+            columns = relation.search_columns
+        return Contains(
+            condition.text, columns, self._text_match(condition.text, letter.relation, columns)
+        )
+
+    def _fault(self, span: Span, message: str) -> PatternError:
+        return PatternError.at(self._pattern.text, *span, message)

@@ -1,0 +1,162 @@
+"""From a hierarchical conjunctive query to an unambiguous PCEA (PCEA paper, Theorem 4.1, Appendix B).
+
+States are the nodes of the compact q-tree: an atom that has been read, or a
+variable below which everything has been read. The last tuple to arrive below
+a variable completes it, and gathers what hangs from the path between them.
+
+A tuple may stand for several atoms at once. Then a variable has several
+states, and the set of atoms that the last tuple stood for tells which; sets
+of different relations share a state, since the tuple's relation tells them
+apart. Without self-joins that leaves one state for each variable, as in the
+paper, and an automaton of quadratic size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from patterns.automata.pcea import PCEA, Source, Transition
+from patterns.automata.predicates import Columns, Equality, Unary
+from patterns.queries.qtree import FRESH, Inner, compact, qtree
+from patterns.queries.query import ConjunctiveQuery
+from patterns.queries.self_joins import self_joins
+from schema.errors import PatternError
+
+# Beyond this a query with self-joins takes longer to compile than anyone waits.
+MOST_TRANSITIONS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class AtomState:
+    """One atom has been read."""
+
+    atom: int
+
+    def __str__(self) -> str:
+        return str(self.atom)
+
+
+@dataclass(frozen=True, slots=True)
+class VariableState:
+    """All atoms below a variable have been read; ``variant`` tells for which atoms the last tuple stood."""
+
+    variable: str
+    variant: int = 0
+
+    def __str__(self) -> str:
+        return self.variable + "'" * self.variant
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """What a tuple that completes a variable stands for."""
+
+    atoms: frozenset[int]
+    unary: Unary
+
+
+def automaton_of(query: ConjunctiveQuery) -> PCEA:
+    """The PCEA of a hierarchical query; labels are the positions of the atoms, as texts.
+
+    Raises ValueError if the query is not hierarchical, PatternError if
+    self-joins make the automaton too large.
+    """
+    return _Construction(query).pcea()
+
+
+class _Construction:
+    def __init__(self, query: ConjunctiveQuery) -> None:
+        self._query = query
+        self._tree = compact(qtree(query))
+        self._lasts = [_Last(atoms, unary) for atoms, unary in self_joins(query)]
+        self._variants = {node.variable: self._variants_of(node) for node in self._tree.inner_nodes()}
+
+    def pcea(self) -> PCEA:
+        starts = [
+            Transition((), last.unary, self._labels(last), AtomState(*last.atoms))
+            for last in self._lasts
+            if len(last.atoms) == 1
+        ]
+        if len(self._query.atoms) == 1:
+            return PCEA(tuple(starts), frozenset({AtomState(0)}))
+        transitions = list(starts)
+        for transition in self._completions():
+            transitions.append(transition)
+            if len(transitions) > MOST_TRANSITIONS:
+                raise PatternError(
+                    f"the query's atoms of one relation can coincide in too many ways: its automaton has more "
+                    f"than {MOST_TRANSITIONS:,} transitions; write it as a pattern, in which atoms are "
+                    "different tuples"
+                )
+        root = self._tree.variable
+        final = {VariableState(root, variant) for variant in range(len(self._variants[root]))}
+        return PCEA(tuple(transitions), frozenset(final)).trimmed()
+
+    def _completions(self) -> Iterator[Transition]:
+        for node in self._tree.inner_nodes():
+            for variant, lasts in enumerate(self._variants[node.variable]):
+                for last in lasts.values():
+                    target = VariableState(node.variable, variant)
+                    for sources in self._encodings(node, last):
+                        yield Transition(sources, last.unary, self._labels(last), target)
+
+    def _variants_of(self, node: Inner) -> list[dict[int, _Last]]:
+        """The states of a variable, each with one set of atoms at most for every relation."""
+        variants: list[dict[int, _Last]] = []
+        for last in self._lasts:
+            if last.atoms <= node.atoms():
+                relation = last.unary.relation
+                place = sum(relation in variant for variant in variants)
+                if place == len(variants):
+                    variants.append({})
+                variants[place][relation] = last
+        return variants
+
+    def _encodings(self, node: Inner, last: _Last) -> Iterator[tuple[Source, ...]]:
+        """The ways to have everything below a node but what the last tuple stands for: C of the paper."""
+        ways: list[list[Source]] = []
+        for child in self._incomplete(node, last):
+            if isinstance(child, int):
+                read = _Last(frozenset({child}), Unary(self._query.atoms[child].relation))
+                ways.append([Source(AtomState(child), self._equality([read], last))])
+            else:
+                ways.append(
+                    [
+                        Source(VariableState(child.variable, i), self._equality(list(v.values()), last))
+                        for i, v in enumerate(self._variants[child.variable])
+                    ]
+                )
+        return product(*ways)
+
+    def _incomplete(self, node: Inner, last: _Last) -> Iterator[Inner | int]:
+        """What hangs below a node from the paths to the last tuple's atoms."""
+        for child in node.children:
+            if isinstance(child, int):
+                if child not in last.atoms:
+                    yield child
+            elif child.atoms() & last.atoms:
+                yield from self._incomplete(child, last)
+            else:
+                yield child
+
+    def _equality(self, earlier: list[_Last], later: _Last) -> Equality:
+        """Agreement in the variables that the two have in common."""
+        shared = self._variables(earlier[0]) & self._variables(later)
+        for last in earlier[1:]:
+            shared &= self._variables(last)
+        order = [v for v in self._query.variables if v in shared and v != FRESH]
+        left = tuple(sorted((last.unary.relation, self._columns(last, order)) for last in earlier))
+        return Equality(left, self._columns(later, order))
+
+    def _variables(self, last: _Last) -> frozenset[str]:
+        return frozenset().union(*(self._query.atoms[i].variables for i in last.atoms))
+
+    def _columns(self, last: _Last, order: list[str]) -> Columns:
+        atoms = [self._query.atoms[i] for i in sorted(last.atoms)]
+        return tuple(next(a.column(v) for a in atoms if v in a.variables) for v in order)
+
+    def _labels(self, last: _Last) -> frozenset[str]:
+        return frozenset(map(str, last.atoms))

@@ -1,0 +1,56 @@
+"""The formal form of queries: ``Q(x, y) <- T(x), S(x, y), R(x, 2)``, arguments by position."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from lark import Token, Tree
+
+from patterns.constants import typed
+from patterns.grammar import constant_value, parse, span
+from patterns.queries.query import Atom, ConjunctiveQuery, Constant, Term, Variable
+from schema.errors import PatternError, nearest
+from schema.model import Relation, Schema
+
+
+def parse_conjunctive_query(text: str, schema: Schema) -> ConjunctiveQuery:
+    """A conjunctive query; ``_`` stands for an attribute that does not matter.
+
+    Raises PatternError with carets at the place.
+    """
+    _, *parts = parse(text, "rule").children
+    head = [part for part in parts if isinstance(part, Token)]
+    body = [cast("Tree[Token]", part) for part in parts if isinstance(part, Tree)]
+    atoms = tuple(_atom(text, tree, schema) for tree in body)
+    known = {name for atom in atoms for name in atom.variables}
+    for token in head:
+        if token not in known:
+            raise PatternError.at(
+                text, *span(token), f"{token} is in the head, but in no atom{nearest(token, known)}"
+            )
+    return ConjunctiveQuery(tuple(map(str, head)), atoms)
+
+
+def _atom(text: str, tree: Tree[Token], schema: Schema) -> Atom:
+    name, *terms = cast("list[Token]", tree.children)
+    relation = schema.index.get(name)
+    if relation is None:
+        raise PatternError.at(
+            text, *span(name), f"there is no relation {str(name)!r}{nearest(name, schema.index)}"
+        )
+    described = schema.relations[relation]
+    if len(terms) != len(described.attributes):
+        names = ", ".join(a.name for a in described.attributes)
+        raise PatternError.at(
+            text, *span(tree), f"{name} has {len(described.attributes)} attributes ({names}), not {len(terms)}"
+        )
+    return Atom(relation, tuple(_term(text, t, described, i) for i, t in enumerate(terms)))
+
+
+def _term(text: str, token: Token, relation: Relation, column: int) -> Term:
+    if token.type == "NAME":
+        return None if token == "_" else Variable(str(token))
+    try:
+        return Constant(typed(constant_value(token), relation.attributes[column]))
+    except ValueError as error:
+        raise PatternError.at(text, *span(token), str(error)) from None

@@ -1,0 +1,53 @@
+"""The running example of the PCEA paper: its schema, its stream S_0, its queries and automata."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from patterns.automata import CCEA, PCEA, Equality, Link, Source, Transition, Unary
+from schema.model import Attribute, AttributeType, Relation, Row, Schema
+
+R, S, T = 0, 1, 2
+
+
+def _relation(name: str, *attributes: str) -> Relation:
+    return Relation(name, tuple(Attribute(a, AttributeType.INTEGER) for a in attributes))
+
+
+SCHEMA: Final = Schema(
+    "sigma0", (_relation("R", "a", "b"), _relation("S", "a", "b"), _relation("T", "a")), ()
+)
+STREAM: Final[list[tuple[int, Row]]] = [
+    (S, (2, 11)),
+    (T, (2,)),
+    (R, (1, 10)),
+    (S, (2, 11)),
+    (T, (1,)),
+    (R, (2, 11)),
+    (S, (4, 13)),
+    (T, (1,)),
+]
+Q0: Final = "Q(x, y) <- T(x), S(x, y), R(x, y)"
+Q1: Final = "Q(x, y) <- T(x), R(x, y), S(2, y), T(x)"
+
+DOT: Final = frozenset({"•"})
+T_BEFORE_S: Final = Equality(((T, (0,)),), (0,))
+S_BEFORE_R: Final = Equality(((S, (0, 1)),), (0, 1))
+T_BEFORE_R: Final = Equality(((T, (0,)),), (0,))
+
+C0: Final = CCEA(
+    (("q0", Unary(T), DOT),),
+    (
+        Link("q0", Unary(S), T_BEFORE_S, DOT, "q1"),
+        Link("q1", Unary(R), S_BEFORE_R, DOT, "q2"),
+    ),
+    frozenset({"q2"}),
+)
+P0: Final = PCEA(
+    (
+        Transition((), Unary(T), DOT, "q0"),
+        Transition((), Unary(S), DOT, "q1"),
+        Transition((Source("q0", T_BEFORE_R), Source("q1", S_BEFORE_R)), Unary(R), DOT, "q2"),
+    ),
+    frozenset({"q2"}),
+)

@@ -1,0 +1,203 @@
+"""Heaps, expiry, memory and update time of the evaluation."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from patterns.automata import PCEA, Equality, Source, Transition, Unary
+from patterns.evaluation import Evaluator, by_label
+from patterns.evaluation.heap import Node, insert
+from patterns.queries import automaton_of, parse_conjunctive_query
+from schema.model import Attribute, AttributeType, Relation, Schema
+from windows.window import CountWindow, TimeWindow, Unbounded, Window
+
+SCHEMA = Schema(
+    "abc",
+    (
+        Relation("A", (Attribute("x", AttributeType.INTEGER),)),
+        Relation("B", tuple(Attribute(a, AttributeType.INTEGER) for a in "xy")),
+        Relation("C", tuple(Attribute(a, AttributeType.INTEGER) for a in "xy")),
+    ),
+    (),
+)
+NESTED = automaton_of(parse_conjunctive_query("Q(x, y) <- A(x), B(x, y), C(x, y)", SCHEMA))
+A = frozenset({"a"})
+# Any number of A's, one after the other, of one x.
+REPEATED = PCEA(
+    (
+        Transition((), Unary(0), A, "q"),
+        Transition((Source("q", Equality(((0, (0,)),), (0,))),), Unary(0), A, "q"),
+    ),
+    frozenset({"q"}),
+)
+
+
+def leaf(start: int, position: int) -> Node:
+    return (start, None, None, 1, (position, A), None)
+
+
+def rank(node: Node | None) -> int:
+    return 0 if node is None else 1 + rank(node[2])
+
+
+def members(heap: Node) -> list[tuple[int, int]]:
+    """(start, position) of every node; checks the order of the heap and that it leans to the left."""
+    found, waiting = [], [heap]
+    while waiting:
+        node = waiting.pop()
+        sides = [side for side in (node[1], node[2]) if side is not None]
+        assert all(side[0] <= node[0] for side in sides)
+        assert rank(node[1]) >= rank(node[2])
+        assert node[3] == rank(node)
+        found.append((node[0], node[4][0]))
+        waiting += sides
+    return found
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40))
+def test_union_keeps_all_that_is_alive_and_older_versions_as_they_were(
+    steps: list[tuple[int, int]],
+) -> None:
+    heap, alive, low = leaf(99, -1), {(99, -1)}, 0
+    for position, (start, grows) in enumerate(steps):
+        low = max(low, grows // 3)
+        before, known = heap, members(heap)
+        heap = insert(heap, leaf(start, position), low)
+        alive.add((start, position))
+        assert members(before) == known
+        found = members(heap)
+        assert len(set(found)) == len(found)
+        assert {m for m in found if m[0] >= low} == {m for m in alive if m[0] >= low}
+
+
+def test_the_path_of_an_insertion_is_logarithmic_however_starts_come() -> None:
+    """Starts that rise and fall in turn make long paths where heaps are balanced by a direction bit alone."""
+    heap = leaf(10**9, -1)
+    for i in range(4096):
+        heap = insert(heap, leaf(i if i % 2 else 10**6 + i, i), 0)
+        assert rank(heap) <= 13
+    assert len(members(heap)) == 4097
+
+
+def random_stream(seed: int, count: int, keys: int) -> list[tuple[int, tuple[int, ...]]]:
+    source = random.Random(seed)
+    stream: list[tuple[int, tuple[int, ...]]] = []
+    for _ in range(count):
+        relation = source.randrange(3)
+        x, y = source.randrange(keys), source.randrange(keys)
+        stream.append((relation, (x,) if relation == 0 else (x, y)))
+    return stream
+
+
+@pytest.mark.parametrize("pcea", [NESTED, REPEATED], ids=["nested", "repeated"])
+@pytest.mark.parametrize("window", [CountWindow(50), TimeWindow(51)], ids=["count", "time"])
+def test_memory_is_bounded_by_the_window(pcea: PCEA, window: Window) -> None:
+    """Over a hundred windows the evaluator holds no more than after a few, though no key ever comes back."""
+    evaluator = Evaluator(pcea, 3, window)
+    sizes, entries = [], []
+    tracemalloc.start()
+    try:
+        for position in range(50 * 100):
+            x = position // 20  # runs of one key, then a new one
+            evaluator.update(position % 3, (x,) if position % 3 == 0 else (x, 0), position)
+            if position % 500 == 499:
+                gc.collect()
+                sizes.append(tracemalloc.get_traced_memory()[0])
+                entries.append(evaluator.entries())
+    finally:
+        tracemalloc.stop()
+    assert max(entries) <= 2 * 50 * len(evaluator._program.tables)
+    assert max(sizes[2:]) <= 1.5 * sizes[1] + 20_000
+
+
+def test_one_endless_chain_holds_no_more_than_its_window() -> None:
+    """Every run of a repetition holds the one before: only what has expired may be forgotten, and is."""
+    evaluator = Evaluator(REPEATED, 3, CountWindow(8))
+    held = []
+    for position in range(3000):
+        evaluator.update(0, (1,))
+        assert evaluator.count() == 2**8 if position >= 8 else 2**position
+        if position % 500 == 499:
+            gc.collect()
+            held.append(_reachable(evaluator))
+    assert max(held[1:]) <= held[0] + 20
+
+
+def _reachable(root: object) -> int:
+    """How many containers can be reached from an object, modules and classes apart."""
+    seen, waiting = {id(root)}, [root]
+    while waiting:
+        for found in gc.get_referents(waiting.pop()):
+            if id(found) not in seen and not isinstance(found, type(sys)) and not isinstance(found, type):
+                seen.add(id(found))
+                waiting.append(found)
+    return len(seen)
+
+
+def test_runs_expire_by_count_and_by_time() -> None:
+    for window, inside in ((CountWindow(3), 3), (TimeWindow(3), 2)):
+        for distance in range(1, 6):
+            evaluator = Evaluator(REPEATED, 3, window)
+            evaluator.update(0, (7,), 0)
+            for position in range(1, distance):
+                evaluator.update(1, (0, 0), position)
+            longest = max(len(v) for v in evaluator.feed(0, (7,), distance))
+            assert longest == (2 if distance <= inside else 1)
+
+
+def test_long_silences_forget_everything() -> None:
+    evaluator = Evaluator(REPEATED, 3, TimeWindow(10))
+    evaluator.update(0, (7,), 0)
+    assert evaluator.update(0, (7,), 1000)
+    assert evaluator.count() == 1
+    assert evaluator.entries() == 1
+
+
+def test_time_does_not_go_back() -> None:
+    evaluator = Evaluator(REPEATED, 3, TimeWindow(10))
+    evaluator.update(0, (7,), 5)
+    with pytest.raises(ValueError, match="position 1 comes before"):
+        evaluator.update(0, (7,), 4)
+
+
+def test_results_are_given_as_they_are_found() -> None:
+    """2^200 results are never gathered: the first ones come at once."""
+    evaluator = Evaluator(REPEATED, 3, Unbounded())
+    for _ in range(200):
+        evaluator.update(0, (1,))
+    results = evaluator.results()
+    first = [by_label(next(results))["a"] for _ in range(1000)]
+    assert len(set(first)) == 1000
+    assert all(199 in positions for positions in first)
+
+
+def test_update_work_does_not_grow_with_the_results() -> None:
+    """Python calls of an update, which do not depend on the machine: the same for 1 result and for 10^5."""
+    star = automaton_of(parse_conjunctive_query("Q(x) <- A(x), B(x, _), C(x, _)", SCHEMA))
+    calls = []
+    for each in (1, 10, 300):
+        evaluator = Evaluator(star, 3, Unbounded())
+        for i in range(each):
+            evaluator.update(1, (1, i))
+            evaluator.update(2, (1, i))
+        made = 0
+
+        def traced(_frame: object, event: str, _argument: object) -> None:
+            nonlocal made
+            made += event in ("call", "c_call")
+
+        sys.setprofile(traced)
+        try:
+            evaluator.update(0, (1,))
+        finally:
+            sys.setprofile(None)
+        assert evaluator.count() == each * each
+        calls.append(made)
+    assert len(set(calls)) == 1

@@ -1,0 +1,158 @@
+"""Which queries are hierarchical, their q-trees, the size of their automata, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from patterns.automata import PCEA
+from patterns.queries import (
+    FRESH,
+    ConjunctiveQuery,
+    Inner,
+    automaton_of,
+    compact,
+    is_acyclic,
+    is_full,
+    is_hierarchical,
+    parse_conjunctive_query,
+    qtree,
+    refuse_unless_hierarchical,
+)
+from patterns.queries.qtree import drawing
+from schema.errors import PatternError
+from schema.model import Attribute, AttributeType, Relation, Schema
+from tests.patterns.paper_examples import Q0, Q1, SCHEMA
+
+NAMES = tuple(r.name for r in SCHEMA.relations)
+# The relations of Appendix B, by arity.
+APPENDIX = Schema(
+    "appendix",
+    tuple(
+        Relation(name, tuple(Attribute(f"a{i}", AttributeType.INTEGER) for i in range(arity)))
+        for name, arity in (("R", 3), ("S", 3), ("T", 2), ("U", 2))
+    ),
+    (),
+)
+
+
+def parsed(text: str, schema: Schema = SCHEMA) -> ConjunctiveQuery:
+    return parse_conjunctive_query(text, schema)
+
+
+def states(pcea: PCEA) -> set[str]:
+    return {str(state) for state in pcea.states}
+
+
+def test_q0_is_hierarchical_and_q1_is_not() -> None:
+    assert is_hierarchical(parsed(Q0))
+    assert not is_hierarchical(parsed(Q1))
+    assert is_acyclic(parsed(Q0))
+    assert is_acyclic(parsed(Q1))
+    assert not parsed(Q0).has_self_joins()
+    assert parsed(Q1).has_self_joins()
+
+
+def test_qtree_of_q0() -> None:
+    tree = qtree(parsed(Q0))
+    assert tree == Inner("x", (0, Inner("y", (1, 2))))
+    assert compact(tree) == tree
+    assert drawing(parsed(Q0), tree, NAMES) == "x\n  0: T(x)\n  y\n    1: S(x, y)\n    2: R(x, y)"
+
+
+def test_automaton_of_q0_is_that_of_figure_2() -> None:
+    pcea = automaton_of(parsed(Q0))
+    assert states(pcea) == {"0", "1", "2", "x", "y"}
+    steps = sorted(
+        (sorted(str(s.state) for s in t.sources), *t.labels, str(t.target)) for t in pcea.transitions
+    )
+    assert steps == [
+        ([], "0", "0"),
+        ([], "1", "1"),
+        ([], "2", "2"),
+        (["0", "1"], "2", "x"),
+        (["0", "2"], "1", "x"),
+        (["1"], "2", "y"),
+        (["2"], "1", "y"),
+        (["y"], "0", "x"),
+    ]
+
+
+def test_compact_qtree_of_the_appendix() -> None:
+    """x has y and w below it; z, v and w have one atom each and are left out."""
+    query = parsed("Q(x, y, z, v, w) <- R(x, y, z), S(x, y, v), T(x, w), U(x, y)", APPENDIX)
+    tree = qtree(query)
+    assert {node.variable for node in tree.inner_nodes()} == {"x", "y", "z", "v", "w"}
+    assert compact(tree) == Inner("x", (Inner("y", (0, 1, 3)), 2))
+
+
+def test_the_automaton_without_self_joins_is_of_quadratic_size() -> None:
+    for atoms in (2, 4, 8, 16):
+        schema = Schema(
+            "star",
+            tuple(Relation(f"A{i}", (Attribute("x", AttributeType.INTEGER),)) for i in range(atoms)),
+            (),
+        )
+        text = "Q(x) <- " + ", ".join(f"A{i}(x)" for i in range(atoms))
+        pcea = automaton_of(parse_conjunctive_query(text, schema))
+        assert len(pcea.transitions) == 2 * atoms
+        assert pcea.size == (atoms + 1) + atoms + atoms * (atoms - 1) + atoms
+
+
+def test_a_disconnected_query_gets_a_fresh_root() -> None:
+    query = parsed("Q(x, y) <- T(x), R(y, y)")
+    assert is_hierarchical(query)
+    assert compact(qtree(query)) == Inner(FRESH, (0, 1))
+
+
+def test_a_single_atom_and_one_of_constants() -> None:
+    assert len(automaton_of(parsed("Q(x) <- T(x)")).transitions) == 1
+    assert len(automaton_of(parsed("Q() <- T(1)")).transitions) == 1
+
+
+def test_too_many_atoms_of_one_relation() -> None:
+    text = "Q(x) <- " + ", ".join("T(x)" for _ in range(16))
+    with pytest.raises(PatternError, match="16 atoms of one relation"):
+        automaton_of(parsed(text))
+
+
+def test_refusals_name_the_variables_and_what_evaluates_the_query_instead() -> None:
+    with pytest.raises(PatternError) as refused:
+        refuse_unless_hierarchical(parsed(Q1), NAMES)
+    message = str(refused.value)
+    assert "by x and y" in message
+    assert "x is in T(x), R(x, y), T(x)" in message
+    assert "y is in R(x, y), S(2, y)" in message
+    assert "the mesh" in message
+    refuse_unless_hierarchical(parsed(Q0), NAMES)
+
+
+def test_a_query_that_is_not_full_is_refused() -> None:
+    query = parsed("Q(x) <- T(x), R(x, y)")
+    assert not is_full(query)
+    with pytest.raises(PatternError, match="not full: y must be in the head"):
+        refuse_unless_hierarchical(query, NAMES)
+    refuse_unless_hierarchical(parsed("Q(x) <- T(x), R(x, _)"), NAMES)
+
+
+def test_cyclic_queries() -> None:
+    assert not is_acyclic(parsed("Q(x, y, z) <- R(x, y), S(y, z), R(z, x)"))
+    assert is_acyclic(parsed("Q(x, y, z) <- R(x, y), S(y, z)"))
+    assert is_acyclic(parsed("Q(x, y) <- T(x), R(y, y)"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "carets"),
+    [
+        ("Q(x) <- TT(x)", "no relation 'TT'", "        ^^"),
+        ("Q(x) <- R(x)", r"R has 2 attributes \(a, b\), not 1", "        ^^^^"),
+        ("Q(x, z) <- T(x)", "z is in the head, but in no atom", "     ^"),
+        ("Q(x) <- T(x", "the text ends here; expected '\\)' or ','", "           ^"),
+        ("Q(x) <- T('a')", "a is of type integer: expected a number, not 'a'", "          ^^^"),
+        ("Q(x) <- T(x) T(x)", "unexpected 'T'; expected ',' or the end", "             ^"),
+        ("Q(x) < - T(x)", "unexpected '<'", "     ^"),
+    ],
+)
+def test_errors_point_at_the_place(text: str, message: str, carets: str) -> None:
+    with pytest.raises(PatternError, match=message) as refused:
+        parsed(text)
+    assert str(refused.value).splitlines()[1:] == [f"  {text}", f"  {carets}"]

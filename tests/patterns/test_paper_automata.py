@@ -1,0 +1,78 @@
+"""The automata of the PCEA paper's examples, by the definition of runs and by evaluation."""
+
+from __future__ import annotations
+
+import pytest
+
+from patterns.automata import PCEA, Transition, Unary, accepting_runs
+from patterns.evaluation import Evaluator, by_label
+from patterns.queries import automaton_of, parse_conjunctive_query
+from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, STREAM, T
+from windows.window import CountWindow, Unbounded, Window
+
+
+def defined(pcea: PCEA, position: int) -> list[frozenset[int]]:
+    return sorted(
+        (run.valuation()["•"] for run in accepting_runs(pcea, STREAM, position)), key=sorted
+    )
+
+
+def evaluated(pcea: PCEA, window: Window) -> list[list[dict[str, frozenset[int]]]]:
+    """The results at each position of S_0."""
+    evaluator = Evaluator(pcea, len(SCHEMA.relations), window)
+    return [[by_label(v) for v in evaluator.feed(relation, row)] for relation, row in STREAM]
+
+
+def test_chain_of_example_2_1() -> None:
+    assert defined(C0.pcea(), 5) == [{1, 3, 5}]
+    assert [len(found) for found in evaluated(C0.pcea(), Unbounded())] == [0, 0, 0, 0, 0, 1, 0, 0]
+
+
+def test_parallel_automaton_of_example_3_3() -> None:
+    assert defined(P0, 5) == [{0, 1, 5}, {1, 3, 5}]
+    found = evaluated(P0, Unbounded())
+    assert sorted((v["•"] for v in found[5]), key=sorted) == [{0, 1, 5}, {1, 3, 5}]
+    assert not any(found[:5] + found[6:])
+
+
+def test_run_trees_of_example_3_3() -> None:
+    runs = accepting_runs(P0, STREAM, 5)
+    assert all(run.is_simple() for run in runs)
+    shapes = {tuple(sorted((c.state, c.position) for c in run.children)) for run in runs}
+    assert shapes == {(("q0", 1), ("q1", 3)), (("q0", 1), ("q1", 0))}
+
+
+def test_window_of_example_3_3() -> None:
+    """|5 - 0| = 5 is in a window of 5 and not in one of 4."""
+    assert len(evaluated(P0, CountWindow(5))[5]) == 2
+    assert [v["•"] for v in evaluated(P0, CountWindow(4))[5]] == [{1, 3, 5}]
+    assert evaluated(P0, CountWindow(3))[5] == []
+
+
+def test_query_of_section_4_over_the_stream() -> None:
+    """The two t-homomorphisms of Q_0 that the paper names, at position 5."""
+    pcea = automaton_of(parse_conjunctive_query(Q0, SCHEMA))
+    found = evaluated(pcea, Unbounded())
+    positions = sorted(tuple(min(v[label]) for label in "012") for v in found[5])
+    assert positions == [(1, 0, 5), (1, 3, 5)]
+    assert [len(results) for results in found] == [0, 0, 0, 0, 0, 2, 0, 0]
+
+
+def test_an_ambiguous_run_is_not_simple() -> None:
+    again = PCEA((*P0.transitions, Transition((), Unary(T), DOT, "q2")), P0.final)
+    assert sorted(len(run.children) for run in accepting_runs(again, STREAM, 7)) == [0]
+
+
+def test_malformed_automata_are_refused() -> None:
+    with pytest.raises(ValueError, match="marks no label"):
+        Transition((), Unary(T), frozenset(), "q")
+    with pytest.raises(ValueError, match="no transition reaches"):
+        PCEA(P0.transitions, frozenset({"q9"}))
+    with pytest.raises(ValueError, match="source twice"):
+        Transition(P0.transitions[2].sources[:1] * 2, Unary(T), DOT, "q")
+
+
+def test_trimming_keeps_what_accepts() -> None:
+    extra = Transition((), Unary(T), DOT, "dead end")
+    assert set(PCEA((*P0.transitions, extra), P0.final).trimmed().transitions) == set(P0.transitions)
+    assert P0.size == 3 + (0 + 1) + (0 + 1) + (2 + 1)

@@ -73,11 +73,7 @@ class SearchRequest:
         self._check_mesh()
         if self.engine is EngineName.LOCAL and self.master is not None:
             raise UsageError("--master needs --engine spark: the local engine runs in this process")
-        if self.master is not None and not _MASTER.fullmatch(self.master):
-            raise UsageError(
-                f"--master {self.master!r}: expected local, local[N], local[*], yarn, "
-                "spark://HOST:PORT or k8s://URL"
-            )
+        check_master(self.master)
 
     def _check_mesh(self) -> None:
         if self.engine is EngineName.SPARK and self.mesh is not None:
@@ -102,6 +98,14 @@ class SearchRequest:
             mesh=self.mesh or MeshKind.HASHED,
             purge=self.purge or PurgeKind.LAZY,
             demand=self.demand,
+        )
+
+
+def check_master(master: str | None) -> None:
+    """Raises UsageError for what is no master of Spark."""
+    if master is not None and not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"--master {master!r}: expected local, local[N], local[*], yarn, spark://HOST:PORT or k8s://URL"
         )
 
 

@@ -1,0 +1,161 @@
+"""Commands to a running job, through a folder: who may write there may add and remove queries.
+
+``commands.jsonl`` is appended to by ``skws query``, a command a line; the job
+reads it from an offset that it keeps. ``answers.jsonl`` is appended to by the
+job, an answer a command. ``queries.json`` holds the standing queries as they
+are, replaced at each change.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+from uuid import uuid4
+
+import orjson
+
+from schema.errors import SourceError
+from skws.watch.atomic import replaced
+
+Op: TypeAlias = Literal["add", "remove"]
+_COMMANDS: Final = "commands.jsonl"
+_ANSWERS: Final = "answers.jsonl"
+_QUERIES: Final = "queries.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Add the query of a name, or remove it. ``max_size``: None for the job's."""
+
+    op: Op
+    name: str
+    query: str = ""
+    max_size: int | None = None
+    id: str = ""
+
+    @classmethod
+    def of(cls, told: Any) -> Command:
+        """From JSON. Raises ValueError if it is none."""
+        match told:
+            case {"op": "add", "name": str(name), "query": str(query)} if name and query:
+                size = told.get("max_size")
+                if size is not None and not (type(size) is int and size > 0):
+                    raise ValueError(f"max_size {size!r}: expected a number above 0")
+                return cls("add", name, query, size, str(told.get("id", "")))
+            case {"op": "remove", "name": str(name)} if name:
+                return cls("remove", name, id=str(told.get("id", "")))
+        raise ValueError('expected {"op": "add", "name": ..., "query": ...} or {"op": "remove", "name": ...}')
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a command; ``error`` is empty if it was done."""
+
+    id: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A standing query as ``skws query list`` shows it."""
+
+    name: str
+    query: str
+    max_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Commands read up to ``end``; lines that are none, with the reason, are answers already."""
+
+    commands: tuple[Command, ...]
+    faults: tuple[Answer, ...]
+    end: int
+
+
+class ControlFolder:
+    """Both ends of a control folder: the job's, and that of who commands it. Raises SourceError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SourceError(f"{folder}: cannot be a control folder: {error.strerror}") from None
+
+    def send(self, command: Command) -> str:
+        """Leave a command for the job; gives the id that its answer will have."""
+        identity = uuid4().hex
+        self._append(_COMMANDS, orjson.dumps({**asdict(command), "id": identity}))
+        return identity
+
+    def read(self, start: int) -> Read:
+        """The commands behind an offset, as far as their lines are whole."""
+        whole = self._behind(_COMMANDS, start)
+        commands: list[Command] = []
+        faults: list[Answer] = []
+        for line in whole.splitlines():
+            told = _loaded(line)
+            try:
+                commands.append(Command.of(told))
+            except ValueError as error:
+                known = told.get("id", "") if isinstance(told, dict) else ""
+                faults.append(Answer(str(known), f"no command: {error}"))
+        return Read(tuple(commands), tuple(faults), start + len(whole))
+
+    def end(self) -> int:
+        """The offset behind all commands that are there."""
+        path = self.folder / _COMMANDS
+        return path.stat().st_size if path.exists() else 0
+
+    def answer(self, answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            self._append(_ANSWERS, orjson.dumps(asdict(answer)))
+
+    def answers(self, start: int = 0) -> list[Answer]:
+        """All answers behind an offset."""
+        return [Answer(**orjson.loads(line)) for line in self._behind(_ANSWERS, start).splitlines()]
+
+    def publish(self, standing: Iterable[Standing]) -> None:
+        """Show the standing queries as they are now."""
+        replaced(self.folder / _QUERIES, orjson.dumps({"queries": [asdict(one) for one in standing]}))
+
+    def standing(self) -> list[Standing]:
+        """What the job published last. Raises SourceError if there is none."""
+        path = self.folder / _QUERIES
+        try:
+            return [Standing(**one) for one in orjson.loads(path.read_bytes())["queries"]]
+        except FileNotFoundError:
+            raise SourceError(f"{self.folder}: no job has been here; expected the --control of one") from None
+
+    def _append(self, name: str, line: bytes) -> None:
+        # One write in append mode: lines of several writers do not mix.
+        try:
+            handle = os.open(self.folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(handle, line + b"\n")
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise SourceError(f"{self.folder / name}: cannot write: {error.strerror}") from None
+
+    def _behind(self, name: str, start: int) -> bytes:
+        try:
+            with (self.folder / name).open("rb") as file:
+                file.seek(start)
+                told = file.read()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise SourceError(f"{self.folder / name}: cannot read: {error.strerror}") from None
+        return told[: told.rfind(b"\n") + 1]
+
+
+def _loaded(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        return None

@@ -1,0 +1,84 @@
+"""What a live search is asked to do, whichever engine runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from schema.errors import UsageError
+from schema.model import Schema
+from skws.keywords import parse_query
+from skws.plan import DEFAULT_MAX_SIZE, Plan
+from skws.replay import OnError
+from skws.search import EngineName, check_master
+from windows.window import CountWindow, Window, parse_window
+
+STDOUT: Final = "stdout:table"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """Which standing queries to answer over which source, how, and where results go.
+
+    ``queries``: text by name; more may be added while it runs. ``source``: an
+    address for ``skws.sources.addresses``. ``window``: None for the schema's.
+    ``lateness``: microseconds of event time. ``sinks``: addresses for
+    ``skws.watch.sinks``. ``checkpoint``: the folder from which a run goes on
+    after its end, None to keep nothing. ``control``: the folder through which
+    queries are added and removed, None for none. ``speed``: of a replay, None
+    for the source's own. ``limit``: the most results to give. ``metrics_port``
+    (0: any free one) and ``metrics_file``: None for none. ``packages``: Spark's.
+    """
+
+    queries: Mapping[str, str]
+    schema: Schema
+    source: str
+    window: Window | None = None
+    max_size: int = DEFAULT_MAX_SIZE
+    match_names: bool = False
+    engine: EngineName = EngineName.SPARK
+    master: str | None = None
+    packages: tuple[str, ...] = ()
+    lateness: int = 0
+    on_error: OnError = OnError.FAIL
+    dead_letters: Path | None = None
+    limit: int | None = None
+    sinks: tuple[str, ...] = field(default=(STDOUT,))
+    checkpoint: Path | None = None
+    control: Path | None = None
+    metrics_port: int | None = None
+    metrics_file: Path | None = None
+    speed: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.queries and self.control is None:
+            raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
+        if self.engine is EngineName.LOCAL and (self.master is not None or self.packages):
+            raise UsageError("--master and --packages need --engine spark: the local engine runs here")
+        check_master(self.master)
+        if self.on_error is OnError.DEAD_LETTER and self.dead_letters is None:
+            raise UsageError("--on-error dead-letter needs the name of a file for the dead letters")
+        if self.speed is not None and not self.speed > 0:
+            raise UsageError(f"--speed {self.speed:g}: expected a number above 0")
+        if self.lateness and isinstance(self.plan_window, CountWindow):
+            raise UsageError("--lateness needs a window of time: positions in a stream are never late")
+
+    @property
+    def plan_window(self) -> Window:
+        """The window that holds. Raises UsageError if the schema's cannot be read."""
+        return self.window or parse_window(self.schema.window)
+
+    def plan(self, text: str, max_size: int | None = None) -> Plan:
+        """The plan of one query. Raises QueryError."""
+        return Plan(
+            schema=self.schema,
+            query=parse_query(text, self.schema, match_names=self.match_names),
+            window=self.plan_window,
+            max_size=max_size or self.max_size,
+        )
+
+    def plans(self) -> dict[str, Plan]:
+        """The plans of the queries by name. Raises QueryError."""
+        return {name: self.plan(text) for name, text in self.queries.items()}

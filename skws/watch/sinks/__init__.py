@@ -1,0 +1,5 @@
+"""Where results of live searches go: files, standard output, databases, web hooks."""
+
+from skws.watch.sinks.base import Run, Sink, SinkError
+
+__all__ = ["Run", "Sink", "SinkError"]

@@ -17,7 +17,6 @@ from schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
 from windows.expressions.words import contains_word
 
 TIME: Final = "time"
-SEARCHED: Final = "*"
 TIME_COLUMN: Final = -2
 ABSENT: Final = -1
 
@@ -62,15 +61,12 @@ class FieldInfo:
     """Where a field stands: its column in each relation's rows, ABSENT where it has none.
 
     ``variable`` names the value: a field and its qualified name have the same.
-    ``low`` and ``high`` bound the values where the schema does.
     """
 
     name: str
     sort: Sort
     columns: tuple[int, ...]
     variable: str
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +99,21 @@ class Alphabet:
         return found
 
     @cached_property
+    def clock(self) -> bool:
+        """Whether ``time`` is the event time, and no attribute."""
+        return TIME in self.fields and TIME_COLUMN in self.fields[TIME].columns
+
+    def bounds(self, variable: str) -> list[tuple[str, int | float | None, int | float | None]]:
+        """The bounds that the schema promises of a variable: (qualified field, least, greatest)."""
+        return [
+            (f"{relation.name}.{attribute.name}", attribute.min, attribute.max)
+            for relation in self.schema.relations
+            for attribute in relation.attributes
+            if (attribute.min, attribute.max) != (None, None)
+            and self.fields[f"{relation.name}.{attribute.name}"].variable == variable
+        ]
+
+    @cached_property
     def variables(self) -> dict[str, FieldInfo]:
         """One field for each variable: the widest that has it."""
         return {info.variable: info for info in reversed(self.fields.values()) if info.name == info.variable}
@@ -114,9 +125,15 @@ class Alphabet:
             return record.time
         return None if column == ABSENT else record.row[column]
 
-    def searched(self, relation: int) -> tuple[int, ...]:
-        """The columns that keywords are looked for in."""
-        return self.schema.relations[relation].search_columns
+    @cached_property
+    def searched_fields(self) -> tuple[str, ...]:
+        """The qualified names of the texts that keywords are looked for in."""
+        return tuple(
+            f"{relation.name}.{name}"
+            for relation in self.schema.relations
+            for name in relation.search
+            if self.fields[f"{relation.name}.{name}"].sort is Sort.TEXT
+        )
 
 
 def _attribute(relation: Relation, name: str) -> Attribute:
@@ -127,12 +144,10 @@ def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
     """The unqualified field; None if the relations disagree about its sort."""
     holders = [r for r in relations if name in r.columns]
     sorts = {_SORTS[_attribute(r, name).type] for r in holders}
-    bounds = {(_attribute(r, name).min, _attribute(r, name).max) for r in holders}
     if len(sorts) > 1:
         return None
-    low, high = bounds.pop() if len(bounds) == 1 else (None, None)
     columns = tuple(r.columns.get(name, ABSENT) for r in relations)
-    return FieldInfo(name, sorts.pop(), columns, name, low, high)
+    return FieldInfo(name, sorts.pop(), columns, name)
 
 
 def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: FieldInfo | None) -> FieldInfo:
@@ -141,4 +156,4 @@ def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: F
     columns = tuple(r.columns[name] if r is relation else ABSENT for r in relations)
     qualified = f"{relation.name}.{name}"
     variable = qualified if shared is None else name
-    return FieldInfo(qualified, _SORTS[attribute.type], columns, variable, attribute.min, attribute.max)
+    return FieldInfo(qualified, _SORTS[attribute.type], columns, variable)

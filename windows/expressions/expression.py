@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Final
 
 from windows.expressions import guards as g
 from windows.expressions.automaton import LookbackAutomaton
@@ -43,6 +44,9 @@ class Limits:
         return self.bounding or self.least > 1
 
 
+NO_LIMITS: Final = Limits()
+
+
 @dataclass(frozen=True)
 class Pair:
     """(r, r'): what comes before a window, from the stream's start on, and the window itself."""
@@ -65,7 +69,7 @@ class WindowExpression:
 
     pairs: tuple[Pair, ...]
     selection: Selection = Selection.EVERY
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
     per: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -94,7 +98,7 @@ def expression(
     pairs: list[tuple[Regular, Regular]],
     k: int | None = None,
     selection: Selection = Selection.EVERY,
-    limits: Limits = Limits(),
+    limits: Limits = NO_LIMITS,
     per: tuple[str, ...] = (),
 ) -> WindowExpression:
     """A window expression from pairs (r, r'); its lookback is what they need unless ``k`` is larger."""

@@ -81,13 +81,13 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """The text of a field contains a keyword; of any searched field if ``field.name`` is ``*``."""
+    """The text of a field contains a keyword."""
 
     field: Field
     keyword: str
 
     def __str__(self) -> str:
-        return f"{self.field} contains {Constant(self.keyword)}".removeprefix("* ")
+        return f"{self.field} contains {Constant(self.keyword)}"
 
 
 @dataclass(frozen=True, slots=True)

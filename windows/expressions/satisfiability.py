@@ -61,21 +61,24 @@ class Satisfiability:
         """The cells of ``guards`` in which ``given`` holds: their minterms, but for the impossible ones."""
         yield from _Encoding(self.alphabet, [*guards, given], self._promises).cells(guards, given)
 
-    def sample(self, guards: Sequence[g.Guard]) -> tuple[StreamRecord, ...] | None:
-        """Records of which all ``guards`` hold, as long as the farthest lookback; None if none is found."""
-        found = next(self.cells([g.TOP], g.conjunction(guards)), None)
+    def sample(self, guards: Sequence[g.Guard], size: int) -> tuple[StreamRecord, ...] | None:
+        """``size`` records of the last of which all ``guards`` hold; None if none are found."""
+        encoding = _Encoding(self.alphabet, guards, self._promises, size - 1)
+        found = next(encoding.cells([], g.conjunction(guards)), None)
         return None if found is None else found.sample
 
 
 class _Encoding:
     """One solver with the variables that some guards need."""
 
-    def __init__(self, alphabet: Alphabet, guards: Sequence[g.Guard], promises: Sequence[g.Guard]) -> None:
+    def __init__(
+        self, alphabet: Alphabet, guards: Sequence[g.Guard], promises: Sequence[g.Guard], depth: int = 0
+    ) -> None:
         import z3  # type: ignore[import-untyped]  # noqa: PLC0415 - at compile time only
 
         self._z3: Any = z3
         self._alphabet = alphabet
-        self._depth = max((g.lookback(guard) for guard in guards), default=0)
+        self._depth = max([depth, *(g.lookback(guard) for guard in guards)])
         self._streams = [i for i, r in enumerate(alphabet.schema.relations) if not r.table]
         self._codes = {text: -1 - i for i, text in enumerate(_texts(guards))}
         self._keywords = _keywords(guards)

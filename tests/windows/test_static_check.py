@@ -1,0 +1,184 @@
+"""The static check beside exhaustive counting on small automata, and its witnesses on the processor."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.model import Attribute, AttributeType, Relation, Schema
+from tests.window_streams import ALPHABET, regulars, words
+from windows.expressions import guards as g
+from windows.expressions import regular as r
+from windows.expressions.alphabet import Alphabet, StreamRecord
+from windows.expressions.check import Bound, Verdict, check, compiled
+from windows.expressions.expression import WindowExpression, expression
+from windows.expressions.finite import Finite, finite
+from windows.expressions.language import parse_expression
+from windows.expressions.processor import Processor
+from windows.expressions.satisfiability import Satisfiability
+
+THEORY = Satisfiability(ALPHABET)
+LETTERS = (g.Compare("=", g.Field("x"), g.Constant(0)), g.Compare("=", g.Field("x"), g.Constant(1)))
+PLENTY = 9
+"""So many starts at once, with automata this small, and there can be any number."""
+
+SMALL = st.recursive(
+    st.sampled_from([r.Letter(LETTERS[0]), r.Letter(LETTERS[1]), r.ANY, r.IDENTITY]),
+    lambda inner: st.one_of(
+        st.builds(r.Either, inner, inner), st.builds(r.Then, inner, inner), st.builds(r.Star, inner)
+    ),
+    max_leaves=4,
+)
+
+
+def most_at_once(before: Finite, window: Finite, *, ending: bool) -> int:
+    """The most starts open, or windows ending, after any word; PLENTY if they are that many.
+
+    All words at once: what matters of a word is the state of D and how many
+    starts are in each live state of E.
+    """
+    live = _live(window)
+    start = (before.initial, (0,) * len(window.table))
+    seen, pending, most = {start}, [start], 0
+    while pending:
+        state, counts = pending.pop()
+        for letter in range(window.letters):
+            after = [0] * len(counts)
+            opened = [(window.initial, 1)] if state in before.final else []
+            for open_state, count in [*enumerate(counts), *opened]:
+                target = window.table[open_state][letter]
+                if target in live:
+                    after[target] = min(after[target] + count, PLENTY)
+            counted = window.final if ending else live
+            most = max(most, min(PLENTY, sum(after[s] for s in counted)))
+            following = (before.table[state][letter], tuple(after))
+            if following not in seen:
+                seen.add(following)
+                pending.append(following)
+    return most
+
+
+def _live(window: Finite) -> frozenset[int]:
+    live = set(window.final)
+    while True:
+        more = {s for s, row in enumerate(window.table) if live & set(row)} - live
+        if not more:
+            return frozenset(live)
+        live |= more
+
+
+@settings(max_examples=250, deadline=None)
+@given(SMALL, SMALL)
+def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Regular) -> None:
+    given_expression = expression([(before, window)])
+    verdict = check(given_expression, ALPHABET)
+    cells = [cell.signs for cell in THEORY.cells(given_expression.guards)]
+    pair = compiled(given_expression, THEORY).pairs[0]
+    d, e = (finite(a, given_expression.guards, cells) for a in (pair.before, pair.window))
+    if len(d.table) * len(e.table) > 12:
+        return
+    for bound, ending in ((verdict.open_starts, False), (verdict.windows_per_position, True)):
+        unbounded = most_at_once(d, e, ending=ending) == PLENTY
+        assert bound is (Bound.UNBOUNDED if unbounded else Bound.BOUNDED)
+
+
+def replayed(verdict: Verdict, given_expression: WindowExpression, alphabet: Alphabet) -> None:
+    witness = verdict.witness
+    assert witness is not None
+    processor = Processor(given_expression, alphabet)
+    until = witness.prefix + witness.repetitions * witness.loop
+    assert until + witness.suffix == len(witness.records)
+    list(processor.process(witness.records[:until]))
+    assert processor.open_starts >= witness.open_starts >= witness.repetitions - 1
+    last = [w for w in processor.process(witness.records[until:]) if w.last == len(witness.records) - 1]
+    assert len(last) >= witness.ending
+    if verdict.windows_per_position is Bound.UNBOUNDED:
+        assert witness.ending >= witness.repetitions - 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), regulars(k, 4), regulars(k, 4))), words(12))
+def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
+    case: tuple[int, r.Regular, r.Regular], word: list[StreamRecord]
+) -> None:
+    k, before, window = case
+    given_expression = expression([(before, window)], k)
+    verdict = check(given_expression, ALPHABET)
+    kept = compiled(given_expression, THEORY)
+    if verdict.witness is not None:
+        replayed(verdict, kept, ALPHABET)
+    if verdict.open_starts is Bound.BOUNDED:
+        processor = Processor(kept, ALPHABET)
+        list(processor.process([record._replace(time=0) for record in word * 30]))
+        assert processor.open_starts <= 3 * 5**2 * (1 + sum(p.window.states for p in kept.pairs))
+
+
+B, U, M = Bound.BOUNDED, Bound.UNBOUNDED, Bound.UNKNOWN
+VERDICTS = {
+    "open when y > 1 close when y < 0.5": (B, B),
+    "every open when y > 1 close when y < 0.5": (U, U),
+    "every open when y > 1 close when y < 0.5 at most 10 records": (B, B),
+    "every open when y > 1 close when y < 0.5 within 1 hour": (U, U),
+    "longest open when y > 1 close when y < 0.5": (B, B),
+    "longest open when y > 1 close when y < 0.5 within 1 hour": (U, B),
+    "every match [x = 1] [x = 2]* [x = 1]": (B, B),
+    "every match . .": (B, B),
+    "every match .*": (U, U),
+    "every match [x > 1 and x < 1]* [x = 1]": (B, B),
+    # Reals are dense, and truth values few.
+    "every open when y > y[-1] close when y < y[-1]": (U, U),
+    "every match [y > y[-1] and y < 10 and y[-1] > 0]+ [b]": (U, U),
+    "every match [y > y[-1] and y > 90] [y < y[-1]]": (B, B),
+    "every match [b and not b[-1]] [not b and b[-1]]": (B, B),
+    "every match [b] [b and b[-1]]* [not b[-1]]": (U, B),
+    # Equality alone, over infinitely many texts.
+    "every match [s = s[-1]]* [contains 'red']": (U, U),
+    "every match [s != s[-1] and s != s[-2]]+": (U, U),
+    "every match [s = 'red' and s[-1] = 'blue']+ [s = 'red']": (B, B),
+    # Differences to the record before.
+    "every open when time - time[-1] > 30 minutes close when b": (U, U),
+    "every match [x > x[-1]]+ [x < x[-1]]": (U, U),
+    "every match [x = x[-1] + 1] [x = x[-1] - 1]": (B, B),
+    # Order among whole numbers, with constants: no verdict but where types alone forbid it.
+    "every open when x < x[-1] and x > 0 and x < 10 close when x > 10": (M, M),
+    "every match [x > x[-1] and x > 90] [x < x[-1]]": (B, B),
+    # Time does not run back, but a start is kept though its end cannot come.
+    "every match [time > '2026-01-01'] .* [time < '2026-01-01']": (U, B),
+    "every match [y > 5] [y > 5 and y[-1] > 5]* [y[-1] < 3 and y > 7]": (U, B),
+    "every open when s = 'a' close when s = 'b' per s": (M, M),
+    "every open when x = 1 close when x = 2 per s": (U, U),
+}
+
+
+@pytest.mark.parametrize(("text", "bounds"), VERDICTS.items())
+def test_verdicts(text: str, bounds: tuple[Bound, Bound]) -> None:
+    given_expression = parse_expression(text, ALPHABET)
+    verdict = check(given_expression, ALPHABET)
+    assert (verdict.open_starts, verdict.windows_per_position) == bounds, verdict
+    if U in bounds and given_expression.selection == "every":
+        replayed(verdict, compiled(given_expression, THEORY), ALPHABET)
+
+
+def test_bounds_of_the_schema_are_promises() -> None:
+    def alphabet(most: float | None) -> Alphabet:
+        attributes = (
+            Attribute("level", AttributeType.NUMBER, None, most),
+            Attribute("off", AttributeType.BOOLEAN),
+        )
+        return Alphabet(Schema("bounded", (Relation("m", attributes),), ()))
+
+    text = "every open when level > 10 close when off"
+    assert check(parse_expression(text, alphabet(None)), alphabet(None)).open_starts is U
+    assert check(parse_expression(text, alphabet(10)), alphabet(10)).open_starts is B
+    witness = check(parse_expression(text, alphabet(11)), alphabet(11)).witness
+    assert witness is not None
+    levels = [record.row[0] for record in witness.records[: witness.repetitions]]
+    assert all(isinstance(level, float) and 10 < level <= 11 for level in levels)
+
+
+def test_what_is_too_large_to_search_is_not_called_bounded() -> None:
+    # All subsets of eleven independent conditions are letters.
+    parts = " ".join(f"([x = {i}] | [y = {i}] | [n.x = {i}])*" for i in range(12))
+    verdict = check(parse_expression(f"match {parts} [b]", ALPHABET), ALPHABET)
+    assert verdict.open_starts in (U, M)

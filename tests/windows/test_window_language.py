@@ -1,0 +1,254 @@
+"""The language of windows: what it means, what it refuses, and that nothing it is given crashes it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.errors import UsageError
+from schema.model import Attribute, AttributeType, Relation, Schema
+from tests.window_streams import ALPHABET, guards, regulars
+from windows.expressions import guards as g
+from windows.expressions.alphabet import Alphabet, StreamRecord
+from windows.expressions.expression import Limits, Selection
+from windows.expressions.language import parse_expression, parse_pairs, parse_regular
+from windows.expressions.processor import Processor
+from windows.expressions.regular import Letter
+
+USERS = Alphabet(
+    Schema(
+        "users",
+        (
+            Relation("login", (Attribute("user", AttributeType.STRING),)),
+            Relation("logout", (Attribute("user", AttributeType.STRING),)),
+            Relation(
+                "reading",
+                (Attribute("user", AttributeType.STRING), Attribute("temp", AttributeType.NUMBER)),
+            ),
+        ),
+        (),
+    )
+)
+WORDS = (
+    *[
+        "every",
+        "first",
+        "longest",
+        "open",
+        "close",
+        "when",
+        "after",
+        "until",
+        "match",
+        "at",
+        "most",
+        "least",
+        "within",
+        "per",
+        "records",
+        "minutes",
+    ],
+    *[
+        "and",
+        "or",
+        "not",
+        "is",
+        "null",
+        "in",
+        "contains",
+        "true",
+        "false",
+        "[",
+        "]",
+        "(",
+        ")",
+        "{",
+        "}",
+        "|",
+        "*",
+        "+",
+        "?",
+        ".",
+        ",",
+        "<",
+        "<=",
+        "=",
+        "!=",
+        "1",
+        "2.5",
+        "'red'",
+        "x",
+        "y",
+        "s",
+        "b",
+        "m",
+        "n",
+    ],
+    *["x[-1]", "time", "30", "s"],
+)
+
+
+def windows_of(text: str, word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> list[tuple[int, int]]:
+    return [(w.first, w.last) for w in Processor(parse_expression(text, alphabet), alphabet).process(word)]
+
+
+def temperatures(*values: float) -> list[StreamRecord]:
+    return [StreamRecord(0, i * 1_000_000, (None, value, None)) for i, value in enumerate(values)]
+
+
+HEAT = temperatures(1, 3, 4, 2, 0, 0, 5, 0)
+
+
+def test_open_and_close() -> None:
+    assert windows_of("open when y > 2 close when y < 1", HEAT) == [(1, 4), (6, 7)]
+    assert windows_of("every open when y > 2 close when y < 1", HEAT) == [(1, 4), (2, 4), (6, 7)]
+    assert windows_of("LONGEST Open When y > 2 Close When y < 1", HEAT) == [(1, 4), (6, 7)]
+    assert windows_of("open when y > 2 close when y > 2", HEAT) == [(1, 2)]
+    assert windows_of("open when y > y[-1] close when y < y[-1]", HEAT) == [(1, 3), (6, 7)]
+
+
+def test_limits() -> None:
+    every = "every open when y > 2 close when y < 1"
+    assert windows_of(f"{every} at most 3 records", HEAT) == [(2, 4), (6, 7)]
+    assert windows_of(f"{every} within 2 seconds", HEAT) == [(2, 4), (6, 7)]
+    assert windows_of(f"{every} at least 3 records at most 3 records", HEAT) == [(2, 4)]
+    assert windows_of("open when y > 2 close when y < 1 at most 2 records", HEAT) == [(6, 7)]
+    assert parse_expression(f"{every} within 1h 30m", ALPHABET).limits == Limits(1, None, 5_400_000_000)
+
+
+def test_after_until_and_keys() -> None:
+    rows = [(0, ("ann",)), (2, ("ann", 1.0)), (0, ("bob",)), (2, ("bob", 2.0)), (1, ("ann",)), (1, ("bob",))]
+    word = [StreamRecord(relation, i, row) for i, (relation, row) in enumerate(rows)]
+    expression = parse_expression("after [login] until [logout] per user", USERS)
+    found = [(w.key, w.first, w.last, w.start, w.end) for w in Processor(expression, USERS).process(word)]
+    assert found == [(("ann",), 1, 2, 1, 4), (("bob",), 1, 2, 3, 5)]
+    assert windows_of("after login until logout", word, USERS) == [(1, 4)]
+
+
+def test_regular_expressions() -> None:
+    assert windows_of("match [y > 2] .", HEAT) == [(1, 2), (2, 3), (6, 7)]
+    assert windows_of("match [y > 2]+ after . [y < 3]", HEAT) == []
+    assert windows_of("match [y > 2]+ after [y < 3]", HEAT) == [(1, 1), (1, 2)]
+    assert windows_of("match .{3,3} after ()", HEAT) == [(0, 2)]
+    formal = parse_pairs([(".*", "[y > 2] ([y > 1])*"), (".*", "[y < 1]")], ALPHABET, lookback=2)
+    assert formal.k == 2
+    found = [(w.first, w.last) for w in Processor(formal, ALPHABET).process(HEAT)]
+    assert found == [(2, 2), (2, 3), (4, 4), (5, 5), (6, 6), (7, 7)]
+
+
+def test_defaults() -> None:
+    assert parse_expression("open when x > 1 close when b", ALPHABET).selection is Selection.FIRST
+    assert parse_expression("match [x > 1]", ALPHABET).selection is Selection.EVERY
+    assert parse_expression("after m until n per s, x", ALPHABET).per == ("s", "x")
+
+
+CONDITIONS = {
+    "x >= 2 and not b": "2 <= x and not (b = true)",
+    "2 * x + y[-1] - 1 < x / 2": "2 * x + y[-1] + -1 < 0.5 * x",
+    "-x = -(y + 1)": "-1 * x = -1 * y + -1",
+    "s in ('a', \"b\\\"\") or s contains 'red'": "s = 'a' or s = 'b\"' or s contains 'red'",
+    "contains 'red'": "m.s contains 'red'",
+    "m[-2] and n.x is not null": "m[-2] and not (n.x is null)",
+    "time > '1970-01-01T00:00:01'": "1000000 < time",
+    "time - time[-1] > 1 minute 30 s": "90000000 < time + -1 * time[-1]",
+    "(x > 1 or x < 0) and b == false": "(1 < x or x < 0) and b = false",
+    "1 < 2 and `x` <> 3": "x != 3",
+    "2 < 1 or 'a' = 'b'": "false",
+}
+
+
+@pytest.mark.parametrize(("text", "meaning"), CONDITIONS.items())
+def test_conditions(text: str, meaning: str) -> None:
+    letter = parse_regular(f"[{text}]", ALPHABET)
+    assert isinstance(letter, Letter)
+    assert str(letter.guard) == meaning
+
+
+FAULTS = {
+    "open when tmep > 90 close when b": ("no field or relation 'tmep'", 10),
+    "open wen x > 1 close when b": ("did you mean 'when'?", 5),
+    "open when x close when b": ("expected a condition, found a value of type integer", 10),
+    "open when x > 'a' close when b": ("of type integer is compared with one of type text", 14),
+    "open when s < 'a' close when b": ("have no order here", 10),
+    "open when x * y > 1 close when b": ("guards are linear", 10),
+    "open when time > 5 close when b": ("write a duration such as 30 minutes", 17),
+    "open when time > 'soon' close when b": ("no time in ISO 8601", 17),
+    "open when time + 5 > time close when b": ("a time and a number are added", 17),
+    "open when (x > 1) + 2 > 3 close when b": ("expected a value, found a condition", 11),
+    "open when x > 1": ("expected", 15),
+    "open when x > 1 close when b per z": ("no field or relation 'z'", 33),
+    "open when x > 1 close when b at most 0 records": ("from 1 to 10^18", 37),
+    "open when x[-101] > 1 close when b": ("at most 100 records back", 10),
+    "match [x > 1": ("expected", 12),
+    "match .{3,2}": ("at least 3", 6),
+    "match .{201}": ("more than 200 repetitions", 6),
+    "match (.{100}){100}": ("more than 2,000 letters", 6),
+    "match [x contains 'a']": ("x is no text", 7),
+    "match [s contains '!']": ("at least one letter or digit", 18),
+    "match [x / 0 > 1]": ("other than 0", 11),
+    "match $": ("not '$'", 6),
+    "": ("not the end", 0),
+    "match " + "(" * 70: ("nested deeper than 60", 66),
+}
+
+
+@pytest.mark.parametrize(("text", "fault"), FAULTS.items())
+def test_faults_point_at_the_place(text: str, fault: tuple[str, int]) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_expression(text, ALPHABET)
+    message, shown, caret = str(raised.value).split("\n")
+    assert fault[0] in message
+    place = caret.index("^") - 2
+    assert text[fault[1] : fault[1] + 1] == shown[2:][place : place + 1]
+
+
+def test_attributes_of_different_types_need_their_relation() -> None:
+    mixed = Schema(
+        "mixed",
+        (
+            Relation("a", (Attribute("v", AttributeType.INTEGER), Attribute("open", AttributeType.BOOLEAN))),
+            Relation("b", (Attribute("v", AttributeType.STRING), Attribute("time", AttributeType.NUMBER))),
+        ),
+        (),
+    )
+    with pytest.raises(UsageError, match=r"write a\.v or b\.v"):
+        parse_expression("open when v = 1 close when true", Alphabet(mixed))
+    said = parse_expression("open when a.v = 1 and open close when b.v = 'x' and time > 1", Alphabet(mixed))
+    assert len(said.guards) == 4
+
+
+def timeless(regular: object) -> bool:
+    """Times are shown as microseconds, which is not how they are written."""
+    return "time" not in str(regular)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.integers(0, 2).flatmap(regulars), guards(2).map(Letter)).filter(timeless))
+def test_expressions_are_shown_as_they_are_written(regular: object) -> None:
+    again = parse_regular(str(regular), ALPHABET)
+    assert str(parse_regular(str(again), ALPHABET)) == str(again)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.one_of(
+        st.text(max_size=40),
+        st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join),
+        st.lists(st.sampled_from(WORDS), max_size=8).map(
+            lambda ws: f"open when x > {' '.join(ws)} close when b"
+        ),
+        st.lists(st.sampled_from(WORDS), max_size=8).map(lambda ws: f"match [{' '.join(ws)}]"),
+    )
+)
+def test_any_text_is_an_expression_or_a_usage_error(text: str) -> None:
+    try:
+        found = parse_expression(text, ALPHABET)
+    except UsageError as error:
+        fault = str(error)
+    else:
+        fault = ""
+        assert all(isinstance(guard, g.Guard) for guard in found.guards)
+    assert not fault or re.search(r"\n  .*\n *\^\Z", fault), fault

@@ -1,0 +1,162 @@
+"""The static check: can windows pile up without bound, and a stream on which they do.
+
+Undecidable with lookback in general (window paper, Theorem 2.1 and Section 5),
+so there are three verdicts. "bounded" is always proved. "unbounded" comes with
+records on which it was watched. All else is "may be unbounded".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from windows.expressions import guards as g
+from windows.expressions.alphabet import Alphabet
+from windows.expressions.automaton import LookbackAutomaton
+from windows.expressions.closure import clean, trimmed
+from windows.expressions.expression import Pair, Selection, WindowExpression
+from windows.expressions.finite import finite
+from windows.expressions.overlap import Pattern, TooLargeError, find_pattern
+from windows.expressions.satisfiability import Satisfiability
+from windows.expressions.types import TooManyCellsError, TypeGraph, type_graphs
+from windows.expressions.witness import Witness, realised
+
+
+class Bound(StrEnum):
+    """A verdict about a number."""
+
+    BOUNDED = "bounded"
+    UNBOUNDED = "unbounded"
+    UNKNOWN = "may be unbounded"
+
+
+_GRAVITY: Final = {Bound.BOUNDED: 0, Bound.UNKNOWN: 1, Bound.UNBOUNDED: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of the starts of windows still open (memory), and of the windows that end at one record (output)."""
+
+    open_starts: Bound
+    windows_per_position: Bound
+    reason: str
+    witness: Witness | None = None
+
+
+def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpression:
+    """The expression with automata cleaned and trimmed, so that what cannot end is given up at once."""
+    pairs = [Pair(clean(p.before, theory), trimmed(clean(p.window, theory))) for p in expression.pairs]
+    return WindowExpression(tuple(pairs), expression.selection, expression.limits, expression.per)
+
+
+def check(expression: WindowExpression, alphabet: Alphabet) -> Verdict:
+    """Whether windows can pile up."""
+    if expression.selection is Selection.FIRST:
+        return Verdict(Bound.BOUNDED, Bound.BOUNDED, "one window at a time is open")
+    if expression.limits.most is not None:
+        return Verdict(
+            Bound.BOUNDED, Bound.BOUNDED, f"no window has more than {expression.limits.most} records"
+        )
+    if expression.selection is Selection.LONGEST and not expression.limits.bounding:
+        return Verdict(
+            Bound.BOUNDED, Bound.BOUNDED, "of starts with the same future the earliest alone is kept"
+        )
+    theory = Satisfiability(alphabet, promises(expression.guards, alphabet))
+    found = _searched(compiled(expression, Satisfiability(alphabet)), theory)
+    if expression.selection is Selection.LONGEST:
+        return Verdict(found.open_starts, Bound.BOUNDED, found.reason, found.witness)
+    return found
+
+
+def promises(guards: Iterable[g.Guard], alphabet: Alphabet) -> list[g.Guard]:
+    """What the schema's bounds say of the fields that guards read."""
+    read = {
+        alphabet.fields[f.name].variable
+        for guard in guards
+        for atom in g.atoms(guard)
+        for f in g.fields(atom)
+    }
+    return [_within(*bound) for name in sorted(read) for bound in alphabet.bounds(name)]
+
+
+def _within(name: str, low: float | None, high: float | None) -> g.Guard:
+    field = g.Field(name)
+    parts: list[g.Guard] = []
+    if low is not None:
+        parts.append(g.Compare("<=", g.Constant(low), field))
+    if high is not None:
+        parts.append(g.Compare("<=", field, g.Constant(high)))
+    return g.disjunction([g.IsNull(field), g.conjunction(parts)])
+
+
+def _searched(expression: WindowExpression, theory: Satisfiability) -> Verdict:
+    """Pair by pair; the worst verdict counts."""
+    found = [_of_pair(expression, pair, theory) for pair in expression.pairs]
+    worst = max(found, key=lambda v: (_GRAVITY[v.open_starts], _GRAVITY[v.windows_per_position]))
+    output = max((v.windows_per_position for v in found), key=_GRAVITY.__getitem__)
+    return Verdict(worst.open_starts, output, worst.reason, worst.witness)
+
+
+def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -> Verdict:
+    guards = list(dict.fromkeys((*pair.before.guards, *pair.window.guards)))
+    verdict = _unknown("the guards can be combined in too many ways to look at all")
+    try:
+        for graph in type_graphs(guards, theory):
+            before, window = (finite(a, graph.guards, graph.letters) for a in (pair.before, pair.window))
+            # Every start that is not given up is open, whether or not any stream leads on to an end of it.
+            kept = finite(_all_final(pair.window), graph.guards, graph.letters)
+            patterns = [find_pattern(graph, before, e) for e in (kept, window)]
+            verdict = _judged(*(_evidence(expression, pair, graph, p, theory) for p in patterns))
+            if verdict.open_starts is not Bound.UNKNOWN:
+                break
+    except TooManyCellsError:
+        pass
+    except TooLargeError:
+        return _unknown("the automata are too large to be searched")
+    return verdict
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What is known of one of the two numbers."""
+
+    bound: Bound
+    witness: Witness | None = None
+
+
+def _evidence(
+    expression: WindowExpression,
+    pair: Pair,
+    graph: TypeGraph,
+    pattern: Pattern | None,
+    theory: Satisfiability,
+) -> _Evidence:
+    if pattern is None:
+        return _Evidence(Bound.BOUNDED)
+    witness = realised(expression, pair, graph, pattern, theory) if graph.exact else None
+    return _Evidence(Bound.UNKNOWN) if witness is None else _Evidence(Bound.UNBOUNDED, witness)
+
+
+def _judged(opening: _Evidence, ending: _Evidence) -> Verdict:
+    if ending.witness is not None and not ending.witness.output_grows:
+        ending = _Evidence(Bound.UNKNOWN)
+    witness = ending.witness or opening.witness
+    if opening.bound is Bound.UNBOUNDED:
+        reason = "every repetition of the loop adds a start"
+    elif opening.bound is Bound.BOUNDED:
+        reason = "no stream has a part that adds a start each time it is repeated"
+    else:
+        reason = "streams that add a start again and again are not ruled out, and not proved to exist"
+    return Verdict(opening.bound, ending.bound, reason, witness)
+
+
+def _unknown(reason: str) -> Verdict:
+    return Verdict(Bound.UNKNOWN, Bound.UNKNOWN, reason)
+
+
+def _all_final(given: LookbackAutomaton) -> LookbackAutomaton:
+    """The words that can still become windows as far as the graph tells, as the processor keeps them."""
+    final = frozenset(range(given.states)) if given.final else frozenset[int]()
+    return LookbackAutomaton(given.k, given.states, given.initial, final, given.transitions)

@@ -1,0 +1,171 @@
+"""The language of windows: its grammar, and errors that point at the place."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from schema.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree
+
+GRAMMAR: Final = r"""
+window: selection? form limit* per?
+!selection: "every"i | "first"i | "longest"i
+?form: "open"i "when"i condition "close"i "when"i condition -> open_close
+     | "after"i condition "until"i condition               -> after_until
+     | "match"i regular ("after"i regular)?                -> match
+limit: "at"i "most"i INT _RECORDS   -> at_most
+     | "at"i "least"i INT _RECORDS  -> at_least
+     | "within"i duration           -> within
+per: "per"i name ("," name)*
+
+?regular: sequence ("|" sequence)*  -> either
+?sequence: item+                    -> sequence
+?item: base
+     | item "*"                     -> star
+     | item "+"                     -> plus
+     | item "?"                     -> optional
+     | item "{" INT "}"             -> times
+     | item "{" INT "," INT? "}"    -> between
+?base: "[" condition "]"            -> letter
+     | "."                          -> any
+     | "(" regular ")"
+     | "(" ")"                      -> identity
+
+condition: disjunction
+?disjunction: conjunction
+            | conjunction ("or"i conjunction)+    -> any_of
+?conjunction: negation
+            | negation ("and"i negation)+         -> all_of
+?negation: comparison
+         | "not"i negation                        -> negation
+?comparison: sum
+           | sum OPERATOR sum                     -> compare
+           | sum "is"i "null"i                    -> is_null
+           | sum "is"i "not"i "null"i             -> is_not_null
+           | sum "contains"i STRING               -> contains
+           | sum "in"i "(" sum ("," sum)* ")"     -> among
+?sum: product
+    | sum "+" product                             -> add
+    | sum "-" product                             -> subtract
+?product: unary
+        | product "*" unary                       -> multiply
+        | product "/" unary                       -> divide
+?unary: atom
+      | "-" unary                                 -> negative
+?atom: name ("[" "-" INT "]")?                    -> field
+     | "contains"i STRING                         -> contains_anywhere
+     | INT                                        -> integer
+     | DECIMAL                                    -> decimal
+     | duration
+     | STRING                                     -> text
+     | "true"i                                    -> true
+     | "false"i                                   -> false
+     | "(" disjunction ")"
+     | "[" disjunction "]"
+duration: ((INT | DECIMAL) UNIT)+
+name: (NAME | QUOTED) ("." (NAME | QUOTED))?
+
+_RECORDS: /records?/i
+OPERATOR: "<=" | ">=" | "!=" | "<>" | "==" | "=" | "<" | ">"
+UNIT.2: /(?:microseconds?|us|milliseconds?|ms|seconds?|sec|s|minutes?|min|m|hours?|h|days?|d|weeks?)(?!\w)/i
+NAME: /[^\W\d]\w*/
+QUOTED: /`[^`]+`/
+STRING: /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/
+DECIMAL: /\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+/
+INT: /\d+/
+%ignore /\s+/
+"""
+
+MAX_LENGTH: Final = 10_000
+MAX_DEPTH: Final = 60
+_SHOWN: Final = 72
+_EXPECTED: Final = {
+    "INT": "a number",
+    "DECIMAL": "a number",
+    "NAME": "a name",
+    "QUOTED": "a name",
+    "STRING": "a text in quotes",
+    "OPERATOR": "a comparison",
+    "UNIT": "a unit of time",
+    "_RECORDS": "'records'",
+    "$END": "the end",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "LBRACE": "'{'",
+    "RBRACE": "'}'",
+    "VBAR": "'|'",
+    "STAR": "'*'",
+    "PLUS": "'+'",
+    "QMARK": "'?'",
+    "DOT": "'.'",
+    "COMMA": "','",
+    "MINUS": "'-'",
+    "SLASH": "'/'",
+}
+
+
+def fault(message: str, text: str, position: int) -> UsageError:
+    """The error for a ``text`` that is wrong at an offset, with a caret below the place."""
+    start = max(0, position - _SHOWN // 2)
+    shown = "".join(c if c.isprintable() else " " for c in text[start : start + _SHOWN])
+    return UsageError(f"{message}\n  {shown}\n  {' ' * (position - start)}^")
+
+
+def parse(text: str, start: str) -> Tree[Token]:
+    """The tree of a ``window`` or of a ``regular`` expression. Raises UsageError."""
+    from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken  # noqa: PLC0415
+
+    _check_size(text)
+    try:
+        return _parser(start).parse(text)
+    except UnexpectedToken as error:
+        at_end = error.token.type == "$END"
+        position = len(text.rstrip()) if at_end else (error.token.start_pos or 0)
+        met = "the end" if at_end else repr(str(error.token))
+        hint = "" if at_end else _nearest_word(str(error.token), error.accepts or error.expected)
+        message = f"expected {_listed(error.accepts or error.expected)}, not {met}{hint}"
+        raise fault(message, text, position) from None
+    except UnexpectedCharacters as error:
+        position = error.pos_in_stream or 0
+        message = f"expected {_listed(error.allowed or set())}, not {text[position]!r}"
+        raise fault(message, text, position) from None
+    except UnexpectedEOF as error:
+        raise fault(
+            f"expected {_listed(set(error.expected))}, not the end", text, len(text.rstrip())
+        ) from None
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MAX_LENGTH:
+        raise UsageError(f"a window expression of {len(text):,} characters; at most {MAX_LENGTH:,} are read")
+    depth = 0
+    for position, char in enumerate(text):
+        depth += (char in "([") - (char in ")]")
+        if depth > MAX_DEPTH:
+            raise fault(f"brackets nested deeper than {MAX_DEPTH}", text, position)
+
+
+@cache
+def _parser(start: str) -> Lark:
+    from lark import Lark  # noqa: PLC0415 - loaded by who has a window expression
+
+    return Lark(GRAMMAR, parser="lalr", start=start, propagate_positions=True, maybe_placeholders=False)
+
+
+def _listed(expected: set[str]) -> str:
+    """What could stand at a place, as a message lists it; the likeliest few."""
+    names = sorted({_EXPECTED.get(name, f"'{name.lower()}'") for name in expected})
+    if len(names) > 8:
+        return "a condition" if "a name" in names else "something else"
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names or ["nothing"])
+
+
+def _nearest_word(word: str, expected: set[str]) -> str:
+    return nearest(
+        word.lower(), [name.lower() for name in expected if name.isalpha() and name not in _EXPECTED]
+    )

@@ -1,0 +1,135 @@
+"""Records on which windows pile up, found for a pattern and watched by the processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from schema.model import AttributeType, Value
+from windows.expressions import guards as g
+from windows.expressions.alphabet import Alphabet, StreamRecord
+from windows.expressions.expression import Limits, Pair, WindowExpression
+from windows.expressions.overlap import Pattern
+from windows.expressions.processor import Processor
+from windows.expressions.satisfiability import Satisfiability
+from windows.expressions.types import TypeGraph
+
+REPETITIONS: Final = 3
+_MORE: Final = 2
+_LONGEST: Final = 400
+_DEFAULTS: Final[dict[AttributeType, Value]] = {
+    AttributeType.TEXT: "",
+    AttributeType.STRING: "",
+    AttributeType.INTEGER: 0,
+    AttributeType.NUMBER: 0.0,
+    AttributeType.BOOLEAN: False,
+    AttributeType.TIMESTAMP: 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A stream u v^n x: ``prefix``, ``loop`` and ``suffix`` count the records of u, v and x.
+
+    After u v^n ``open_starts`` starts are open; at the last record ``ending``
+    windows end. More repetitions make more starts, and more windows too if
+    ``output_grows``.
+    """
+
+    records: tuple[StreamRecord, ...]
+    prefix: int
+    loop: int
+    suffix: int
+    repetitions: int
+    open_starts: int
+    ending: int
+    output_grows: bool = False
+
+
+def realised(
+    expression: WindowExpression, pair: Pair, graph: TypeGraph, pattern: Pattern, theory: Satisfiability
+) -> Witness | None:
+    """Records for a pattern, if there are any; checked by running them with fewer and more repetitions."""
+    watched = WindowExpression((pair,), limits=Limits(within=expression.limits.within), per=expression.per)
+    found = []
+    for repetitions in (REPETITIONS, REPETITIONS + _MORE):
+        records = _records(watched, graph, pattern, repetitions, theory)
+        if records is None:
+            return None
+        found.append(_watched(watched, records, pattern, repetitions, theory.alphabet))
+    few, more = found
+    if more.open_starts < few.open_starts + _MORE:
+        return None
+    return replace(few, output_grows=more.ending >= few.ending + _MORE)
+
+
+def _watched(
+    expression: WindowExpression,
+    records: tuple[StreamRecord, ...],
+    pattern: Pattern,
+    repetitions: int,
+    alphabet: Alphabet,
+) -> Witness:
+    processor = Processor(expression, alphabet)
+    until = len(records) - len(pattern.suffix)
+    for _ in processor.process(records[:until]):
+        pass
+    starts = processor.open_starts
+    ending = sum(1 for window in processor.process(records[until:]) if window.last == len(records) - 1)
+    sizes = (until - repetitions * len(pattern.loop), len(pattern.loop), len(pattern.suffix))
+    return Witness(records, *sizes, repetitions, starts, ending)
+
+
+def _records(
+    expression: WindowExpression,
+    graph: TypeGraph,
+    pattern: Pattern,
+    repetitions: int,
+    theory: Satisfiability,
+) -> tuple[StreamRecord, ...] | None:
+    """One sequence of records of which every guard of the walk holds, or does not, as the walk says."""
+    walk = [*pattern.prefix, *pattern.loop * repetitions, *pattern.suffix]
+    size = expression.k + len(walk)
+    if size > _LONGEST:
+        return None
+    wanted: list[g.Guard] = []
+    for place, edge in enumerate(walk):
+        later = len(walk) - 1 - place
+        signs = graph.letters[edge.letter]
+        wanted += [_signed(guard, sign, later) for guard, sign in zip(graph.guards, signs, strict=True)]
+        types = graph.types[edge.target]
+        wanted += [_signed(guard, sign, later) for guard, sign in zip(graph.remembered, types, strict=True)]
+    for name in expression.per:
+        wanted += [g.negation(g.IsNull(g.Field(name, back))) for back in range(size)]
+        wanted += [g.Compare("=", g.Field(name, back), g.Field(name, back + 1)) for back in range(size - 1)]
+    sample = theory.sample(wanted, size)
+    return None if sample is None else _finished(sample, wanted, expression, theory.alphabet)
+
+
+def _signed(guard: g.Guard, sign: bool, later: int) -> g.Guard:
+    moved = g.shifted(guard, later)
+    return moved if sign else g.negation(moved)
+
+
+def _finished(
+    sample: tuple[StreamRecord, ...],
+    wanted: list[g.Guard],
+    expression: WindowExpression,
+    alphabet: Alphabet,
+) -> tuple[StreamRecord, ...]:
+    """The records with values where no guard looks, and times where no guard asks for them."""
+    read = {f.name for guard in wanted for atom in g.atoms(guard) for f in g.fields(atom)}
+    variables = {alphabet.fields[name].variable for name in read}
+    timed = alphabet.clock and "time" in read
+    finished = []
+    for place, record in enumerate(sample):
+        relation = alphabet.schema.relations[record.relation]
+        row = tuple(
+            value
+            if alphabet.fields[f"{relation.name}.{attribute.name}"].variable in variables
+            else _DEFAULTS[attribute.type]
+            for attribute, value in zip(relation.attributes, record.row, strict=True)
+        )
+        time = record.time if timed else 0 if expression.limits.within is not None else place * 1_000_000
+        finished.append(StreamRecord(record.relation, time, row))
+    return tuple(finished)

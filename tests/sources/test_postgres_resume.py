@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import psycopg2
 import pytest
 
 from schema.errors import SourceError
@@ -125,17 +126,37 @@ def test_a_restart_of_the_server_loses_and_repeats_nothing(database: Database, m
         offset = feed.start()
         items, offset, _ = follow(feed, database, offset)
         database.run(insert(4, 6))
-        database.server.stop(mode)
-        away = feed.poll(offset, 100)
-        assert away.items == []
-        assert away.end == offset
+        more, offset, _ = follow(feed, database, offset)
+        feed.commit(offset)
+        database.run(insert(7, 8))
+        more, offset, notices = _stopped(feed, database, offset, items + more, mode)
         database.server.start()
-        database.run(insert(7, 9))
-        more, offset, notices = follow(feed, database, offset)
-        assert shown(items + more) == movies(*range(1, 10))
-    told = " ".join((*away.notices, *notices))
+        database.run(insert(9, 10))
+        rest, offset, later = follow(feed, database, offset)
+        assert shown(more + rest) == movies(*range(1, 11))
+    told = " ".join((*notices, *later))
     assert "trying again in" in told
     assert "connected again" in told
+
+
+def _stopped(
+    feed: Feed, database: Database, offset: Offset, items: list[Item], mode: str
+) -> tuple[list[Item], Offset, list[str]]:
+    """Follows while the server stops, which must not wait for what is not committed yet."""
+    stopping = threading.Thread(target=database.server.stop, args=(mode,))
+    began = time.monotonic()
+    stopping.start()
+    notices: list[str] = []
+    while stopping.is_alive():
+        batch = feed.poll(offset, 100)
+        items, offset = [*items, *batch.items], batch.end
+        notices += batch.notices
+        time.sleep(0.01)
+    stopping.join()
+    assert time.monotonic() - began < 20
+    away = feed.poll(offset, 100)
+    assert (away.items, away.end) == ([], offset)
+    return items, offset, [*notices, *away.notices]
 
 
 def test_reading_again_waits_for_the_server(database: Database) -> None:
@@ -209,6 +230,60 @@ def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) ->
         pytest.raises(SourceError, match="is gone, and with it the changes"),
     ):
         feed.poll(offset, 10)
+
+
+def test_a_slot_waits_for_open_transactions_only_so_long(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skws.sources.postgres.slot.SLOT_SECONDS", 0.5)
+    database.run(*TABLES)
+    writing = psycopg2.connect(database.uri())
+    try:
+        writing.cursor().execute(insert(1, 1))
+        with (
+            closing(opened(database)) as feed,
+            pytest.raises(SourceError, match="waits for every transaction"),
+        ):
+            feed.start()
+        assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
+        monkeypatch.setattr("skws.sources.postgres.slot.SLOT_SECONDS", 20)
+        threading.Timer(0.3, writing.commit).start()
+        with closing(opened(database)) as feed:
+            items, _, _ = follow(feed, database, feed.start())
+            assert shown(items) == movies(1)
+    finally:
+        writing.close()
+
+
+def test_a_slot_whose_log_was_dropped_is_told_of(database: Database) -> None:
+    database.run(*TABLES)
+    with closing(opened(database)) as feed:
+        offset = feed.start()
+    try:
+        _settle(database, "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+        for _ in range(4):
+            database.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000))")
+            database.ask("SELECT pg_switch_wal()")
+        _settle(database, "CHECKPOINT")
+        start = {"lsn": offset["lsn"], "change": 0, "time": 0}
+        with (
+            closing(opened(database)) as feed,
+            pytest.raises(SourceError, match="the server has dropped its log"),
+        ):
+            feed.poll(start, 10)
+    finally:
+        _settle(database, "ALTER SYSTEM RESET max_slot_wal_keep_size")
+
+
+def _settle(database: Database, statement: str) -> None:
+    """Outside of a transaction, and have the server read its settings anew."""
+    connected = psycopg2.connect(database.uri())
+    try:
+        connected.autocommit = True
+        connected.cursor().execute(statement)
+        connected.cursor().execute("SELECT pg_reload_conf()")
+    finally:
+        connected.close()
 
 
 def test_a_slot_can_be_gone_on_with_without_a_snapshot(database: Database) -> None:

@@ -24,7 +24,14 @@ OWN: Final = ("slot", "publication", "snapshot")
 _SETTINGS: Final = (
     "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
 )
-_CONNECT_SECONDS: Final = "10"
+# A connection that broke silently is noticed within a minute, not two hours.
+_DEFAULTS: Final = {
+    "application_name": "skws",
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class Address:
             raise self.failure(error) from None
 
     def _arguments(self) -> dict[str, Any]:
-        given = {"application_name": "skws", "connect_timeout": _CONNECT_SECONDS, **self.parameters}
+        given = {**_DEFAULTS, **self.parameters}
         options = f"{given.get('options', '')} {_SETTINGS}".strip()
         return {**given, "client_encoding": "UTF8", "options": options}
 

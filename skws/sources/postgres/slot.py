@@ -15,8 +15,10 @@ from psycopg2.extras import LogicalReplicationConnection
 from schema.errors import SourceError
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.lsn import lsn_of
+from skws.sources.postgres.patience import patiently
 
 PLUGIN: Final = "pgoutput"
+SLOT_SECONDS: Final = 60.0
 # Written without parameters: a replication connection takes only such statements.
 _STATE: Final = """
     SELECT plugin, database = current_database(), active_pid, confirmed_flush_lsn::text, wal_status,
@@ -69,11 +71,20 @@ def create_slot(replicating: LogicalReplicationConnection, name: str) -> tuple[i
     """Makes a slot; gives its first position and the name of the snapshot of what is there at that point.
 
     The snapshot lives until ``replicating`` runs another command or is
-    closed. Waits for transactions that are writing to end. Raises
-    psycopg2.Error.
+    closed. Raises psycopg2.Error, SourceError if transactions that are
+    writing do not end in ``SLOT_SECONDS``.
     """
     with replicating.cursor() as statement:
-        statement.create_replication_slot(name, output_plugin=PLUGIN)
+        made = patiently(
+            replicating,
+            lambda: statement.create_replication_slot(name, output_plugin=PLUGIN),
+            SLOT_SECONDS,
+        )
+        if not made:
+            raise SourceError(
+                "the replication slot could not be made: it waits for every transaction that writes to end,"
+                f" and one has not in {SLOT_SECONDS:g} seconds (those with a backend_xid in pg_stat_activity)"
+            )
         _, point, snapshot, _ = _row(statement)
     return lsn_of(point), snapshot
 

@@ -17,6 +17,8 @@ from skws.sources.postgres.slot import SlotState, slot_state
 
 # What passes by itself: a server that restarts, has no room, or has not noticed yet that we are gone.
 _PASSING: Final = ("08", "53", "57P", "55006")
+# Answers in a row that the server asked for.
+_INSISTING: Final = 5
 
 
 def passing(error: psycopg2.Error) -> bool:
@@ -30,6 +32,8 @@ class Stream:
     def __init__(self, address: Address, lsn: int) -> None:
         """Raises SourceError if the slot is gone or no longer has what lies behind ``lsn``."""
         self._connection = address.replicating()
+        self._replies = 0
+        self._replied: object = None
         try:
             self._cursor = self._connection.cursor()
             _check(slot_state(self._cursor, address.slot), address, lsn)
@@ -41,6 +45,7 @@ class Stream:
                 options=options,
                 decode=False,
             )
+            self._replied = self._cursor.feedback_timestamp
         except BaseException:
             self.close()
             raise
@@ -57,17 +62,34 @@ class Stream:
         if message is None and seconds > 0:
             select([self._cursor], [], [], seconds)
             message = self._cursor.read_message()
-        return None if message is None else decode(message.payload)
+        if message is None:
+            self._count_replies()
+            return None
+        self._replies = 0
+        return decode(message.payload)
 
     def ask(self) -> None:
         """Have the server tell at once how far it is."""
         self._cursor.send_feedback(reply=True, force=True)  # type: ignore[no-untyped-call]
+        self._replied = self._cursor.feedback_timestamp
 
     def confirm(self, lsn: int) -> None:
         """Let the server forget what lies before ``lsn``."""
         self._cursor.send_feedback(  # type: ignore[no-untyped-call]
             write_lsn=lsn, flush_lsn=lsn, apply_lsn=lsn, force=True
         )
+        self._replied = self._cursor.feedback_timestamp
+
+    def _count_replies(self) -> None:
+        """Lets go of a server that stops: it would wait until all that it sent is confirmed.
+
+        Such a server asks again as soon as it is answered; one that runs, every half minute.
+        """
+        replied = self._cursor.feedback_timestamp
+        self._replies = self._replies + 1 if replied != self._replied else 0
+        self._replied = replied
+        if self._replies >= _INSISTING:
+            raise psycopg2.OperationalError("the server is about to stop")
 
     def close(self) -> None:
         with suppress(psycopg2.Error):

@@ -1,0 +1,136 @@
+"""Random transactions on a real database: whatever happens meanwhile, the records add up to what it holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws.records import Record
+from skws.sources.feed import Feed, Item, Offset
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.lsn import lsn_of
+from skws.sources.postgres.source import PostgresSource
+from tests.postgres import Database
+
+T = AttributeType
+COLUMNS = (Attribute("k", T.INTEGER), Attribute("body", T.TEXT), Attribute("n", T.INTEGER))
+SCHEMA = Schema("s", (Relation("keyed", COLUMNS, key=("k",)), Relation("bag", COLUMNS)), ())
+TABLES = (
+    "CREATE TABLE keyed (k int PRIMARY KEY, body text, n int)",
+    "CREATE TABLE bag (k int, body text, n int)",
+    "ALTER TABLE bag REPLICA IDENTITY FULL",
+    "ALTER TABLE bag ALTER body SET STORAGE EXTERNAL",
+)
+
+
+class Contents:
+    """What the records so far leave: the newest row of each key, and a bag of rows without one."""
+
+    def __init__(self) -> None:
+        self.keyed: dict[object, Row] = {}
+        self.bag: Counter[Row] = Counter()
+
+    def take(self, items: list[Item]) -> None:
+        for item in items:
+            assert isinstance(item, Record), item
+            if item.relation == 1:
+                self.bag[item.row] += -1 if item.delete else 1
+                assert self.bag[item.row] >= 0
+            elif item.delete:
+                assert item.row[0] in self.keyed
+                del self.keyed[item.row[0]]
+            else:
+                assert item.row[0] not in self.keyed
+                self.keyed[item.row[0]] = item.row
+
+    def check(self, database: Database) -> None:
+        assert sorted(self.keyed.values(), key=str) == sorted(database.ask("SELECT * FROM keyed"), key=str)
+        assert +self.bag == Counter(database.ask("SELECT * FROM bag"))
+
+
+def statement(random: Random) -> str:
+    k, other = random.randrange(12), random.randrange(12)
+    size = random.choice((1, 1, 1, 90))
+    body = f"repeat(md5('{k}{random.random()}'), {size})"
+    table = random.choice(("keyed", "bag"))
+    insert = f"INSERT INTO {table} VALUES ({k}, {body}, {other})"
+    return random.choice(
+        (
+            insert + (" ON CONFLICT (k) DO UPDATE SET n = excluded.n" if table == "keyed" else ""),
+            insert + (" ON CONFLICT DO NOTHING" if table == "keyed" else ""),
+            f"UPDATE {table} SET body = {body} WHERE k = {k}",
+            f"UPDATE bag SET n = {other} WHERE k = {k}",
+            f"UPDATE {table} SET k = k + 100 WHERE k = {k}"
+            f" AND NOT EXISTS (SELECT FROM {table} WHERE k = {k} + 100)",
+            f"DELETE FROM {table} WHERE k IN ({k}, {other} + 100)",
+            "SAVEPOINT s",
+            "ROLLBACK TO s",
+        )
+    )
+
+
+def transaction(random: Random) -> list[str]:
+    statements = ["SAVEPOINT s", *(statement(random) for _ in range(random.choice((1, 2, 5, 40))))]
+    return statements + (["SELECT 1 / 0"] if random.random() < 0.15 else [])
+
+
+def opened(database: Database, folder: Path) -> Feed:
+    return PostgresSource(Address.of(database.uri(slot=database.name)), folder).open(SCHEMA)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    database.run(*TABLES, "ALTER TABLE keyed ALTER body SET STORAGE PLAIN")
+    _run(database, transaction(random))
+    contents, feed = Contents(), opened(database, tmp_path)
+    try:
+        offset = feed.start()
+        for _ in range(25):
+            for _ in range(random.choice((0, 1, 4))):
+                _run(database, transaction(random))
+            before = offset
+            taken: list[Item] = []
+            for _ in range(random.choice((1, 3))):
+                batch = feed.poll(offset, random.choice((1, 3, 10, 1000)))
+                taken += batch.items
+                offset = batch.end
+            contents.take(taken)
+            if random.random() < 0.2:
+                assert list(feed.again(before, offset)) == taken
+            if random.random() < 0.3:
+                feed.commit(offset)
+            if random.random() < 0.3:
+                feed.close()
+                feed = opened(database, tmp_path)
+            if random.random() < 0.05:
+                database.server.stop("immediate")
+                database.server.start()
+        offset = _rest(feed, database, offset, contents)
+        contents.check(database)
+    finally:
+        feed.close()
+    with closing(opened(database, tmp_path)) as last:
+        assert last.poll(offset, 10).items == []
+
+
+def _run(database: Database, statements: list[str]) -> None:
+    try:
+        database.run(*statements)
+    except Exception as error:
+        if "division" not in str(error):
+            raise
+
+
+def _rest(feed: Feed, database: Database, offset: Offset, contents: Contents) -> Offset:
+    ((current,),) = database.ask("SELECT pg_current_wal_lsn()::text")
+    while lsn_of(offset["lsn"]) < lsn_of(str(current)) or "snapshot" in offset:
+        batch = feed.poll(offset, 100)
+        contents.take(list(batch.items))
+        offset = batch.end
+    return offset

@@ -20,7 +20,9 @@ def typed(value: Value, attribute: Attribute) -> Value:
         return value
     if attribute.type is AttributeType.TIMESTAMP and isinstance(value, str):
         return _microseconds(value, attribute)
-    raise ValueError(f"{attribute.name} is of type {attribute.type}: expected {_wanted(attribute)}, not {value!r}")
+    raise ValueError(
+        f"{attribute.name} is of type {attribute.type}: expected {_wanted(attribute)}, not {value!r}"
+    )
 
 
 def _wanted(attribute: Attribute) -> str:
@@ -28,14 +30,18 @@ def _wanted(attribute: Attribute) -> str:
         return "a quoted text"
     if attribute.type in _NUMBERS:
         return "a number"
-    return "true or false" if attribute.type is AttributeType.BOOLEAN else "one such as '2026-01-01T00:00:00Z'"
+    return (
+        "true or false" if attribute.type is AttributeType.BOOLEAN else "one such as '2026-01-01T00:00:00Z'"
+    )
 
 
 def _microseconds(text: str, attribute: Attribute) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{attribute.name} is a time stamp: expected {_wanted(attribute)}, not {text!r}") from None
+        raise ValueError(
+            f"{attribute.name} is a time stamp: expected {_wanted(attribute)}, not {text!r}"
+        ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)

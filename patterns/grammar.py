@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedInput
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from schema.errors import PatternError
 
@@ -75,7 +75,9 @@ _WORDS: Final = {
 
 @cache
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", start=["pattern", "rule"], propagate_positions=True, maybe_placeholders=False)
+    return Lark(
+        _GRAMMAR, parser="lalr", start=["pattern", "rule"], propagate_positions=True, maybe_placeholders=False
+    )
 
 
 def parse(text: str, start: str) -> Tree[Token]:
@@ -87,17 +89,19 @@ def parse(text: str, start: str) -> Tree[Token]:
 
 
 def _fault(text: str, error: UnexpectedInput) -> PatternError:
-    place = error.pos_in_stream
-    token = getattr(error, "token", None)
-    if place is None or place < 0 or (token is not None and token.type == "$END"):
-        place = len(text.rstrip())
-        found, end = "the text ends here", place + 1
-    else:
-        word = str(token) if token is not None else text[place]
-        found, end = f"unexpected {word!r}", place + len(word)
-    names = getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ())
-    expected = sorted({_WORDS[name] for name in names if name in _WORDS})
-    return PatternError.at(text, place, end, f"{found}; expected {' or '.join(expected) or 'something else'}")
+    place, word, names = len(text.rstrip()), "", set[str]()
+    if isinstance(error, UnexpectedCharacters):
+        place, names = error.pos_in_stream or 0, error.allowed
+        word = text[place]
+    elif isinstance(error, UnexpectedToken):
+        names = error.accepts or error.expected
+        if error.token.type != "$END":
+            place, word = error.pos_in_stream or 0, str(error.token)
+    found = f"unexpected {word!r}" if word else "the text ends here"
+    expected = " or ".join(sorted({_WORDS[name] for name in names if name in _WORDS}))
+    return PatternError.at(
+        text, place, place + len(word), f"{found}; expected {expected or 'something else'}"
+    )
 
 
 def string_value(token: Token) -> str:
@@ -126,6 +130,4 @@ def constant_value(token: Token) -> str | int | float | bool:
 def span(tree: Tree[Token] | Token) -> tuple[int, int]:
     """Where something stands in its text."""
     where = tree if isinstance(tree, Token) else tree.meta
-    assert where.start_pos is not None
-    assert where.end_pos is not None
-    return where.start_pos, where.end_pos
+    return where.start_pos or 0, where.end_pos or 0

@@ -21,7 +21,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class CCEA:
-    """(Q, U, B, Omega, Delta, I, F). ``initial``: the states a run may start in, by which tuple and labels."""
+    """(Q, U, B, Omega, Delta, I, F). ``initial``: the states runs start in, by which tuple and labels."""
 
     initial: tuple[tuple[State, Unary, frozenset[str]], ...]
     links: tuple[Link, ...]

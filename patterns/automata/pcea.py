@@ -18,7 +18,7 @@ State: TypeAlias = Hashable
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A state from which a transition takes a run, and how that run's last tuple compares with the tuple read."""
+    """A state from which a transition takes a run, and how its last tuple compares with the one read."""
 
     state: State
     equality: Equality

@@ -14,7 +14,7 @@ Macrostate: TypeAlias = frozenset[State]
 
 @dataclass(frozen=True, slots=True)
 class PFA:
-    """(Q, Sigma, Delta, I, F) with Delta of (P, a, q): reading a, one run from each state of P becomes one in q.
+    """(Q, Sigma, Delta, I, F) with Delta of (P, a, q): reading a, runs from each state of P become one in q.
 
     All branches of a run tree are as long as the string; its leaves are
     initial states, its root an accepting one.

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from schema.model import Row, Value
 
@@ -30,7 +30,7 @@ class Operator(StrEnum):
     AT_LEAST = ">="
 
 
-_COMPARE: Final[dict[Operator, Callable[[object, object], bool]]] = {
+_COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.EQUAL: operator.eq,
     Operator.UNEQUAL: operator.ne,
     Operator.LESS: operator.lt,
@@ -72,7 +72,7 @@ class Same:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """The row contains a text, as ``matches`` decides; told apart from others by its ``text`` and ``columns``."""
+    """The row contains a text, as ``matches`` decides; told apart by its ``text`` and ``columns``."""
 
     text: str
     columns: Columns

@@ -45,9 +45,7 @@ class RunTree:
         return len(set(marks)) == len(marks)
 
 
-def runs_at(
-    pcea: PCEA, stream: Sequence[tuple[int, Row]], position: int
-) -> Iterator[RunTree]:
+def runs_at(pcea: PCEA, stream: Sequence[tuple[int, Row]], position: int) -> Iterator[RunTree]:
     """All run trees whose root reads the tuple at a position. ``stream``: (relation, row) by position."""
     for transition in pcea.transitions:
         yield from _by(pcea, stream, position, transition)

@@ -14,7 +14,7 @@ from patterns.evaluation.heap import Heaps, Mark, Node, insert
 from patterns.evaluation.program import Place, Program, RelationProgram, Step
 from patterns.evaluation.valuations import Valuation, count, valuations
 from schema.model import Row
-from windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window
+from windows.window import FOREVER, CountWindow, TimeWindow, Window
 
 _ALWAYS: Final = -4 * FOREVER
 
@@ -177,5 +177,4 @@ def _span(window: Window) -> int:
         return window.size
     if isinstance(window, TimeWindow):
         return window.length - 1
-    assert isinstance(window, Unbounded)
     return 2 * FOREVER

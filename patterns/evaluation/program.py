@@ -31,7 +31,7 @@ Holds: TypeAlias = Callable[[Row], bool]
 
 @dataclass(frozen=True, slots=True)
 class RelationProgram:
-    """What a tuple of one relation does: its keys, then the steps of every unary predicate that it satisfies."""
+    """What a tuple of one relation does: its keys, then the steps of each predicate it satisfies."""
 
     keys: tuple[Callable[[Row], Key], ...]
     steps: tuple[tuple[Holds | None, tuple[Step, ...]], ...]

@@ -59,6 +59,8 @@ class Parallel:
             try:
                 return self._in_turn(expression)
             except NotExpressibleError as second:
+                if str(second) in str(first):
+                    raise first from None
                 raise NotExpressibleError(f"{first}; read one after the other, {second}") from None
 
     def _in_turn(self, expression: Expression) -> Fragment:

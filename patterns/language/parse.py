@@ -1,6 +1,6 @@
 """From the text of a pattern to its expression and conditions.
 
-    (login l AND transfer t) ; refund r where l.user = t.user = r.user and t ~ "urgent" within 10 minutes
+(login l AND transfer t) ; refund r where l.user = t.user = r.user and t ~ "urgent" within 10 minutes
 """
 
 from __future__ import annotations
@@ -93,16 +93,18 @@ class _Reader:
         for part in used:
             variable = part.reference.variable if isinstance(part, Filter) else part.variable
             if variable not in variables:
-                raise self._fault(part.span, f"the pattern has no variable {variable!r}{nearest(variable, variables)}")
+                raise self._fault(
+                    part.span, f"the pattern has no variable {variable!r}{nearest(variable, variables)}"
+                )
         return found
 
     def _contains(self, tree: Tree[Token]) -> Keyword:
-        place, text = cast("list[Tree[Token] | Token]", tree.children)
-        assert isinstance(text, Token)
+        place, quoted = tree.children
+        text = string_value(cast("Token", quoted))
         if isinstance(place, Token):
-            return Keyword(str(place), None, string_value(text), span(tree))
+            return Keyword(str(place), None, text, span(tree))
         reference = _reference(place)
-        return Keyword(reference.variable, reference.attribute, string_value(text), span(tree))
+        return Keyword(reference.variable, reference.attribute, text, span(tree))
 
     def _comparison(self, tree: Tree[Token]) -> Agreement | Filter:
         operators = [Operator(str(child)) for child in tree.children[1::2]]
@@ -117,7 +119,7 @@ class _Reader:
             return Agreement(tuple(references))
         if len(operands) > 2 or not references:
             raise self._fault(span(tree), "a constant is compared with one attribute, as in t.amount > 5")
-        constant = cast("Token", next(o for o in operands if isinstance(o, Token)))
+        constant = next(o for o in operands if isinstance(o, Token))
         compared = operators[0]
         if isinstance(operands[0], Token):
             compared = _MIRRORED.get(compared, compared)

@@ -21,7 +21,7 @@ MOST_TRANSITIONS: Final = 20_000
 
 
 class NotExpressibleError(Exception):
-    """An automaton laid out like this cannot compare what the pattern compares; another layout may."""
+    """An automaton laid out so cannot compare what the pattern does; another layout may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ class Layout:
         text = self.resolved.class_texts[min(classes)]
         upto = f" when {later.variable} comes" if later else " while others wait for it"
         return NotExpressibleError(
-            f"{text} cannot be compared{upto}: {between.variable} can come between, and does not carry the value"
+            f"{text} cannot be compared{upto}: {between.variable} can come between, "
+            "and does not carry the value"
         )
 
 

@@ -112,9 +112,7 @@ class _Resolver:
             columns: tuple[int, ...] = (self._column(letter, condition.attribute, condition.span),)
         else:
             columns = relation.search_columns
-        return Contains(
-            condition.text, columns, self._text_match(condition.text, letter.relation, columns)
-        )
+        return Contains(condition.text, columns, self._text_match(condition.text, letter.relation, columns))
 
     def _fault(self, span: Span, message: str) -> PatternError:
         return PatternError.at(self._pattern.text, *span, message)

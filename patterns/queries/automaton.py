@@ -87,7 +87,7 @@ class _Construction:
             transitions.append(transition)
             if len(transitions) > MOST_TRANSITIONS:
                 raise PatternError(
-                    f"the query's atoms of one relation can coincide in too many ways: its automaton has more "
+                    "the query's atoms of one relation coincide in too many ways: its automaton has more "
                     f"than {MOST_TRANSITIONS:,} transitions; write it as a pattern, in which atoms are "
                     "different tuples"
                 )

@@ -20,7 +20,7 @@ def parse_conjunctive_query(text: str, schema: Schema) -> ConjunctiveQuery:
     """
     _, *parts = parse(text, "rule").children
     head = [part for part in parts if isinstance(part, Token)]
-    body = [cast("Tree[Token]", part) for part in parts if isinstance(part, Tree)]
+    body = [part for part in parts if isinstance(part, Tree)]
     atoms = tuple(_atom(text, tree, schema) for tree in body)
     known = {name for atom in atoms for name in atom.variables}
     for token in head:
@@ -42,14 +42,16 @@ def _atom(text: str, tree: Tree[Token], schema: Schema) -> Atom:
     if len(terms) != len(described.attributes):
         names = ", ".join(a.name for a in described.attributes)
         raise PatternError.at(
-            text, *span(tree), f"{name} has {len(described.attributes)} attributes ({names}), not {len(terms)}"
+            text,
+            *span(tree),
+            f"{name} has {len(described.attributes)} attributes ({names}), not {len(terms)}",
         )
     return Atom(relation, tuple(_term(text, t, described, i) for i, t in enumerate(terms)))
 
 
 def _term(text: str, token: Token, relation: Relation, column: int) -> Term:
     if token.type == "NAME":
-        return None if token == "_" else Variable(str(token))
+        return None if str(token) == "_" else Variable(str(token))
     try:
         return Constant(typed(constant_value(token), relation.attributes[column]))
     except ValueError as error:

@@ -30,7 +30,7 @@ class Inner:
         return frozenset().union(*below)
 
     def inner_nodes(self) -> Iterator[Inner]:
-        """This node and the variables below it, in preorder."""
+        """The node itself and the variables below it, in preorder."""
         yield self
         for child in self.children:
             if isinstance(child, Inner):

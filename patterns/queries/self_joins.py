@@ -28,8 +28,8 @@ def self_joins(query: ConjunctiveQuery) -> list[tuple[frozenset[int], Unary]]:
     for atoms in by_relation:
         if len(atoms) > MOST_OF_ONE_RELATION:
             raise PatternError(
-                f"the query has {len(atoms)} atoms of one relation, and at most {MOST_OF_ONE_RELATION} can be "
-                "told apart in every way; write it as a pattern, in which atoms are different tuples"
+                f"the query has {len(atoms)} atoms of one relation, and at most {MOST_OF_ONE_RELATION} can "
+                "be told apart in every way; write it as a pattern, in which atoms are different tuples"
             )
         for size in range(1, len(atoms) + 1):
             for chosen in combinations(atoms, size):
@@ -40,7 +40,7 @@ def self_joins(query: ConjunctiveQuery) -> list[tuple[frozenset[int], Unary]]:
 
 
 def unary_of(atoms: list[Atom]) -> Unary | None:
-    """The tuples that satisfy all of some atoms of one relation with one homomorphism; None if there are none."""
+    """The tuples that satisfy all of some atoms of one relation at once; None if there are none."""
     tests: list[Test] = []
     for columns, terms in _classes(atoms):
         constants = [term.value for term in terms if isinstance(term, Constant)]

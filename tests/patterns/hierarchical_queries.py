@@ -17,8 +17,7 @@ VALUES: Final = (0, 1, 2)
 SCHEMA: Final = Schema(
     "random",
     tuple(
-        Relation(f"R{i}", tuple(Attribute(a, AttributeType.INTEGER) for a in "abc"))
-        for i in range(RELATIONS)
+        Relation(f"R{i}", tuple(Attribute(a, AttributeType.INTEGER) for a in "abc")) for i in range(RELATIONS)
     ),
     (),
 )
@@ -67,13 +66,13 @@ def streams(max_tuples: int = 9, nulls: bool = True) -> st.SearchStrategy[list[t
 def homomorphisms(
     query: ConjunctiveQuery, stream: Sequence[tuple[int, Row]], first: int
 ) -> list[tuple[int, ...]]:
-    """The t-homomorphisms into the tuples from ``first`` on that use the last one: a position for each atom."""
+    """The t-homomorphisms from ``first`` on that use the last tuple: a position for each atom."""
     window = range(max(first, 0), len(stream))
-    found = []
-    for image in product(window, repeat=len(query.atoms)):
-        if len(stream) - 1 in image and _is_homomorphism(query, [stream[position] for position in image]):
-            found.append(image)
-    return found
+    return [
+        image
+        for image in product(window, repeat=len(query.atoms))
+        if len(stream) - 1 in image and _is_homomorphism(query, [stream[position] for position in image])
+    ]
 
 
 def _is_homomorphism(query: ConjunctiveQuery, image: list[tuple[int, Row]]) -> bool:

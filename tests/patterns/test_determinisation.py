@@ -51,9 +51,7 @@ STATES = st.sampled_from("abcd")
 
 
 @given(
-    st.lists(
-        st.tuples(st.frozensets(STATES, max_size=3), st.sampled_from("xy"), STATES), max_size=10
-    ),
+    st.lists(st.tuples(st.frozensets(STATES, max_size=3), st.sampled_from("xy"), STATES), max_size=10),
     st.frozensets(STATES, max_size=3),
     st.frozensets(STATES, max_size=2),
 )

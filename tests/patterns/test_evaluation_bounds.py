@@ -6,6 +6,7 @@ import gc
 import random
 import sys
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -77,11 +78,18 @@ def test_union_keeps_all_that_is_alive_and_older_versions_as_they_were(
         assert {m for m in found if m[0] >= low} == {m for m in alive if m[0] >= low}
 
 
-def test_the_path_of_an_insertion_is_logarithmic_however_starts_come() -> None:
-    """Starts that rise and fall in turn make long paths where heaps are balanced by a direction bit alone."""
+STARTS: dict[str, Callable[[int], int]] = {
+    "in turn": lambda i: i if i % 2 else 10**6 + i,  # long paths where a direction bit alone keeps balance
+    "falling": lambda i: 10**6 - i,
+    "scattered": lambda i: i * 7919 % 4099,
+}
+
+
+@pytest.mark.parametrize("order", STARTS)
+def test_the_path_of_an_insertion_is_logarithmic_however_starts_come(order: str) -> None:
     heap = leaf(10**9, -1)
     for i in range(4096):
-        heap = insert(heap, leaf(i if i % 2 else 10**6 + i, i), 0)
+        heap = insert(heap, leaf(STARTS[order](i), i), 0)
         assert rank(heap) <= 13
     assert len(members(heap)) == 4097
 

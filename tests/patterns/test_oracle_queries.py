@@ -10,7 +10,13 @@ from patterns.automata import PCEA, accepting_runs
 from patterns.evaluation import Evaluator, Valuation, by_label
 from patterns.queries import ConjunctiveQuery, automaton_of, is_hierarchical, parse_conjunctive_query
 from schema.model import Row
-from tests.patterns.hierarchical_queries import RELATIONS, SCHEMA, hierarchical_queries, homomorphisms, streams
+from tests.patterns.hierarchical_queries import (
+    RELATIONS,
+    SCHEMA,
+    hierarchical_queries,
+    homomorphisms,
+    streams,
+)
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 WINDOWS = st.one_of(st.builds(CountWindow, st.integers(1, 5)), st.just(Unbounded()))

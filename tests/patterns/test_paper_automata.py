@@ -12,9 +12,7 @@ from windows.window import CountWindow, Unbounded, Window
 
 
 def defined(pcea: PCEA, position: int) -> list[frozenset[int]]:
-    return sorted(
-        (run.valuation()["•"] for run in accepting_runs(pcea, STREAM, position)), key=sorted
-    )
+    return sorted((run.valuation()["•"] for run in accepting_runs(pcea, STREAM, position)), key=sorted)
 
 
 def evaluated(pcea: PCEA, window: Window) -> list[list[dict[str, frozenset[int]]]]:

@@ -1,0 +1,153 @@
+"""What a pattern means, by definition: all ways to choose and mark tuples, on streams of a few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from hypothesis import strategies as st
+
+from patterns.automata import Operator
+from patterns.language.expression import (
+    Alternation,
+    Conjunction,
+    Expression,
+    Letter,
+    Read,
+    Star,
+    alternation,
+    conjunction,
+    sequence,
+    star,
+)
+from patterns.language.syntax import Agreement, Filter, Pattern, Reference
+from schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
+
+# A set of (position, variable): one match.
+Match: TypeAlias = frozenset[tuple[int, str]]
+
+ATTRIBUTES: Final = ("x", "y")
+SCHEMA: Final = Schema(
+    "patterns",
+    tuple(Relation(name, tuple(Attribute(a, AttributeType.INTEGER) for a in ATTRIBUTES)) for name in "ABC"),
+    (),
+)
+
+
+def matches(pattern: Pattern, stream: Sequence[tuple[int, Row]], first: int) -> set[Match]:
+    """The matches that use the last tuple and none before ``first``."""
+    window = range(max(first, 0), len(stream))
+    found = _matches(pattern.expression, stream, window, pattern)
+    return {
+        match
+        for match in found
+        if any(position == len(stream) - 1 for position, _ in match) and _agrees(pattern, match, stream)
+    }
+
+
+def _matches(
+    expression: Expression, stream: Sequence[tuple[int, Row]], window: range, pattern: Pattern
+) -> set[Match]:
+    match expression:
+        case Read(letter):
+            return {
+                frozenset({(i, letter.variable)})
+                for i in window
+                if stream[i][0] == letter.relation and _passes(pattern, letter, stream[i][1])
+            }
+        case Alternation(parts):
+            return set().union(*(_matches(part, stream, window, pattern) for part in parts))
+        case Star(body):
+            once = _matches(body, stream, window, pattern)
+            found: set[Match] = {frozenset()}
+            grown: set[Match] = found
+            while grown:
+                grown = {a | b for a in grown for b in once if _before(a, b)} - found
+                found = found | grown
+            return found
+        case Conjunction(parts):
+            together: set[Match] = {frozenset()}
+            for part in parts:
+                mine = _matches(part, stream, window, pattern)
+                together = {a | b for a in together for b in mine if not _places(a) & _places(b)}
+            return together
+        case _:
+            in_turn: set[Match] = {frozenset()}
+            for part in expression.parts:
+                mine = _matches(part, stream, window, pattern)
+                in_turn = {a | b for a in in_turn for b in mine if _before(a, b)}
+            return in_turn
+
+
+def _places(match: Match) -> set[int]:
+    return {position for position, _ in match}
+
+
+def _before(one: Match, other: Match) -> bool:
+    return not one or not other or max(_places(one)) < min(_places(other))
+
+
+def _passes(pattern: Pattern, letter: Letter, row: Row) -> bool:
+    for condition in pattern.conditions:
+        if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
+            value = row[ATTRIBUTES.index(condition.reference.attribute)]
+            if value is None or (value == condition.value) != (condition.operator is Operator.EQUAL):
+                return False
+    return True
+
+
+def _agrees(pattern: Pattern, match: Match, stream: Sequence[tuple[int, Row]]) -> bool:
+    classes: list[set[tuple[str, str]]] = []
+    for condition in pattern.conditions:
+        if isinstance(condition, Agreement):
+            merged = {(r.variable, r.attribute) for r in condition.references}
+            for known in [c for c in classes if c & merged]:
+                classes.remove(known)
+                merged |= known
+            classes.append(merged)
+    for members in classes:
+        values: list[Value] = [
+            stream[position][1][ATTRIBUTES.index(attribute)]
+            for position, variable in match
+            for name, attribute in members
+            if name == variable
+        ]
+        if len(values) > 1 and (None in values or len(set(values)) > 1):
+            return False
+    return True
+
+
+@st.composite
+def patterns(draw: st.DrawFn, max_letters: int = 4) -> Pattern:
+    """Random patterns, variables sometimes shared, with conditions between any of them."""
+    relations: dict[str, int] = {}
+
+    def expression(letters: int) -> Expression:
+        if letters == 1:
+            # Mostly new variables, of another relation each: else nothing is ever in parallel.
+            known = draw(st.integers(0, 4)) == 0 and relations
+            variable = draw(st.sampled_from(sorted(relations))) if known else "abcd"[len(relations)]
+            default = draw(st.one_of(st.just(len(relations) % 3), st.integers(0, 2)))
+            relation = relations.setdefault(variable, default)
+            return Read(Letter(relation, variable))
+        left = draw(st.integers(1, letters - 1))
+        one, other = expression(left), expression(letters - left)
+        combine = draw(st.sampled_from([sequence, sequence, conjunction, conjunction, alternation]))
+        made = combine(one, other)
+        return sequence(made, star(made)) if draw(st.integers(0, 5)) == 0 else made
+
+    body = expression(draw(st.integers(1, max_letters)))
+    variable, attribute = st.sampled_from(sorted(relations)), st.sampled_from(ATTRIBUTES)
+    reference = st.builds(Reference, variable, attribute, st.just((0, 0)))
+    agreement = st.builds(Agreement, st.lists(reference, min_size=2, max_size=4).map(tuple))
+    everywhere = Agreement(tuple(Reference(v, "x", (0, 0)) for v in sorted(relations)))
+    filtered = st.builds(
+        Filter, reference, st.sampled_from([Operator.EQUAL, Operator.UNEQUAL]), st.just(0), st.just((0, 0))
+    )
+    conditions = draw(st.lists(st.one_of(agreement, st.just(everywhere), filtered), max_size=3))
+    return Pattern("random", body, tuple(conditions))
+
+
+def streams(max_tuples: int = 6) -> st.SearchStrategy[list[tuple[int, Row]]]:
+    value: st.SearchStrategy[Value] = st.sampled_from([0, 0, 0, 0, 1, None])
+    return st.lists(st.tuples(st.integers(0, 2), st.tuples(value, value)), max_size=max_tuples)

@@ -1,0 +1,187 @@
+"""The pattern language: what is parsed, what automata come of it, and what is refused where."""
+
+from __future__ import annotations
+
+import pytest
+
+from patterns.automata import PCEA, Contains, Operator
+from patterns.evaluation import Evaluator, by_label
+from patterns.language import compile_pattern, keyword_order, parse_pattern
+from patterns.language.syntax import Agreement, Filter, Keyword
+from schema.errors import PatternError
+from schema.model import Attribute, AttributeType, Relation, Row, Schema
+from tests.patterns.texts import contains
+from windows.window import CountWindow, TimeWindow, Unbounded
+
+
+def relation(name: str, *, table: bool = False) -> Relation:
+    attributes = (
+        Attribute("user", AttributeType.INTEGER),
+        Attribute("memo", AttributeType.TEXT),
+        Attribute("at", AttributeType.TIMESTAMP),
+        Attribute("ok", AttributeType.BOOLEAN),
+    )
+    return Relation(name, attributes, search=("memo",), table=table)
+
+
+SCHEMA = Schema(
+    "bank", (relation("login"), relation("transfer"), relation("refund"), relation("branch", table=True)), ()
+)
+FULL = '(login l AND transfer t) ; refund r where l.user = t.user = r.user and t ~ "urgent" within 10 minutes'
+
+
+def automaton(text: str) -> PCEA:
+    return compile_pattern(parse_pattern(text, SCHEMA), SCHEMA, contains).pcea
+
+
+def row(user: int, memo: str = "", at: int = 0, ok: bool = True) -> Row:
+    return (user, memo, at, ok)
+
+
+def test_every_part_of_a_pattern_is_read() -> None:
+    pattern = parse_pattern(FULL, SCHEMA)
+    agreement, keyword = pattern.conditions
+    assert isinstance(agreement, Agreement)
+    assert [str(r) for r in agreement.references] == ["l.user", "t.user", "r.user"]
+    assert isinstance(keyword, Keyword)
+    assert (keyword.variable, keyword.attribute, keyword.text) == ("t", None, "urgent")
+    assert pattern.window == TimeWindow(600_000_000)
+    assert parse_pattern(f"pattern: {FULL}", SCHEMA).expression == pattern.expression
+    assert parse_pattern("login a within 1000 tuples", SCHEMA).window == CountWindow(1000)
+
+
+def test_words_of_the_language_may_be_written_in_any_case() -> None:
+    upper = parse_pattern("login a AND transfer b WHERE a.user = b.user WITHIN 1 h", SCHEMA)
+    lower = parse_pattern("login a and transfer b where a.user = b.user within 1 h", SCHEMA)
+    assert (upper.expression, upper.conditions, upper.window) == (
+        lower.expression,
+        lower.conditions,
+        lower.window,
+    )
+
+
+def test_the_example_gathers_both_at_the_refund() -> None:
+    """Figure 1 of the paper, right: two runs go on in parallel, and no order of theirs is spelt out."""
+    pcea = automaton(FULL)
+    (last,) = [t for t in pcea.transitions if t.sources]
+    assert last.labels == {"r"}
+    assert len(last.sources) == 2
+    assert len(pcea.transitions) == 3
+    evaluator = Evaluator(pcea, 4, TimeWindow(10))
+    stream = [(1, row(1, "urgent")), (1, row(1, "slow")), (0, row(1)), (0, row(2)), (2, row(1))]
+    found = [list(evaluator.feed(r, values, tick)) for tick, (r, values) in enumerate(stream)]
+    assert [len(results) for results in found] == [0, 0, 0, 0, 1]
+    assert by_label(found[4][0]) == {"l": {2}, "t": {0}, "r": {4}}
+
+
+def test_filters_know_the_types_of_attributes() -> None:
+    text = "login l where l.user >= 2 and 5 > l.user and l.ok = true and l.at < '2026-01-01T00:00:00Z'"
+    pattern = parse_pattern(text, SCHEMA)
+    compared = [c.operator for c in pattern.conditions if isinstance(c, Filter)]
+    assert compared == [Operator.AT_LEAST, Operator.LESS, Operator.EQUAL, Operator.LESS]
+    (transition,) = automaton(text).transitions
+    assert transition.unary.holds(0, row(3))
+    assert not transition.unary.holds(0, row(5))
+    assert not transition.unary.holds(0, row(3, ok=False))
+    assert not transition.unary.holds(0, row(3, at=1_767_225_600_000_000))
+    assert transition.unary.holds(0, row(3, at=1_767_225_599_999_999))
+
+
+def test_keywords_are_looked_for_where_the_relation_is_searched_or_where_it_is_said() -> None:
+    texts = {}
+    for text in ('login l where l ~ "a"', 'login l where l.memo ~ "a"'):
+        (transition,) = automaton(text).transitions
+        (test,) = transition.unary.tests
+        assert isinstance(test, Contains)
+        texts[text] = test.columns
+    assert set(texts.values()) == {(1,)}
+
+
+def test_quoted_texts_may_hold_quotes() -> None:
+    (keyword,) = parse_pattern(r'login l where l ~ "a \"b\" \\ c"', SCHEMA).conditions
+    assert isinstance(keyword, Keyword)
+    assert keyword.text == 'a "b" \\ c'
+
+
+def test_a_variable_is_named_after_its_relation_unless_it_is_said() -> None:
+    assert automaton("login ; refund where login.user = refund.user").labels == {"login", "refund"}
+
+
+def test_an_ambiguous_pattern_gives_each_result_once() -> None:
+    pcea = automaton("(login a ; transfer b) OR (login a AND transfer b)")
+    evaluator = Evaluator(pcea, 4, Unbounded())
+    assert not evaluator.update(0, row(1))
+    assert len(list(evaluator.feed(1, row(1)))) == 1
+
+
+def test_any_relation_is_any_stream() -> None:
+    assert {t.unary.relation for t in automaton("* t").transitions} == {0, 1, 2}
+
+
+def test_keywords_in_order() -> None:
+    pattern = keyword_order('fraud ; "re; fund"', SCHEMA)
+    evaluator = Evaluator(compile_pattern(pattern, SCHEMA, contains).pcea, 4, CountWindow(10))
+    stream = [(2, row(1, '"re; fund"')), (0, row(2, "fraud")), (1, row(3, "x")), (2, row(4, '"re; fund"'))]
+    found = [list(evaluator.feed(relation, values)) for relation, values in stream]
+    assert [len(results) for results in found] == [0, 0, 0, 1]
+    assert by_label(found[3][0]) == {"0: fraud": {1}, '1: "re; fund"': {3}}
+    with pytest.raises(PatternError, match="a keyword is missing"):
+        keyword_order("fraud ;", SCHEMA)
+
+
+REFUSED = [
+    ("logn l", "no relation 'logn'; did you mean 'login'", "^^^^"),
+    ("branch b", "branch is a static table", "^^^^^^"),
+    ("login l ;", "the text ends here; expected '\\(' or '\\*' or a name", "         ^"),
+    ("login l & refund r", "unexpected '&'", "        ^"),
+    ("login l where k.user = 1", "no variable 'k'", "              ^^^^^^^^^^"),
+    ("login l where l.usr = 1", "no attribute 'usr'; did you mean 'user'", "              ^^^^^^^^^"),
+    (
+        "login l where l.user = 'a'",
+        "user is of type integer: expected a number",
+        "              ^^^^^^^^^^^^",
+    ),
+    ("login l where l.memo = 1", "memo is of type text: expected a quoted text", "              ^^^^^^^^^^"),
+    ("login l where l.ok = 1", "ok is of type boolean: expected true or false", "              ^^^^^^^^"),
+    ("login l where l.at = 'noon'", "at is a time stamp", "              ^^^^^^^^^^^^^"),
+    ("login l where 1 = 1", "compared with one attribute", "              ^^^^^"),
+    (
+        "login l ; refund r where l.user < r.user",
+        "can only be equal",
+        "                         ^^^^^^^^^^^^^^^",
+    ),
+    ("login l where l.user = 1 = 2", "compared with one attribute", "              ^^^^^^^^^^^^^^"),
+    ("login l within 3 parsecs", "unknown unit 'parsecs'", "               ^^^^^^^^^"),
+    ("* ; login l", "needs a variable", "^"),
+    ("login l where", "the text ends here", "             ^"),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "carets"), REFUSED)
+def test_errors_point_at_the_place(text: str, message: str, carets: str) -> None:
+    with pytest.raises(PatternError, match=message) as refused:
+        automaton(text)
+    assert str(refused.value).splitlines()[-2:] == [f"  {text}", f"  {carets}"]
+
+
+def test_errors_show_the_line_they_are_in() -> None:
+    with pytest.raises(PatternError) as refused:
+        automaton("login l ;\n  refnd r\nwhere l.user = r.user")
+    assert str(refused.value).splitlines()[1:] == ["    refnd r", "    ^^^^^"]
+
+
+def test_what_no_automaton_compares_is_refused_with_the_reason() -> None:
+    with pytest.raises(PatternError) as refused:
+        automaton("login a ; transfer b ; refund c where a.user = c.user")
+    assert "a.user = c.user cannot be compared when c comes" in str(refused.value)
+    assert "b can come between, and does not carry the value" in str(refused.value)
+
+
+def test_a_conjunction_that_is_not_hierarchical_is_refused() -> None:
+    with pytest.raises(PatternError, match="cannot be compared"):
+        automaton("login a AND transfer b AND refund c where a.user = b.user and b.memo = c.memo")
+
+
+def test_a_pattern_too_large_is_refused_at_once() -> None:
+    with pytest.raises(PatternError, match="more than 20,000 transitions"):
+        automaton(" AND ".join(f"login a{i}" for i in range(12)))

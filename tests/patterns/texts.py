@@ -1,0 +1,11 @@
+"""A meaning for ``~`` that is plain enough to test with: the text stands somewhere in a searched value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schema.model import Row
+
+
+def contains(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
+    return lambda row: any(text in str(row[column]) for column in columns)

@@ -12,11 +12,13 @@ from windows.expressions import guards as g
 from windows.expressions import regular as r
 from windows.expressions.alphabet import Alphabet, StreamRecord
 from windows.expressions.check import Bound, Verdict, check, compiled
+from windows.expressions.emptiness import Emptiness, emptiness
 from windows.expressions.expression import WindowExpression, expression
 from windows.expressions.finite import Finite, finite
-from windows.expressions.language import parse_expression
+from windows.expressions.language import parse_expression, parse_regular
 from windows.expressions.processor import Processor
 from windows.expressions.satisfiability import Satisfiability
+from windows.expressions.translate import to_automaton
 
 THEORY = Satisfiability(ALPHABET)
 LETTERS = (g.Compare("=", g.Field("x"), g.Constant(0)), g.Compare("=", g.Field("x"), g.Constant(1)))
@@ -182,3 +184,38 @@ def test_what_is_too_large_to_search_is_not_called_bounded() -> None:
     parts = " ".join(f"([x = {i}] | [y = {i}] | [n.x = {i}])*" for i in range(12))
     verdict = check(parse_expression(f"match {parts} [b]", ALPHABET), ALPHABET)
     assert verdict.open_starts in (U, M)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    {
+        "[x > 1] [x < 1]": Emptiness.INHABITED,
+        "[x > 1 and x < 2]": Emptiness.EMPTY,
+        "[x > x[-1]] ([x > x[-1] and x[-1] > x] | [false]) .*": Emptiness.EMPTY,
+        "[y > 1] [y > y[-1] and y < 1.5]{3} [y < 1.5 and y[-1] > 1.4]": Emptiness.INHABITED,
+        "[s = 'red'] [s = s[-1]]{3} [s[-1] = 'blue']": Emptiness.EMPTY,
+        "[x = 1] [x = x[-1] + 1]{4} [x[-1] = 5]": Emptiness.INHABITED,
+        # Whole numbers from 1 to 3 rise twice at most; types alone do not tell.
+        "[x > 0 and x < 4] ([x > x[-1] and x < 4]){3}": Emptiness.UNKNOWN,
+    }.items(),
+)
+def test_emptiness(text: str, verdict: Emptiness) -> None:
+    automaton = to_automaton(parse_regular(text, ALPHABET), 1)
+    found, word = emptiness(automaton, THEORY)
+    assert found is verdict
+    assert (word is not None and automaton.accepts(word, ALPHABET)) == (verdict is Emptiness.INHABITED)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 1).flatmap(lambda k: st.tuples(st.just(k), regulars(k))), st.lists(words(6), min_size=5)
+)
+def test_what_accepts_a_word_is_not_empty(
+    case: tuple[int, r.Regular], some: list[list[StreamRecord]]
+) -> None:
+    k, regular = case
+    automaton = to_automaton(regular, k)
+    found, _ = emptiness(automaton, THEORY)
+    if any(len(word) > k and automaton.accepts(word, ALPHABET) for word in some):
+        assert found is not Emptiness.EMPTY
+    assert k or found is not Emptiness.UNKNOWN

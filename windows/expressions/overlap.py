@@ -53,6 +53,24 @@ def find_pattern(graph: TypeGraph, before: Finite, window: Finite) -> Pattern | 
     return _Search(graph, before, window).pattern()
 
 
+def shortest_walk(graph: TypeGraph, accepting: Finite) -> Walk | None:
+    """A shortest walk, of one edge at least, that an automaton accepts; None if there is none."""
+
+    def steps(pair: tuple[int, int]) -> Iterator[tuple[Edge, tuple[int, int]]]:
+        for edge in graph.edges[pair[0]]:
+            yield edge, (edge.target, accepting.table[pair[1]][edge.letter])
+
+    starts = [(node, accepting.initial) for node in range(len(graph.edges))]
+    walks = _walks(starts, steps)
+    found = [
+        (*walk, edge)
+        for node, walk in walks.items()
+        for edge, after in steps(node)
+        if after[1] in accepting.final
+    ]
+    return min(found, key=len, default=None)
+
+
 class _Search:
     def __init__(self, graph: TypeGraph, before: Finite, window: Finite) -> None:
         self._graph = graph

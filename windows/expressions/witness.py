@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,7 +13,7 @@ from windows.expressions.expression import Limits, Pair, WindowExpression
 from windows.expressions.overlap import Pattern
 from windows.expressions.processor import Processor
 from windows.expressions.satisfiability import Satisfiability
-from windows.expressions.types import TypeGraph
+from windows.expressions.types import Edge, TypeGraph
 
 REPETITIONS: Final = 3
 _MORE: Final = 2
@@ -87,23 +88,43 @@ def _records(
     repetitions: int,
     theory: Satisfiability,
 ) -> tuple[StreamRecord, ...] | None:
-    """One sequence of records of which every guard of the walk holds, or does not, as the walk says."""
     walk = [*pattern.prefix, *pattern.loop * repetitions, *pattern.suffix]
     size = expression.k + len(walk)
+    # All records are of one key.
+    wanted: list[g.Guard] = []
+    for name in expression.per:
+        wanted += [g.negation(g.IsNull(g.Field(name, back))) for back in range(size)]
+        wanted += [g.Compare("=", g.Field(name, back), g.Field(name, back + 1)) for back in range(size - 1)]
+    at_once = expression.limits.within is not None
+    return records_of(walk, graph, expression.k, theory, wanted, at_once=at_once)
+
+
+def records_of(
+    walk: Sequence[Edge],
+    graph: TypeGraph,
+    k: int,
+    theory: Satisfiability,
+    also: Sequence[g.Guard] = (),
+    *,
+    at_once: bool = False,
+) -> tuple[StreamRecord, ...] | None:
+    """Records of which every guard holds, or does not, as a walk says: k, then one for each of its edges.
+
+    ``also`` are guards that the last of them has to satisfy too. None if there
+    are no such records, or too many to look for.
+    """
+    size = k + len(walk)
     if size > _LONGEST:
         return None
-    wanted: list[g.Guard] = []
+    wanted = list(also)
     for place, edge in enumerate(walk):
         later = len(walk) - 1 - place
         signs = graph.letters[edge.letter]
         wanted += [_signed(guard, sign, later) for guard, sign in zip(graph.guards, signs, strict=True)]
         types = graph.types[edge.target]
         wanted += [_signed(guard, sign, later) for guard, sign in zip(graph.remembered, types, strict=True)]
-    for name in expression.per:
-        wanted += [g.negation(g.IsNull(g.Field(name, back))) for back in range(size)]
-        wanted += [g.Compare("=", g.Field(name, back), g.Field(name, back + 1)) for back in range(size - 1)]
     sample = theory.sample(wanted, size)
-    return None if sample is None else _finished(sample, wanted, expression, theory.alphabet)
+    return None if sample is None else _finished(sample, wanted, theory.alphabet, at_once=at_once)
 
 
 def _signed(guard: g.Guard, sign: bool, later: int) -> g.Guard:
@@ -114,8 +135,9 @@ def _signed(guard: g.Guard, sign: bool, later: int) -> g.Guard:
 def _finished(
     sample: tuple[StreamRecord, ...],
     wanted: list[g.Guard],
-    expression: WindowExpression,
     alphabet: Alphabet,
+    *,
+    at_once: bool,
 ) -> tuple[StreamRecord, ...]:
     """The records with values where no guard looks, and times where no guard asks for them."""
     read = {f.name for guard in wanted for atom in g.atoms(guard) for f in g.fields(atom)}
@@ -130,6 +152,6 @@ def _finished(
             else _DEFAULTS[attribute.type]
             for attribute, value in zip(relation.attributes, record.row, strict=True)
         )
-        time = record.time if timed else 0 if expression.limits.within is not None else place * 1_000_000
+        time = record.time if timed else 0 if at_once else place * 1_000_000
         finished.append(StreamRecord(record.relation, time, row))
     return tuple(finished)

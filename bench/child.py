@@ -38,6 +38,7 @@ MODES = {
 }
 DEFAULT = "default"
 FLOOR = "floor"
+QUERIES = "queries:"  # and their number
 
 
 def plan_of(load: Load) -> Plan:
@@ -59,7 +60,12 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
             "init_seconds": 0.0,
             "operators": 0,
         }
-    if mode == DEFAULT:
+    if mode.startswith(QUERIES):
+        engine = _with_queries(plan, int(mode.removeprefix(QUERIES)))
+        ready = process_time()
+        found = sum(1 for _ in engine.process_batches(replay.batches(log)))
+        operators = -1
+    elif mode == DEFAULT:
         engine = ColumnarEngine.of(plan)
         ready = process_time()
         found = sum(1 for _ in engine.process_batches(replay.batches(log)))
@@ -72,6 +78,15 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
         "init_seconds": ready - begun,
         "operators": operators,
     }
+
+
+def _with_queries(plan: Plan, number: int) -> ColumnarEngine:
+    from bench.queries import texts  # noqa: PLC0415 - it imports this module
+
+    engine = ColumnarEngine(plan.schema, plan.window)
+    for place, text in enumerate(texts(number)):
+        engine.add(replace(plan, query=parse_query(text, plan.schema)), str(place))
+    return engine
 
 
 def _by_tuple(mode: str, plan: Plan, replay: Replay, log: BadRecordLog) -> tuple[int, float, int]:

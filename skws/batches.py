@@ -65,14 +65,15 @@ class Rows:
         if not self.blocks:
             return
         # Small integers sort in the time of one comparison of all of them.
-        block = self.block.astype(np.uint16) if len(self.blocks) < 1 << 16 else self.block
-        order = np.argsort(block, kind="stable")
+        small = len(self.blocks) < 1 << 16
+        order = np.argsort(self.block.astype(np.uint16) if small else self.block, kind="stable")
         ends = np.cumsum(np.bincount(self.block, minlength=len(self.blocks)))[:-1]
         for block, mine in zip(self.blocks, np.split(order, ends), strict=True):
             yield block, mine, self.place[mine]
 
     def row(self, number: int) -> Row:
-        return self.blocks[self.block[number]].row(int(self.place[number]))
+        block: int = self.block.item(number)
+        return self.blocks[block].row(self.place.item(number))
 
     def __iter__(self) -> Iterator[Row]:
         for block, place in zip(self.block.tolist(), self.place.tolist(), strict=True):

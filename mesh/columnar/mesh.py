@@ -30,6 +30,10 @@ class ColumnarMesh:
 
     A *closed* group waits for tuples with keywords only, which are few: such
     partials and tuples meet in an index of their own, by query.
+
+    A query *sleeps* while no live tuple carries one of its keywords: it has no
+    partials, and catches up with the live tuples when it wakes (S-KWS paper,
+    Section 4.1, for the whole mesh of a query instead of each operator).
     """
 
     def __init__(
@@ -42,7 +46,10 @@ class ColumnarMesh:
         self._operators = OperatorTable(generator)
         self._accepts_root = accepts_root
         self._width = generator.max_size
+        self._all = generator.all
         self._labels = Labels()
+        self._carried: Ints = np.zeros(1, dtype=np.int64)  # by query: the keywords of its live tuples
+        self._awake: Flags = np.zeros(1, dtype=bool)
         self._labelled = SortedRuns()  # live tuples with keywords: (join value, query) -> slot
         self._waiting = PartialStore(self._width)
         self._open = SortedRuns()  # join value -> place of a waiting partial
@@ -80,24 +87,29 @@ class ColumnarMesh:
         places, entry = _swapped(self._closed.probe(hashes))
         front.append(self._joined(self._waiting.partials, places, slots[entry]))
         self._labelled.add(hashes, slots)
-        return self._grow(Partials.together([self._rooted(labelled), *front]))
+        front.append(self._rooted(labelled.taken(self._awake[labelled.query])))
+        return self._grow(Partials.together([*front, self._woken(labelled)]))
 
-    def add(self, labelled: Labelled) -> Partials:
-        """Take in new queries, given the live tuples with their keywords; gives their results now alive."""
+    def add(self, query: int, labelled: Labelled) -> Partials:
+        """Take in a new query, given the live tuples with its keywords; gives its results now alive."""
+        self._enrol(query)
         self._labels.insert(labelled, len(self._live))
         slots, hashes = self._entries(labelled)
         self._labelled.add(hashes, slots)
-        return self._grow(self._rooted(labelled))
+        return self._grow(self._woken(labelled))
 
     def remove(self, query: int) -> None:
         """Forget a query and all that waits for it."""
         self._labels.forget(query)
-        places = self._waiting.keep(self._waiting.partials.query != query)
-        self._open.remap(places)
-        self._closed.remap(places)
+        self._awake[query], self._carried[query] = False, 0
+        self._drop_partials_of_sleepers()
         self._labelled = SortedRuns()
         slots, hashes = self._entries(self._labels.all())
         self._labelled.add(hashes, slots)
+
+    def carried(self, query: int) -> int:
+        """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
+        return int(self._carried[query])
 
     def waiting(self) -> WaitingCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
@@ -116,6 +128,40 @@ class ColumnarMesh:
         self._labels.remap(slots)
         self._labelled.remap(slots)
         places = self._waiting.compact(horizon, slots)
+        self._open.remap(places)
+        self._closed.remap(places)
+        self._put_to_sleep()
+
+    def _enrol(self, query: int) -> None:
+        if query >= len(self._awake):
+            more = query + 1
+            self._awake = np.concatenate([self._awake, np.zeros(more, dtype=bool)])
+            self._carried = np.concatenate([self._carried, np.zeros(more, dtype=np.int64)])
+
+    def _woken(self, labelled: Labelled) -> Partials:
+        """The partials of size 1 of queries that new labels wake."""
+        self._carry(labelled)
+        woken = (self._carried == self._all) & ~self._awake
+        if not woken.any():
+            return Partials.none(self._width)
+        self._awake |= woken
+        known = self._labels.all()
+        return self._rooted(known.taken(woken[known.query]))
+
+    def _carry(self, labelled: Labelled) -> None:
+        taking_part = labelled.label != self.excluded
+        np.bitwise_or.at(self._carried, labelled.query[taking_part], labelled.label[taking_part])
+
+    def _put_to_sleep(self) -> None:
+        self._carried[:] = 0
+        self._carry(self._labels.all())
+        falling_asleep = self._awake & (self._carried != self._all)
+        if falling_asleep.any():
+            self._awake &= ~falling_asleep
+            self._drop_partials_of_sleepers()
+
+    def _drop_partials_of_sleepers(self) -> None:
+        places = self._waiting.keep(self._awake[self._waiting.partials.query])
         self._open.remap(places)
         self._closed.remap(places)
 
@@ -143,7 +189,7 @@ class ColumnarMesh:
         )
 
     def _grow(self, front: Partials) -> Partials:
-        """Join new partials with all live tuples until none is new; gives the results, lets the others wait."""
+        """Join new partials with all live tuples until none is new; gives results, lets others wait."""
         results, waiting, hashes = [Partials.none(self._width)], [], []
         while len(front):
             complete = self._operators.complete(front.operator)

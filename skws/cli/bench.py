@@ -72,6 +72,40 @@ def paper(
 
 
 @app.command()
+def queries(
+    hours: Hours = 1.0,
+    numbers: Annotated[str, typer.Option("--numbers", help="Numbers of queries.")] = "1,3,10,30,100,300,1000",
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Runs of each; medians count.")] = 1,
+    time_limit: TimeLimit = 1200.0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the CSV and PNG.")] = Path(
+        "bench-queries"
+    ),
+    draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Draw a PNG.")] = True,
+) -> None:
+    """What a tuple costs as the number of standing queries grows.
+
+    skws bench queries --hours 0.25 --numbers 1,10,100
+    """
+    from bench import figures as drawing  # noqa: PLC0415 - only who measures loads it
+    from bench import queries as measured  # noqa: PLC0415
+
+    wanted = measured.chosen(numbers)
+    if draw:
+        drawing.check_drawable()
+    output.mkdir(parents=True, exist_ok=True)
+    points = measured.points(hours, wanted, runs, time_limit, tell)
+    found = measured.write_csv(points, output / "queries.csv")
+    typer.echo("queries  us a tuple  to one query  results  peak MB")
+    for point in found:
+        typer.echo(
+            f"{point.queries:7,}  {point.microseconds_a_tuple:10.1f}  {point.ratio:12.2f}"
+            f"  {point.results:7,}  {point.peak_bytes / 1e6:7.0f}"
+        )
+    if draw:
+        measured.draw(found, output / "queries.png")
+
+
+@app.command()
 def peers(
     hours: Hours = 1.0,
     engines: Annotated[

@@ -48,9 +48,10 @@ class ColumnarEngine:
         self._lifespans = Lifespans(schema, window)
         # Relations whose tuples may end each other: by key, or since a deletion was seen.
         self._managed = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
-        self._reported: dict[int, PartialStore] = {}
-        self._names: dict[str, int] = {}
-        self._numbers = count()
+        self._reported: dict[int, PartialStore] = {}  # by the most tuples of a result
+        self._names: dict[str, Plan] = {}
+        self._numbers: dict[Plan, int] = {}
+        self._next = count()
         self._on_late = on_late
         self._position = 0
         self._now = ALWAYS
@@ -65,20 +66,40 @@ class ColumnarEngine:
     def add(self, plan: Plan, name: str | None = None) -> list[Result]:
         """Answer a query from now on, called ``name`` (else by its text); gives its results alive now.
 
-        Raises UsageError if the name is taken, or the plan is for another stream.
+        A query that is answered already, under another name, takes nothing
+        more: its results are told once. Raises UsageError if the name is
+        taken, or the plan is for another stream.
         """
-        self._check(plan, name or plan.query.text)
-        number = self._names[name or plan.query.text] = next(self._numbers)
-        self._reported[number] = PartialStore(plan.max_size)
-        return list(self._told(self._report(self._finder.add(number, plan), snapshot=True)))
+        name = name or plan.query.text
+        self._check(plan, name)
+        self._names[name] = plan
+        if plan in self._numbers:
+            return [event.result for event in self._alive(self._numbers[plan])]
+        number = self._numbers[plan] = next(self._next)
+        self._reported.setdefault(plan.max_size, PartialStore(plan.max_size))
+        found = self._finder.add(number, plan)
+        alive = [results.taken(results.end > self._now) for results in found]
+        return list(self._told(self._report(alive, snapshot=True)))
 
     def remove(self, name: str) -> None:
         """Answer a query no longer. Raises UsageError if there is none of that name."""
         if name not in self._names:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
-        number = self._names.pop(name)
-        del self._reported[number]
+        plan = self._names.pop(name)
+        if plan in self._names.values():
+            return
+        number = self._numbers.pop(plan)
+        store = self._reported[plan.max_size]
+        store.keep(store.partials.query != number)
         self._finder.remove(number)
+
+    def _alive(self, number: int) -> list[Event]:
+        """The results of a query that are alive, in order."""
+        found = []
+        for store in self._reported.values():
+            reported = store.partials
+            found.append(reported.taken((reported.query == number) & (reported.end > self._now)))
+        return sorted(self._finder.events(found, snapshot=True))
 
     def _check(self, plan: Plan, name: str) -> None:
         if name in self._names:
@@ -121,6 +142,12 @@ class ColumnarEngine:
     def waiting(self) -> WaitingCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
         return [count for mesh in self._finder.meshes for count in mesh.waiting()]
+
+    @property
+    def carried(self) -> int:
+        """The keywords that live tuples carry, of the only query there is."""
+        (number,) = self._numbers.values()
+        return self._finder.queries[number].mesh.carried(number)
 
     @property
     def by_count(self) -> bool:
@@ -232,9 +259,7 @@ class ColumnarEngine:
     def _report(self, found: list[Partials], snapshot: bool = False) -> list[Event]:
         """Remember results while they are alive, for their retraction; give them as events."""
         for results in found:
-            for query in np.unique(results.query).tolist():
-                mine = results if len(self._reported) == 1 else results.taken(results.query == query)
-                self._reported[query].append(mine.columns())
+            self._reported[results.members.shape[1]].append(results.columns())
         self.counts.excluded = self._finder.excluded
         return list(self._finder.events(found, snapshot))
 

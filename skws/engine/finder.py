@@ -114,7 +114,7 @@ class Finder:
         self.queries[query] = Standing(plan, mesh, Assembler(plan))
         labelled = Labelling.only(query, plan.matcher).of(self._rows.rows())
         self._labelling.add(query, plan.matcher)
-        return [self._truly_joined(mesh.add(self._coded(labelled)))]
+        return [self._truly_joined(mesh.add(query, self._coded(labelled)))]
 
     def remove(self, query: int) -> None:
         """Answer a query no longer."""
@@ -249,16 +249,20 @@ class Finder:
         if not excluded.any():
             return labelled
         self.excluded += int(excluded.sum())
-        code = np.array([self.queries[query].mesh.excluded for query in labelled.query.tolist()])
-        return Labelled(labelled.tuple, labelled.query, np.where(excluded, code, labelled.label))
+        label = labelled.label.copy()
+        of = labelled.query[excluded].tolist()
+        label[excluded] = [self.queries[query].mesh.excluded for query in of]
+        return Labelled(labelled.tuple, labelled.query, label)
 
     def _by_mesh(self, labelled: Labelled) -> Iterator[tuple[ColumnarMesh, Labelled]]:
         if len(self._meshes) == 1:
             yield next(iter(self._meshes.values())), labelled
             return
         numbers = {id(mesh): number for number, mesh in enumerate(self._meshes.values())}
-        known = {query: numbers[id(standing.mesh)] for query, standing in self.queries.items()}
-        which = np.array([known[query] for query in labelled.query.tolist()], dtype=np.int64)
+        of_query = np.zeros(max(self.queries, default=0) + 1, dtype=np.int64)
+        for query, standing in self.queries.items():
+            of_query[query] = numbers[id(standing.mesh)]
+        which = of_query[labelled.query]
         for number, mesh in enumerate(self._meshes.values()):
             yield mesh, labelled.taken(which == number)
 

@@ -10,10 +10,11 @@ from mesh.columnar import Labelled
 from mesh.columnar.columns import Ints
 from skws.batches import Rows
 from skws.blocks import Block
-from skws.keywords import Matcher
+from skws.keywords import JointMatcher, Matcher
 
 # Arrow matches whole columns faster, but its first array loads pandas (half a second), and each has a price.
 ARROW_PAYS = 20_000  # rows in all
+FEW = 4  # queries; for more, joint matching pays
 
 
 class Labelling:
@@ -21,6 +22,7 @@ class Labelling:
 
     def __init__(self) -> None:
         self._matchers: dict[int, Matcher] = {}
+        self._joint: JointMatcher | None = None
         self._matched = 0
 
     @classmethod
@@ -32,14 +34,40 @@ class Labelling:
 
     def add(self, query: int, matcher: Matcher) -> None:
         self._matchers[query] = matcher
+        if self._joint is not None:
+            self._joint.add(query, matcher)
+        elif len(self._matchers) > FEW:
+            self._joint = JointMatcher(matcher.schema)
+            for number, each in self._matchers.items():
+                self._joint.add(number, each)
 
     def remove(self, query: int) -> None:
         del self._matchers[query]
+        if self._joint is not None:
+            self._joint.remove(query)
 
     def of(self, rows: Rows) -> Labelled:
         """The rows with keywords, by their number."""
-        places, queries, labels = [], [], []
         self._matched += len(rows)
+        return self._jointly(self._joint, rows) if self._joint else self._one_by_one(rows)
+
+    def _jointly(self, joint: JointMatcher, rows: Rows) -> Labelled:
+        places, queries, labels = [], [], []
+        for block, mine, at in rows.by_block():
+            searched = joint.schema.relations[block.relation].search_columns
+            found = joint.bitmaps(block.relation, [_texts(block, c) for c in searched], len(block))
+            # Rows that are not asked for belong to another batch.
+            number = np.full(len(block), -1, dtype=np.int64)
+            number[at] = mine
+            row = number[found.row]
+            asked = row >= 0
+            places.append(row[asked])
+            queries.append(found.query[asked])
+            labels.append(found.bitmap[asked])
+        return in_order(places, queries, labels)
+
+    def _one_by_one(self, rows: Rows) -> Labelled:
+        places, queries, labels = [], [], []
         parts = list(rows.by_block())
         for query, matcher in self._matchers.items():
             found = self._bitmaps(matcher, rows.blocks)
@@ -60,6 +88,10 @@ class Labelling:
             for block, columns in zip(blocks, searched, strict=True)
         ]
         return [bitmaps.astype(np.int64) for bitmaps in matcher.bitmaps_of(parts)]
+
+
+def _texts(block: Block, column: int) -> list[str | None]:
+    return [None if value is None else str(value) for value in block.values(column)]
 
 
 def _by_row(matcher: Matcher, block: Block) -> Ints:

@@ -141,6 +141,9 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
             f"{counted(waiting, 'partial')} waiting, {counted(touched, 'operator')} touched, "
             f"{counted(sum(observed.results.values()), 'result')}"
         )
+        if observed.missing:
+            carried = " or ".join(map(repr, observed.missing))
+            yield Branch(f"asleep at the end, because no live tuple carries {carried}")
 
 
 def _clusters(plan: Plan, count: MeshCount, limit: int, observed: Observed | None) -> Iterator[Branch]:

@@ -21,13 +21,15 @@ class Observed:
     ``tuples`` were read, static ones included, of which ``live`` are still
     alive. ``waiting`` maps every incomplete operator that ever had output to
     its live partials, once for every join they wait for. ``results`` counts
-    what was found of each network, by its text.
+    what was found of each network, by its text. ``missing`` are the keywords
+    that no live tuple carries; without them a query sleeps.
     """
 
     tuples: int
     live: int
     waiting: Mapping[Prefix, int]
     results: Mapping[str, int]
+    missing: tuple[str, ...] = ()
 
     def touched(self, prefix: Prefix) -> bool:
         """True if the operator, an incomplete one, ever had output."""
@@ -48,7 +50,8 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     engine.compact(counts.tuples - 1 if plan.by_count else clock.now)
     live = engine.live_tuples
     waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in engine.waiting()}
-    return Observed(counts.tuples + counts.static, live, waiting, results)
+    missing = tuple(word for slot, word in enumerate(plan.keywords) if not engine.carried >> slot & 1)
+    return Observed(counts.tuples + counts.static, live, waiting, results, missing)
 
 
 class _Clock:

@@ -6,6 +6,7 @@ nothing else touches Whoosh.
 
 from skws.keywords.analysis import Token, terms, tokens
 from skws.keywords.highlight import highlight
+from skws.keywords.joint import JointMatcher
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import MAX_SLOTS, KeywordQuery, Phrase, Prefix, Slot, Term, parse_query
 from skws.keywords.scope import Scope
@@ -14,6 +15,7 @@ from skws.keywords.suggest import Vocabulary, suggest
 __all__ = [
     "EXCLUDED",
     "MAX_SLOTS",
+    "JointMatcher",
     "KeywordQuery",
     "Matcher",
     "Phrase",

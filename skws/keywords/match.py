@@ -87,17 +87,27 @@ class Matcher:
 
     def _numbered(self, relation: int, column: int) -> Numbered:
         """What values of one column can satisfy."""
-        return tuple(pair for pair in self._alternatives() if pair[1].applies(relation, column))
+        return tuple(pair for pair in self.alternatives() if pair[1].applies(relation, column))
 
     def _unscoped(self) -> Numbered:
         """What the names of relations can satisfy; exclusions are about content."""
         return tuple(
             (bit, alternative)
-            for bit, alternative in self._alternatives()
+            for bit, alternative in self.alternatives()
             if bit != self._excluded and alternative.scope is None
         )
 
-    def _alternatives(self) -> Iterator[tuple[int, Alternative]]:
+    @property
+    def excluding(self) -> int:
+        """The bit that exclusions set."""
+        return self._excluded
+
+    def named(self, relation: int) -> int:
+        """What the relation's name satisfies."""
+        return self._names[relation]
+
+    def alternatives(self) -> Iterator[tuple[int, Alternative]]:
+        """All that texts can satisfy, each with the bit it sets."""
         bits = [(1 << i, slot) for i, slot in enumerate(self.query.slots)]
         bits += [(self._excluded, slot) for slot in self.query.exclusions]
         return ((bit, alternative) for bit, slot in bits for alternative in slot.alternatives)

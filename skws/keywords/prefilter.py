@@ -100,7 +100,7 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
 
 
 def substrings(alternatives: Iterable[Alternative]) -> tuple[str, ...] | None:
-    """What ASCII texts, in lower case and without joiners, must contain any of; None if that tells nothing."""
+    """What ASCII texts, in lower case and without joiners, must contain any of; None if that is nothing."""
     starts = {_without_joiners(_start(alternative)) for alternative in alternatives}
     if "" in starts or not starts:
         return None

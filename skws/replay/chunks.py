@@ -17,7 +17,7 @@ import orjson
 
 from schema.model import AttributeType, Relation, Row, Schema, Value
 from skws.batches import Ints, RecordBatch, Rows
-from skws.blocks import RowBlock
+from skws.blocks import Block, RowBlock
 from skws.records import BadRecord, Record
 from skws.replay.files import Advance, ignore, opened
 from skws.replay.jsonl import skip_to
@@ -84,7 +84,7 @@ class ChunkReader:
             raise Unusual
         block = np.empty(len(items), dtype=np.int64)
         place = np.empty(len(items), dtype=np.int64)
-        blocks = []
+        blocks: list[Block] = []
         for number in np.unique(relation).tolist():
             mine = np.flatnonzero(relation == number)
             block[mine], place[mine] = len(blocks), np.arange(len(mine))

@@ -134,13 +134,15 @@ def test_an_operator_whose_tuples_have_expired_was_not_idle(tmp_path: Path) -> N
     stream = tmp_path / "stream.jsonl"
     stream.write_text(
         '{"relation": "director", "time": 0, "row": {"did": 1, "name": "Quentin Tarantino"}}\n'
+        '{"relation": "actor", "time": 0, "row": {"aid": 2, "name": "John Travolta"}}\n'
         '{"relation": "actor", "time": 3600, "row": {"aid": 1, "name": "Uma Thurman"}}\n'
     )
     observed = observe(plan, Replay.open(stream, schema), BadRecordLog(OnError.FAIL, None))
     text = to_text(explain(plan, 40, observed).branches)
-    assert "after 2 tuples: 1 live, 0 partials waiting, 1 operator touched, 0 results\n" in text
+    assert "after 3 tuples: 1 live, 0 partials waiting, 1 operator touched, 0 results\n" in text
     assert "    director{tarantino}: 0 waiting\n" in text
     assert "    movie{tarantino}: idle\n" in text
+    assert "asleep at the end, because no live tuple carries 'tarantino' or 'travolta'\n" in text
 
 
 def test_graphs_hold_every_branch() -> None:

@@ -1,0 +1,107 @@
+"""Many standing queries in one engine: what a tuple costs as their number grows.
+
+Two-keyword queries over the default load: the first asks for the load's own
+keywords, the others for two of its 10,000 words each, so that a keyword is in
+about one tuple of a thousand. The engine is the default one.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from bench.child import QUERIES
+from bench.load import KEYWORDS, WORDS, Load
+from bench.point import FINISHED, measure
+from schema.errors import SkwsError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One number of queries: medians of the runs. ``ratio`` is to one query's time a tuple."""
+
+    queries: int
+    tuples: int
+    results: int
+    cpu_seconds: float
+    microseconds_a_tuple: float
+    ratio: float
+    peak_bytes: int
+
+
+def chosen(numbers: str) -> list[int]:
+    """The numbers of a list such as ``1,10,100``, in order. Raises UsageError."""
+    listed = [number.strip() for number in numbers.split(",")]
+    if not all(number.isdecimal() and int(number) for number in listed):
+        raise UsageError(f"--numbers {numbers!r}: expected positive numbers, such as 1,10,100")
+    return sorted(map(int, listed))
+
+
+def texts(number: int, seed: int = 1) -> list[str]:
+    """The queries, each with words of its own."""
+    rng = random.Random(seed)
+    return [" ".join(KEYWORDS[:2]), *(" ".join(rng.sample(WORDS, 2)) for _ in range(number - 1))]
+
+
+def points(
+    hours: float, numbers: Iterable[int], runs: int, limit: float, told: Callable[[str], None]
+) -> Iterator[Point]:
+    """Measure each number of queries, reading included. Raises SkwsError if a run does not finish."""
+    load = Load()
+    alone: float | None = None
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "load.jsonl"
+        tuples = load.write(path, int(hours * 3600))
+        for number in numbers:
+            told(f"{number:,} queries over {tuples:,} tuples")
+            done = [measure(f"{QUERIES}{number}", load, path, limit) for _ in range(runs)]
+            if any(one.status != FINISHED for one in done):
+                raise SkwsError(f"a run of {number} queries did not finish: {done[0].status}")
+            seconds = median(one.cpu_seconds or 0.0 for one in done)
+            alone = alone or seconds
+            yield Point(
+                number,
+                tuples,
+                done[0].results or 0,
+                seconds,
+                seconds / tuples * 1e6,
+                seconds / alone,
+                max(one.peak_bytes or 0 for one in done),
+            )
+
+
+def write_csv(found: Iterable[Point], path: Path) -> list[Point]:
+    """The points as CSV, each line as soon as it is known; gives them all."""
+    kept = []
+    with path.open("w", newline="") as file:
+        columns = [field.name for field in fields(Point)]
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for point in found:
+            kept.append(point)
+            writer.writerow([getattr(point, column) for column in columns])
+            file.flush()
+    return kept
+
+
+def draw(found: list[Point], path: Path) -> None:
+    """The curve as PNG, beside that of as many engines."""
+    from matplotlib.figure import Figure as Canvas  # noqa: PLC0415 - an optional extra
+
+    canvas = Canvas(figsize=(6, 3.6), dpi=80, layout="constrained")
+    axes = canvas.subplots()
+    numbers = [point.queries for point in found]
+    axes.plot(numbers, [point.ratio for point in found], marker="o", label="one engine, all queries")
+    axes.plot(numbers, [n / numbers[0] for n in numbers], linestyle=":", label="an engine a query")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("standing queries")
+    axes.set_ylabel("time a tuple (one query = 1)")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    canvas.savefig(path)

@@ -1,0 +1,196 @@
+"""Keyword bitmaps for many queries at once: each distinct predicate is looked for once.
+
+A text costs the look-up of its chunks, whatever the number of queries; what is
+found is then spread over the queries that asked for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from schema.model import Schema
+from skws.keywords.analysis import MEMORABLE, analyse, stems
+from skws.keywords.match import EXCLUDED, Matcher
+from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws.keywords.table import contains
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+_REMEMBERED = 500_000  # chunks
+_QUERY_BITS = 32
+
+
+class Bitmaps(NamedTuple):
+    """The rows with keywords of some query, in order of row and query."""
+
+    row: Ints
+    query: Ints
+    bitmap: Ints
+
+
+class PredicateTable(dict[str, tuple[int, ...]]):
+    """From chunks of text to the predicates that they satisfy; phrases in doubt are negative."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._terms: defaultdict[str, list[int]] = defaultdict(list)
+        self._starts: defaultdict[str, list[int]] = defaultdict(list)
+        self._longest: defaultdict[str, list[int]] = defaultdict(list)
+        self._phrases: dict[int, tuple[str, ...]] = {}
+
+    def add(self, predicate: int, alternative: Alternative) -> None:
+        """``predicate`` is positive."""
+        self._change(alternative).append(predicate)
+        if isinstance(alternative, Phrase):
+            self._phrases[predicate] = alternative.stems
+
+    def remove(self, predicate: int, alternative: Alternative) -> None:
+        self._change(alternative).remove(predicate)
+        self._phrases.pop(predicate, None)
+
+    def find(self, text: str) -> Sequence[int]:
+        """The predicates that a text satisfies, perhaps several times."""
+        found: tuple[int, ...] = ()
+        for chunk in text.split():
+            hits = self[chunk]
+            if hits:
+                found += hits
+        return found if not found or min(found) > 0 else self._with_phrases(found, text)
+
+    def __missing__(self, chunk: str) -> tuple[int, ...]:
+        found = tuple(self._look_up(chunk))
+        if len(chunk) <= MEMORABLE:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[chunk] = found
+        return found
+
+    def _change(self, alternative: Alternative) -> list[int]:
+        self.clear()
+        match alternative:
+            case Term(stem=stem):
+                return self._terms[stem]
+            case Prefix(start=start):
+                return self._starts[start]
+            case Phrase(stems=words):
+                return self._longest[max(words, key=len)]
+
+    def _look_up(self, chunk: str) -> Iterator[int]:
+        for token in analyse(chunk).tokens:
+            if token.searchable:
+                yield from self._terms.get(token.stem, ())
+                for end in range(1, len(token.word) + 1) if self._starts else ():
+                    yield from self._starts.get(token.word[:end], ())
+            if not token.whole:
+                yield from (-phrase for phrase in self._longest.get(token.stem, ()))
+
+    def _with_phrases(self, found: Sequence[int], text: str) -> list[int]:
+        words = stems(text)
+        phrases = {-phrase for phrase in found if phrase < 0}
+        return [predicate for predicate in found if predicate > 0] + [
+            phrase for phrase in phrases if contains(words, self._phrases[phrase])
+        ]
+
+
+class JointMatcher:
+    """The bitmaps of all its queries; the same as those of a ``Matcher`` each."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._matchers: dict[int, Matcher] = {}
+        self._unscoped = PredicateTable()
+        self._scoped: dict[tuple[int, int], PredicateTable] = {}
+        self._predicates: dict[Alternative, int] = {}
+        self._users: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._named: list[dict[int, int]] = [{} for _ in schema.relations]
+        self._excluding: Ints = np.zeros(1, dtype=np.int64)
+        self._spread: tuple[Ints, Ints, Ints] | None = None
+
+    def add(self, query: int, matcher: Matcher) -> None:
+        """Match a query, called by a number, from now on."""
+        self._matchers[query] = matcher
+        self._spread = None
+        for relation, named in enumerate(self._named):
+            if matcher.named(relation):
+                named[query] = matcher.named(relation)
+        for bit, alternative in matcher.alternatives():
+            predicate = self._predicates.get(alternative)
+            if predicate is None:
+                predicate = self._predicates[alternative] = len(self._predicates) + 1
+            if not self._users[predicate]:
+                for table in self._tables(alternative):
+                    table.add(predicate, alternative)
+            self._users[predicate].append((query, bit))
+
+    def remove(self, query: int) -> None:
+        """Match a query no longer."""
+        self._spread = None
+        for named in self._named:
+            named.pop(query, None)
+        for bit, alternative in self._matchers.pop(query).alternatives():
+            predicate = self._predicates[alternative]
+            self._users[predicate].remove((query, bit))
+            if not self._users[predicate]:
+                for table in self._tables(alternative):
+                    table.remove(predicate, alternative)
+
+    def bitmaps(self, relation: int, columns: Sequence[Sequence[str | None]], rows: int) -> Bitmaps:
+        """The bitmaps of rows, given their relation's search columns in order."""
+        found: list[int] = []
+        row: list[int] = []
+        for column, texts in zip(self.schema.relations[relation].search_columns, columns, strict=True):
+            tables = [t for t in (self._unscoped, self._scoped.get((relation, column))) if t is not None]
+            for number, text in enumerate(texts):
+                if text is not None:
+                    for table in tables:
+                        hits = table.find(text)
+                        found += hits
+                        row += [number] * len(hits)
+        return self._combined(relation, np.array(row, dtype=np.int64), np.array(found, dtype=np.int64), rows)
+
+    def _combined(self, relation: int, row: Ints, predicate: Ints, rows: int) -> Bitmaps:
+        first, query, bit = self._spread or self._spread_out()
+        counts = first[predicate + 1] - first[predicate]
+        users = np.repeat(first[predicate] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        places = [np.repeat(row, counts) << _QUERY_BITS | query[users]]
+        bits = [bit[users]]
+        for named, its_bits in self._named[relation].items():
+            places.append(np.arange(rows, dtype=np.int64) << _QUERY_BITS | named)
+            bits.append(np.full(rows, its_bits, dtype=np.int64))
+        return self._reduced(np.concatenate(places), np.concatenate(bits))
+
+    def _reduced(self, places: Ints, bits: Ints) -> Bitmaps:
+        if not len(places):
+            return Bitmaps(places, places, bits)
+        order = np.argsort(places, kind="stable")
+        places, bits = places[order], bits[order]
+        first = np.flatnonzero(np.diff(places, prepend=-1))
+        places, bits = places[first], np.bitwise_or.reduceat(bits, first)
+        query = places & ((1 << _QUERY_BITS) - 1)
+        return Bitmaps(places >> _QUERY_BITS, query, np.where(bits & self._excluding[query], EXCLUDED, bits))
+
+    def _spread_out(self) -> tuple[Ints, Ints, Ints]:
+        """By predicate: its first user, then all users' queries and bits."""
+        users = [self._users[predicate] for predicate in range(len(self._predicates) + 1)]
+        self._excluding = np.zeros(max(self._matchers, default=0) + 1, dtype=np.int64)
+        for number, matcher in self._matchers.items():
+            self._excluding[number] = matcher.excluding
+        first = np.cumsum([0, *map(len, users)])
+        query = np.array([query for some in users for query, _ in some], dtype=np.int64)
+        bit = np.array([bit for some in users for _, bit in some], dtype=np.int64)
+        self._spread = first, query, bit
+        return self._spread
+
+    def _tables(self, alternative: Alternative) -> Iterator[PredicateTable]:
+        if alternative.scope is None:
+            yield self._unscoped
+            return
+        for relation, described in enumerate(self.schema.relations):
+            for column in described.search_columns:
+                if alternative.applies(relation, column):
+                    yield self._scoped.setdefault((relation, column), PredicateTable())

@@ -1,0 +1,60 @@
+"""Many queries matched at once give the bitmaps of each one's own matcher."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.errors import QueryError
+from schema.model import Row
+from skws.keywords import JointMatcher, Matcher, parse_query
+from tests.keywords.texts_and_queries import SCHEMA, queries, rows
+
+
+def bitmaps(joint: JointMatcher, relation: int, some: list[Row]) -> dict[tuple[int, int], int]:
+    columns = [[row[c] for row in some] for c in SCHEMA.relations[relation].search_columns]
+    found = joint.bitmaps(relation, columns, len(some))  # type: ignore[arg-type]
+    listed = list(zip(found.row.tolist(), found.query.tolist(), found.bitmap.tolist(), strict=True))
+    assert listed == sorted(listed)
+    return {(row, query): bitmap for row, query, bitmap in listed}
+
+
+@given(st.lists(st.tuples(queries(), st.booleans()), max_size=6), st.lists(rows(), max_size=6), st.data())
+@settings(max_examples=200, deadline=None)
+def test_equal_to_each_querys_own(
+    asked: list[tuple[str, bool]], described: list[tuple[int, *Row]], data: st.DataObject
+) -> None:
+    joint, alone = JointMatcher(SCHEMA), {}
+    for number, (text, named) in enumerate(asked):
+        try:
+            alone[number] = Matcher(parse_query(text, SCHEMA, match_names=named), SCHEMA)
+        except QueryError:
+            continue
+        joint.add(number, alone[number])
+    for number in data.draw(st.lists(st.sampled_from(sorted(alone)), unique=True)) if alone else []:
+        joint.remove(number)
+        del alone[number]
+    for relation in range(len(SCHEMA.relations)):
+        some = [row for of, *row in described if of == relation]
+        expected = {
+            (at, number): matcher.bitmap(relation, tuple(row))
+            for at, row in enumerate(some)
+            for number, matcher in alone.items()
+            if matcher.bitmap(relation, tuple(row))
+        }
+        assert bitmaps(joint, relation, [tuple(row) for row in some]) == expected
+
+
+@pytest.mark.parametrize("text", ["pulp fiction", '"pulp fiction" trav*'])
+def test_a_query_that_is_gone_is_found_no_more(text: str) -> None:
+    joint = JointMatcher(SCHEMA)
+    for number in (3, 7):
+        joint.add(number, Matcher(parse_query(text, SCHEMA), SCHEMA))
+    texts = ["Pulp Fiction with Travolta"]
+    relation = next(i for i, r in enumerate(SCHEMA.relations) if len(r.search_columns) == 1)
+    assert joint.bitmaps(relation, [texts], 1).query.tolist() == [3, 7]
+    joint.remove(3)
+    assert joint.bitmaps(relation, [texts], 1).query.tolist() == [7]
+    joint.remove(7)
+    assert not len(joint.bitmaps(relation, [texts], 1).query)

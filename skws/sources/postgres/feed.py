@@ -124,7 +124,8 @@ class PostgresFeed:
         items: list[Item] = []
         try:
             while len(items) < limit:
-                message = self._streams.read(_WAIT_SECONDS)
+                settled = bool(items) and not following.within
+                message = self._streams.read(0 if settled else _WAIT_SECONDS)
                 if message is not None:
                     items += following.take(message)
                 elif not following.within:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from skws import __version__
-from skws.cli import bench, demo, explain, networks, schema, search
+from skws.cli import bench, demo, explain, networks, schema, search, windows
 
 app = typer.Typer(
     name="skws",
@@ -21,6 +21,7 @@ app.command("demo")(demo.demo)
 app.command("search")(search.search)
 app.command("networks")(networks.networks)
 app.command("explain")(explain.explain)
+app.command("windows", cls=windows.PairCommand)(windows.windows)
 app.add_typer(schema.app, name="schema")
 app.add_typer(bench.app, name="bench")
 

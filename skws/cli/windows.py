@@ -1,0 +1,206 @@
+"""``skws windows``: the windows of an expression over a replay; and whether they can pile up."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from schema.errors import UsageError
+from skws.cli import options
+from skws.cli.terminal import ProgressBar, stdout_bytes, tell
+from skws.replay import BadRecordLog, OnError, Replay
+from skws.results.writers import destination
+from windows.expressions.expression import Selection
+
+if TYPE_CHECKING:
+    from skws.windowing.request import WindowsRequest
+
+_PAIR: Final = "--pair"
+MAX_LOOKBACK: Final = 100
+
+
+class WindowsFormat(StrEnum):
+    """How windows are written; DOT and SVG show the automata that find them."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    DOT = "dot"
+    SVG = "svg"
+
+
+class PairCommand(TyperCommand):
+    """A command whose ``--pair`` takes two values, which typer has no repeatable option for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """``--pair R R2`` is read as ``--pair R --pair R2``."""
+        taken: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                taken += [word, *rest]
+                break
+            taken.append(word)
+            if word == _PAIR:
+                if len(rest) < 2:
+                    raise UsageError("--pair: expected two regular expressions, R and R2")
+                taken += [rest.pop(0), _PAIR, rest.pop(0)]
+        return super().parse_args(ctx, taken)
+
+
+def windows(
+    schema: options.SchemaFile,
+    expression: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EXPRESSION]",
+            help="'open when temp > 90 close when temp < 70', 'after [login] until [logout] per user', "
+            "'match [x > 3]+ within 1 hour'.",
+            show_default=False,
+        ),
+    ] = None,
+    replay: Annotated[
+        list[Path] | None,
+        typer.Option("--replay", "-r", metavar="PATH", help="File or directory; may be repeated."),
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(
+            _PAIR,
+            metavar="R R2",
+            help="The formal form, may be repeated: what comes before a window, and the window, as regular "
+            "expressions over [conditions].",
+        ),
+    ] = None,
+    lookback: Annotated[
+        int, typer.Option("--lookback", metavar="K", min=0, max=MAX_LOOKBACK, help="With --pair: at least K.")
+    ] = 0,
+    select: Annotated[
+        Selection | None, typer.Option("--select", help="With --pair.", show_default="every")
+    ] = None,
+    per: Annotated[
+        list[str] | None, typer.Option("--per", metavar="FIELD", help="With --pair: a stream for each value.")
+    ] = None,
+    aggregate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--aggregate", "-a", metavar="A", help="count, mean(temp), ... of each window; may be repeated."
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Print the static verdict as JSON, run nothing.")
+    ] = False,
+    allow_unbounded: Annotated[
+        bool, typer.Option("--allow-unbounded-windows", help="Run though windows can pile up without bound.")
+    ] = False,
+    output_format: Annotated[
+        WindowsFormat, typer.Option("--format", "-f", help="How windows are written; or their automata.")
+    ] = WindowsFormat.TABLE,
+    output: options.Output = None,
+    on_error: Annotated[
+        OnError, typer.Option("--on-error", help="What to do about bad records.")
+    ] = OnError.FAIL,
+    dead_letters: Annotated[
+        Path | None,
+        typer.Option("--dead-letters", metavar="FILE", help="Where --on-error dead-letter puts them."),
+    ] = None,
+    limit: options.Limit = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """The windows of a window expression over a replay, told as soon as they end.
+
+    skws windows "open when name contains 'john' close when movie" -s examples/movies/schema.yaml \
+    -r examples/movies/replay.jsonl
+    """
+    from skws.windowing.request import WindowsRequest  # noqa: PLC0415 - NumPy and more, for who needs it
+
+    values = pair or []
+    request = WindowsRequest(
+        schema=options.read_schema(schema),
+        text=options.query_text(expression or []),
+        pairs=tuple(zip(values[::2], values[1::2], strict=True)),
+        lookback=lookback,
+        selection=select,
+        per=tuple(per or ()),
+        aggregates=tuple(aggregate or ()),
+    )
+    if check or output_format in (WindowsFormat.DOT, WindowsFormat.SVG):
+        _describe(request, output_format, output, check=check)
+        return
+    if not replay:
+        raise UsageError("expected --replay PATH; or --check, or --format svg, which need none")
+    _run(
+        request,
+        Replay.open(replay, request.schema),
+        BadRecordLog(on_error, dead_letters),
+        output_format,
+        output,
+        allow_unbounded=allow_unbounded,
+        limit=limit,
+        quiet=quiet,
+    )
+
+
+def _describe(
+    request: WindowsRequest, output_format: WindowsFormat, output: Path | None, *, check: bool
+) -> None:
+    from skws.windowing.drawing import to_dot, to_svg  # noqa: PLC0415 - as above
+    from skws.windowing.writers import verdict_json  # noqa: PLC0415
+
+    if check:
+        written = verdict_json(request.verdict(), request.expression, request.alphabet)
+    else:
+        drawn = to_dot if output_format is WindowsFormat.DOT else to_svg
+        written = drawn(request.processor().expression).encode()
+    with destination(output, stdout_bytes()) as opened:
+        opened.write(written)
+
+
+def _run(
+    request: WindowsRequest,
+    replay: Replay,
+    log: BadRecordLog,
+    output_format: WindowsFormat,
+    output: Path | None,
+    *,
+    allow_unbounded: bool,
+    limit: int | None,
+    quiet: bool,
+) -> None:
+    from skws.windowing import writers  # noqa: PLC0415 - as above
+    from skws.windowing.request import admitted  # noqa: PLC0415
+    from skws.windowing.run import Counts, windows  # noqa: PLC0415
+
+    started = perf_counter()
+    processor = request.processor()
+    warning = "" if allow_unbounded else admitted(request.verdict(), request.expression)
+    if warning and not quiet:
+        tell(warning)
+    shown = writers.Shown(request.alphabet, request.expression.per, processor.aggregates)
+    table = output_format is WindowsFormat.TABLE
+    line = writers.table_line(shown) if table else writers.json_line(shown)
+    counts = Counts()
+    try:
+        with destination(output, stdout_bytes()) as opened, ProgressBar(wanted=not quiet) as bar:
+            found = windows(processor, replay, log, counts, limit=limit, report=bar.report)
+            for number, window in enumerate(found):
+                if output is None and not number:
+                    bar.stop()
+                if table and not number:
+                    opened.write(writers.table_head(shown))
+                opened.write(line(window))
+    finally:
+        if log.count:
+            tell(log.summary())
+    if not quiet:
+        seconds = perf_counter() - started
+        parts = [f"{processor.records:,} records", f"{counts.windows:,} windows"]
+        parts += [f"{processor.open_starts:,} still open"] if processor.open_starts else []
+        parts += [f"{counts.deletions:,} deletions left out"] if counts.deletions else []
+        parts += [f"{log.count:,} bad"] if log.count else []
+        tell(f"{', '.join(parts)} in {seconds:.2f} s ({processor.records / seconds:,.0f} records/s)")

@@ -1,0 +1,1 @@
+"""Window expressions over replays: what ``skws windows`` runs, writes and draws."""

@@ -1,0 +1,122 @@
+"""The automata of a window expression as pictures: Graphviz' DOT, or SVG drawn here.
+
+The SVG has the states of an automaton in a line, transitions as arcs above
+(forwards) and below (backwards), and the guards in a legend: a guard is often
+longer than the arc it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Final
+
+from skws.results.writers.text import visible
+from windows.expressions.automaton import LookbackAutomaton
+from windows.expressions.expression import WindowExpression
+
+_GAP: Final = 110
+_RADIUS: Final = 16
+_MARGIN: Final = 50
+_CHARACTER: Final = 6.7  # the width of a character at 11 pixels, in the fonts named below
+_STYLE: Final = (
+    "text{font:11px Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b2733}"
+    "circle,path{fill:none;stroke:#52708c}.final{stroke-width:1}.head{fill:#52708c}"
+)
+
+
+def automata(expression: WindowExpression) -> Iterator[tuple[str, LookbackAutomaton]]:
+    """Each automaton with what it is for."""
+    for number, pair in enumerate(expression.pairs, start=1):
+        of = f" {number}" if len(expression.pairs) > 1 else ""
+        yield f"before the window{of}", pair.before
+        yield f"window{of}", pair.window
+
+
+def to_dot(expression: WindowExpression) -> str:
+    """A digraph with a cluster for each automaton; final states have a double border."""
+    lines = ["digraph windows {", "  rankdir=LR;", "  node [shape=circle];"]
+    for number, (title, automaton) in enumerate(automata(expression)):
+        lines.append(f"  subgraph cluster_{number} {{")
+        lines.append(f"    label={_quoted(title)};")
+        lines.append(f"    s{number} [shape=point]; s{number} -> q{number}_{automaton.initial};")
+        for state in range(automaton.states):
+            final = ", peripheries=2" if state in automaton.final else ""
+            lines.append(f'    q{number}_{state} [label="{state}"{final}];')
+        for p, guard, q in automaton.transitions:
+            lines.append(f"    q{number}_{p} -> q{number}_{q} [label={_quoted(str(guard))}];")
+        lines.append("  }")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def to_svg(expression: WindowExpression) -> str:
+    """One picture, automata below each other."""
+    parts: list[str] = []
+    top, width = 0.0, 300.0
+    for title, automaton in automata(expression):
+        drawn, wide, high = _drawn(title, automaton, top)
+        parts += drawn
+        top += high
+        width = max(width, wide)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{top:.0f}" '
+        f'viewBox="0 0 {width:.0f} {top:.0f}">'
+    )
+    marker = (
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto"><path class="head" d="M0,0 L8,4 L0,8 z"/></marker></defs>'
+    )
+    background = '<rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([head, f"<style>{_STYLE}</style>", marker, background, *parts, "</svg>"]) + "\n"
+
+
+def _drawn(title: str, automaton: LookbackAutomaton, top: float) -> tuple[list[str], float, float]:
+    """The elements of one automaton, and the room they take."""
+    span = max((abs(p - q) for p, _, q in automaton.transitions), default=1)
+    rise = 30 + 22 * max(span, 1)
+    axis = top + 30 + rise
+    names = {guard: f"g{i}" for i, guard in enumerate(automaton.guards, start=1)}
+    parts = [_text(10, top + 20, f"{title}:")]
+    entry = _x(automaton.initial)
+    parts.append(_path(f"M{entry - 40},{axis} H{entry - _RADIUS}"))
+    for state in range(automaton.states):
+        parts.append(f'<circle cx="{_x(state)}" cy="{axis}" r="{_RADIUS}"/>')
+        if state in automaton.final:
+            parts.append(f'<circle class="final" cx="{_x(state)}" cy="{axis}" r="{_RADIUS - 4}"/>')
+        parts.append(_text(_x(state) - 3 * len(str(state)), axis + 4, str(state)))
+    for p, guard, q in automaton.transitions:
+        parts += _arc(p, q, names[guard], axis)
+    legend = [f"{name}: {guard}" for guard, name in names.items()]
+    below = axis + rise + 10
+    parts += [_text(20, below + 16 * i, line) for i, line in enumerate(legend)]
+    wide = max([_x(automaton.states) + 20, *(40 + _CHARACTER * len(line) for line in legend)])
+    return parts, wide, below + 16 * len(legend) + 10 - top
+
+
+def _arc(p: int, q: int, label: str, axis: float) -> list[str]:
+    if p == q:
+        x = _x(p)
+        loop = f"M{x - 8},{axis - 14} C{x - 30},{axis - 52} {x + 30},{axis - 52} {x + 8},{axis - 14}"
+        return [_path(loop), _text(x - 6, axis - 46, label)]
+    side = -1 if q > p else 1
+    begin, end = _x(p) - side * 11, _x(q) + side * 11
+    edge, middle, bend = axis + side * 12, (_x(p) + _x(q)) / 2, axis + side * (18 + 40 * abs(p - q))
+    curve = f"M{begin},{edge} Q{middle},{bend} {end},{edge}"
+    return [_path(curve), _text(middle - 6, (edge + bend) / 2 + side * 4 + (8 if side > 0 else 0), label)]
+
+
+def _x(state: int) -> float:
+    return _MARGIN + _RADIUS + state * _GAP
+
+
+def _path(data: str) -> str:
+    return f'<path d="{data}" marker-end="url(#head)"/>'
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" xml:space="preserve">{escape(visible(text))}</text>'
+
+
+def _quoted(text: str) -> str:
+    escaped = visible(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,140 @@
+"""What is asked of ``skws windows``, read into an expression and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from schema.errors import UsageError, nearest
+from schema.model import Schema
+from skws.keywords import terms
+from windows.expressions import guards as g
+from windows.expressions.alphabet import Alphabet, Sort
+from windows.expressions.check import Bound, Verdict, check, compiled
+from windows.expressions.expression import Selection, WindowExpression
+from windows.expressions.language import parse_expression, parse_pairs
+from windows.expressions.monoids import PREFIXED, Aggregate, monoid
+from windows.expressions.monoids import names as monoid_names
+from windows.expressions.processor import Processor
+from windows.expressions.satisfiability import Satisfiability
+
+_AGGREGATE: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*([\w.]+)\s*\))?\s*")
+_ALIASES: Final = {"avg": "mean", "average": "mean", "minimum": "min", "maximum": "max"}
+
+
+@dataclass(frozen=True)
+class WindowsRequest:
+    """An expression, or pairs of regular expressions, over the streams of a schema."""
+
+    schema: Schema
+    text: str = ""
+    pairs: tuple[tuple[str, str], ...] = ()
+    lookback: int = 0
+    selection: Selection | None = None
+    per: tuple[str, ...] = ()
+    aggregates: tuple[str, ...] = ()
+    alphabet: Alphabet = field(init=False)
+    expression: WindowExpression = field(init=False)
+
+    def __post_init__(self) -> None:
+        if bool(self.text) == bool(self.pairs):
+            raise UsageError("expected a window expression, or one --pair R R2 or more, and not both")
+        object.__setattr__(self, "alphabet", Alphabet(self.schema, contains_keyword))
+        object.__setattr__(self, "expression", self._expression())
+        _check_keywords(self.expression.guards)
+
+    def verdict(self) -> Verdict:
+        """Whether windows can pile up."""
+        return check(self.expression, self.alphabet)
+
+    def processor(self) -> Processor:
+        """What finds the windows. Raises UsageError for an aggregate that there is not."""
+        aggregates = [read_aggregate(text, self.alphabet) for text in self.aggregates]
+        return Processor(compiled(self.expression, Satisfiability(self.alphabet)), self.alphabet, aggregates)
+
+    def _expression(self) -> WindowExpression:
+        for name in self.per:
+            _known(name, self.alphabet)
+        if self.pairs:
+            return parse_pairs(
+                self.pairs,
+                self.alphabet,
+                lookback=self.lookback,
+                selection=self.selection or Selection.EVERY,
+                per=self.per,
+            )
+        if self.lookback or self.selection or self.per:
+            raise UsageError(
+                "--lookback, --select and --per go with --pair; an expression says all that itself: "
+                "'every open when ... close when ... per user'"
+            )
+        return parse_expression(self.text, self.alphabet)
+
+
+def admitted(verdict: Verdict, expression: WindowExpression) -> str:
+    """A warning about windows that may pile up, or the empty string. Raises UsageError if they can."""
+    bounds = (verdict.open_starts, verdict.windows_per_position)
+    if expression.limits.bounding or all(bound is Bound.BOUNDED for bound in bounds):
+        return ""
+    if Bound.UNBOUNDED in bounds:
+        raise UsageError(
+            f"windows can pile up without bound: {verdict.reason} (--check shows a stream). "
+            "Choose 'first' or 'longest', give a limit such as 'at most 1000 records' or 'within 10 minutes', "
+            "or allow it by --allow-unbounded-windows"
+        )
+    return f"warning: windows may pile up without bound: {verdict.reason}"
+
+
+def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
+    """``mean(temp)``, ``count``. Raises UsageError."""
+    match = _AGGREGATE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--aggregate {text!r}: expected a name and a field, such as mean(temp)")
+    name = _ALIASES.get(match[1].lower(), match[1].lower())
+    if name not in monoid_names():
+        known = [*monoid_names(), *_ALIASES]
+        listed = ", ".join(monoid_names())
+        raise UsageError(f"--aggregate {text!r}: expected one of {listed}{nearest(name, known)}")
+    if match[2] is None:
+        if name != "count":
+            raise UsageError(f"--aggregate {text!r}: expected the field to aggregate, such as {name}(temp)")
+        return Aggregate(name)
+    _check_sort(text, name, alphabet.fields[_known(match[2], alphabet)].sort)
+    return Aggregate(name, match[2])
+
+
+def _check_sort(text: str, name: str, sort: Sort) -> None:
+    plain = sort in (Sort.INTEGER, Sort.NUMBER)
+    summed = name == "sum" or (name not in (*PREFIXED, "min", "max") and monoid(name).numeric)
+    if summed and not plain:
+        raise UsageError(f"--aggregate {text!r}: expected a number; the field is of type {sort}")
+    if name == "mean" and not sort.numeric:
+        raise UsageError(f"--aggregate {text!r}: expected a number or time; the field is of type {sort}")
+    if name in ("min", "max") and sort is Sort.BOOLEAN:
+        raise UsageError(f"--aggregate {text!r}: truth values have no order")
+
+
+def _known(name: str, alphabet: Alphabet) -> str:
+    if name not in alphabet.fields:
+        raise UsageError(f"no field {name!r}{nearest(name, alphabet.fields)}")
+    return name
+
+
+def contains_keyword(keyword: str, text: str) -> bool:
+    """Whether a text contains all words of a keyword, as in searches: folded and stemmed."""
+    return _wanted(keyword) <= terms(text)
+
+
+@lru_cache(maxsize=1024)
+def _wanted(keyword: str) -> frozenset[str]:
+    return terms(keyword)
+
+
+def _check_keywords(guards: Sequence[g.Guard]) -> None:
+    for guard in guards:
+        for atom in g.atoms(guard):
+            if isinstance(atom, g.Contains) and not _wanted(atom.keyword):
+                raise UsageError(f"{atom.keyword!r} is too common to be a keyword, or no word")

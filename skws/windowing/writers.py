@@ -1,0 +1,151 @@
+"""Windows as JSON lines and as a table, and the verdict of the static check as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from math import floor
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from schema.model import Value
+from skws.results.assemble import json_row
+from skws.results.writers.text import fitted, instant, value_text, visible
+from windows.expressions.alphabet import Alphabet, Sort
+from windows.expressions.check import Verdict
+from windows.expressions.expression import WindowExpression
+from windows.expressions.monoids import Aggregate
+from windows.expressions.processor import Key, Window
+from windows.expressions.witness import Witness
+from windows.window import MICROSECOND
+
+Line: TypeAlias = Callable[[Window], bytes]
+_WIDTHS: Final = (8, 8, 8, 26, 26)
+_CELL: Final = 14
+
+
+class Shown:
+    """How the values of one request are shown: times in seconds, or in ISO 8601 for people."""
+
+    def __init__(self, alphabet: Alphabet, per: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
+        self.per = tuple(per)
+        self.aggregates = tuple(aggregates)
+        self._key_times = [alphabet.fields[name].sort is Sort.TIMESTAMP for name in per]
+        self._times = [
+            a.field is not None and a.monoid != "count" and alphabet.fields[a.field].sort is Sort.TIMESTAMP
+            for a in aggregates
+        ]
+
+    def key(self, key: Key) -> Value | list[Value]:
+        """None without keys, the value of one, a list of several."""
+        values = [_seconds(v) if timed else v for v, timed in zip(key, self._key_times, strict=True)]
+        return (values[0] if len(values) == 1 else values) if values else None
+
+    def values(self, window: Window) -> dict[str, Value]:
+        """The aggregates by their names."""
+        pairs = zip(self.aggregates, window.aggregates, self._times, strict=True)
+        return {str(a): _seconds(v) if timed else v for a, v, timed in pairs}
+
+
+def json_line(shown: Shown) -> Line:
+    """One JSON object a window."""
+
+    def line(window: Window) -> bytes:
+        found = {
+            "first": window.first,
+            "last": window.last,
+            "start": window.start / MICROSECOND,
+            "end": window.end / MICROSECOND,
+            "key": shown.key(window.key),
+            "aggregates": shown.values(window),
+        }
+        return _dumped(found) + b"\n"
+
+    return line
+
+
+def table_head(shown: Shown) -> bytes:
+    """The names of the columns."""
+    names = ["first", "last", "records", "start", "end"]
+    cells = [fitted(name, width) for name, width in zip(names, _WIDTHS, strict=True)]
+    cells += [fitted(name, _CELL) for name in shown.per]
+    cells += [fitted(str(a), max(_CELL, len(str(a)))) for a in shown.aggregates]
+    return _row(cells)
+
+
+def table_line(shown: Shown) -> Line:
+    """One line a window, in the columns of the head."""
+
+    def line(window: Window) -> bytes:
+        values = [str(window.first), str(window.last), str(window.last - window.first + 1)]
+        values += [instant(floor(time / MICROSECOND)) for time in (window.start, window.end)]
+        cells = [fitted(value, width) for value, width in zip(values, _WIDTHS, strict=True)]
+        key = shown.key(window.key)
+        keys = key if isinstance(key, list) else [key] if shown.per else []
+        cells += [fitted(_text(value), _CELL) for value in keys]
+        cells += [fitted(_text(v), max(_CELL, len(name))) for name, v in shown.values(window).items()]
+        return _row(cells)
+
+    return line
+
+
+def verdict_json(verdict: Verdict, expression: WindowExpression, alphabet: Alphabet) -> bytes:
+    """The verdict of the static check, with the stream that proves windows to pile up where they do."""
+    limits = expression.limits
+    found = {
+        "open_starts": verdict.open_starts,
+        "windows_per_position": verdict.windows_per_position,
+        "reason": verdict.reason,
+        "lookback": expression.k,
+        "selection": expression.selection,
+        "limits": {
+            "at_least": limits.least if limits.least > 1 else None,
+            "at_most": limits.most,
+            "within": None if limits.within is None else limits.within / MICROSECOND,
+        },
+        "witness": None if verdict.witness is None else _witness(verdict.witness, alphabet),
+    }
+    return orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def _witness(witness: Witness, alphabet: Alphabet) -> dict[str, object]:
+    """The stream as records of a replay: prefix, then the loop again and again, then the suffix."""
+    relations = alphabet.schema.relations
+    return {
+        "prefix": witness.prefix,
+        "loop": witness.loop,
+        "repetitions": witness.repetitions,
+        "suffix": witness.suffix,
+        "open_starts": witness.open_starts,
+        "windows_at_the_end": witness.ending,
+        "records": [
+            {
+                "relation": relations[record.relation].name,
+                "time": record.time / MICROSECOND,
+                "row": json_row(relations[record.relation], record.row),
+            }
+            for record in witness.records
+        ],
+    }
+
+
+def _dumped(found: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(found)
+    except TypeError:  # a sum of more than 64 bits, which is still a number in JSON
+        return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _seconds(value: Value) -> Value:
+    return value / MICROSECOND if isinstance(value, int | float) else value
+
+
+def _text(value: Value) -> str:
+    if value is None:
+        return ""
+    return f"{value:.10g}" if isinstance(value, float) else visible(value_text(value))
+
+
+def _row(cells: Sequence[str]) -> bytes:
+    return ("  ".join(cells).rstrip() + "\n").encode()

@@ -1,0 +1,217 @@
+"""``skws windows``: its formats, its verdicts, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.command_lines import LOCAL, REPLAY, SCHEMA, Outcome, Skws
+
+YAML = """\
+version: 1
+name: sensors
+relations:
+  reading:
+    attributes: {sensor: string, temp: number, note: text, count: integer}
+  login: {attributes: {user: string}}
+  logout: {attributes: {user: string}}
+"""
+READINGS = (("a", 95.0), ("b", 99.5), ("a", 80.0), ("a", 91.0), ("a", 60.0), ("b", 10.0), ("a", 50.0))
+HYSTERESIS = "open when temp > 90 close when temp < 70"
+
+
+def record(relation: str, time: float, **row: object) -> str:
+    return json.dumps({"relation": relation, "time": time, "row": row})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[object, ...]:
+    """A schema and a replay, as options."""
+    schema, replay = tmp_path / "schema.yaml", tmp_path / "readings.jsonl"
+    schema.write_text(YAML)
+    lines = [record("reading", 10 * i, sensor=s, temp=t) for i, (s, t) in enumerate(READINGS)]
+    replay.write_text("\n".join(lines) + "\n")
+    return ("--schema", schema, "--replay", replay)
+
+
+def lines_of(outcome: Outcome) -> list[dict[str, object]]:
+    assert outcome.code == 0, outcome.err
+    return [json.loads(line) for line in outcome.out.splitlines()]
+
+
+def test_one_json_line_a_window(skws: Skws, files: tuple[object, ...]) -> None:
+    found = lines_of(skws("windows", HYSTERESIS, *files, "-f", "jsonl", "-a", "mean(temp)", "-a", "count"))
+    assert found == [
+        {
+            "first": 0,
+            "last": 4,
+            "start": 0.0,
+            "end": 40.0,
+            "key": None,
+            "aggregates": {"mean(temp)": 85.1, "count": 5},
+        }
+    ]
+
+
+def test_windows_per_key(skws: Skws, files: tuple[object, ...]) -> None:
+    found = lines_of(skws("windows", f"{HYSTERESIS} per sensor", *files, "-f", "jsonl", "-a", "max(temp)"))
+    assert [(w["key"], w["first"], w["last"], w["aggregates"]) for w in found] == [
+        ("a", 0, 3, {"max(temp)": 95.0}),
+        ("b", 0, 1, {"max(temp)": 99.5}),
+    ]
+    two = lines_of(skws("windows", f"{HYSTERESIS} per sensor, note", *files, "-f", "jsonl"))
+    assert two == []  # a record without a note is of no stream
+
+
+def test_table_and_summary(skws: Skws, files: tuple[object, ...]) -> None:
+    outcome = skws("windows", f"{HYSTERESIS} per sensor", *files, "-a", "avg(temp)", "-a", "last(note)")
+    head, first, second = outcome.out.splitlines()
+    assert head.split() == ["first", "last", "records", "start", "end", "sensor", "mean(temp)", "last(note)"]
+    assert first.split() == ["0", "3", "4", "1970-01-01T00:00:00Z", "1970-01-01T00:00:40Z", "a", "81.5"]
+    assert second.split()[-2:] == ["b", "54.75"]
+    assert outcome.err.startswith("7 records, 2 windows in ")
+    assert skws("windows", HYSTERESIS, *files, "--quiet").err == ""
+
+
+def test_the_formal_form(skws: Skws, files: tuple[object, ...]) -> None:
+    pair = ("--pair", ".*", "[temp > temp[-1]] [temp < temp[-1]]")
+    found = lines_of(skws("windows", *pair, "--per", "sensor", *files, "-f", "jsonl"))
+    assert [(w["key"], w["first"], w["last"]) for w in found] == [("a", 2, 3)]
+    both = (*pair, "--pair", "()", "[temp > 90]", "--lookback", 2, "--select", "longest")
+    found = lines_of(skws("windows", *both, *files, "-f", "jsonl"))
+    assert [(w["first"], w["last"]) for w in found] == [(3, 4)]
+
+
+def test_deletions_are_left_out_and_bad_records_counted(skws: Skws, files: tuple[object, ...]) -> None:
+    replay = Path(str(files[-1]))
+    gone = {"relation": "reading", "time": 35, "op": "-", "row": {"sensor": "a", "temp": 91.0}}
+    replay.write_text(replay.read_text() + json.dumps(gone) + "\nno record\n")
+    outcome = skws("windows", HYSTERESIS, *files, "--on-error", "skip", "-f", "jsonl")
+    assert [(w["first"], w["last"]) for w in lines_of(outcome)] == [(0, 4)]
+    assert "1 deletions left out, 1 bad" in outcome.err
+    assert skws("windows", HYSTERESIS, *files).code == 5
+
+
+def test_windows_that_pile_up_are_refused_but_not_if_limited_or_allowed(
+    skws: Skws, files: tuple[object, ...]
+) -> None:
+    every = f"every {HYSTERESIS}"
+    refused = skws("windows", every, *files)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--allow-unbounded-windows" in refused.err
+    for admitted in (
+        (f"{every} at most 3 records",),
+        (f"{every} within 1 minute",),
+        (every, "--allow-unbounded-windows"),
+    ):
+        assert skws("windows", *admitted, *files).code == 0
+    unsure = skws("windows", "every match [count > count[-1] and count > 0]+ [count < 5]", *files)
+    assert unsure.code == 0
+    assert "warning: windows may pile up" in unsure.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"every {HYSTERESIS}",
+        "every match [temp > temp[-1] and temp < 9 and sensor = 'a']+ [login] per sensor",
+    ],
+)
+def test_the_witness_of_a_check_can_be_replayed(
+    skws: Skws, files: tuple[object, ...], tmp_path: Path, text: str
+) -> None:
+    checked = skws("windows", text, *files, "--check")
+    verdict = json.loads(checked.out)
+    assert {"open_starts", "windows_per_position", "witness"} <= verdict.keys()
+    if "per sensor" in text:  # no login has a sensor, so no window of a sensor ends
+        assert verdict["open_starts"] != "bounded"
+        assert verdict["windows_per_position"] != "unbounded"
+        return
+    assert (verdict["open_starts"], verdict["windows_per_position"]) == ("unbounded", "unbounded")
+    stream = tmp_path / "witness.jsonl"
+    stream.write_text("\n".join(map(json.dumps, verdict["witness"]["records"])))
+    schema = ("--schema", files[1], "--replay", stream)
+    found = lines_of(skws("windows", text, *schema, "-f", "jsonl", "--allow-unbounded-windows"))
+    last = len(verdict["witness"]["records"]) - 1
+    assert sum(w["last"] == last for w in found) == verdict["witness"]["windows_at_the_end"] >= 3
+
+
+def test_a_check_of_what_is_bounded(skws: Skws, files: tuple[object, ...]) -> None:
+    verdict = json.loads(skws("windows", HYSTERESIS, *files, "--check").out)
+    assert (verdict["open_starts"], verdict["windows_per_position"]) == ("bounded", "bounded")
+    assert verdict["witness"] is None
+
+
+def test_pictures_of_the_automata(skws: Skws, files: tuple[object, ...], tmp_path: Path) -> None:
+    picture = tmp_path / "windows.svg"
+    schema = files[:2]
+    assert skws("windows", HYSTERESIS, *schema, "-f", "svg", "-o", picture).code == 0
+    drawn = ElementTree.fromstring(picture.read_text())
+    texts = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert "g1: 90 < temp" in texts
+    dot = skws("windows", "match [note contains 'a \"b'] [temp = 1]", *schema, "-f", "dot").out
+    assert dot.count("subgraph") == 2
+    assert '"note contains \'a \\"b\'"' in dot
+
+
+REFUSED = {
+    ("open when tempp > 9 close when login",): "did you mean 'temp'",
+    (): "expected a window expression",
+    (HYSTERESIS, "--pair", ".", "."): "not both",
+    (HYSTERESIS, "--lookback", "1"): "go with --pair",
+    ("--pair", "."): "expected two regular expressions",
+    ("--pair", ".", "[", "--per", "user"): "expected",
+    ("--pair", ".", ".", "--per", "usr"): "did you mean 'user'",
+    (HYSTERESIS, "-a", "men(temp)"): "did you mean 'mean'",
+    (HYSTERESIS, "-a", "mean"): "such as mean(temp)",
+    (HYSTERESIS, "-a", "mean(sensor)"): "of type text",
+    (HYSTERESIS, "-a", "sum(time)"): "of type timestamp",
+    (HYSTERESIS, "-a", "mean(tmp)"): "did you mean 'temp'",
+    ("open when contains 'the' close when login",): "too common",
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.items())
+def test_usage_errors(
+    skws: Skws, files: tuple[object, ...], arguments: tuple[str, ...], message: str
+) -> None:
+    outcome = skws("windows", *files, *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+
+
+def test_a_replay_is_needed_to_run(skws: Skws, files: tuple[object, ...]) -> None:
+    outcome = skws("windows", HYSTERESIS, *files[:2])
+    assert outcome.code == 2
+    assert "--replay" in outcome.err
+
+
+def test_sums_may_be_larger_than_64_bits(skws: Skws, files: tuple[object, ...]) -> None:
+    replay = Path(str(files[-1]))
+    rows = [record("reading", i, sensor="a", count=2**62) for i in range(4)]
+    replay.write_text("\n".join(rows))
+    found = lines_of(skws("windows", "match .{4} after ()", *files, "-f", "jsonl", "-a", "sum(count)"))
+    assert found[0]["aggregates"] == {"sum(count)": 2**64}
+
+
+def test_keywords_in_conditions_are_matched_as_in_searches(skws: Skws) -> None:
+    text = "open when director.name contains 'Tarantíno' close when movie"
+    found = lines_of(
+        skws("windows", text, "--schema", SCHEMA, "--replay", REPLAY, "-f", "jsonl", "-a", "first(name)")
+    )
+    assert [w["aggregates"] for w in found] == [{"first(name)": "Quentin Tarantino"}]
+
+
+def test_searches_load_nothing_of_window_expressions() -> None:
+    code = (
+        "import sys; from skws.cli.main import run; "
+        f"run({['search', 'tarantino', 'travolta', *map(str, LOCAL)]!r}); "
+        "print([m for m in ('z3', 'lark') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == "[]"

@@ -33,11 +33,27 @@ class PatternError(UsageError):
     @classmethod
     def at(cls, text: str, start: int, end: int, message: str) -> PatternError:
         """A fault at ``text[start:end]``: the message, the line it is in, and carets below the place."""
-        line_start = text.rfind("\n", 0, start) + 1
-        line = text[line_start:].split("\n", 1)[0]
-        column = start - line_start
-        carets = "^" * max(1, min(end, line_start + len(line)) - start)
-        return cls(f"{message}\n  {line}\n  {' ' * column}{carets}")
+        return cls(f"{message}\n{_marked(text, start, end)}")
+
+
+class SqlError(UsageError):
+    """A query in SQL cannot be read, or is not select-project-join."""
+
+    @classmethod
+    def at(cls, text: str, start: int, end: int, message: str) -> SqlError:
+        """A fault at ``text[start:end]``: line and column from 1, the message, the line with carets below."""
+        line = text.count("\n", 0, start) + 1
+        column = start - text.rfind("\n", 0, start)
+        return cls(f"line {line}, column {column}: {message}\n{_marked(text, start, end)}")
+
+
+def _marked(text: str, start: int, end: int) -> str:
+    """The line of ``text`` that ``start`` is in, and carets below ``text[start:end]``."""
+    line_start = text.rfind("\n", 0, start) + 1
+    line = text[line_start:].split("\n", 1)[0]
+    column = start - line_start
+    carets = "^" * max(1, min(end, line_start + len(line)) - start)
+    return f"  {line}\n  {' ' * column}{carets}"
 
 
 @dataclass(frozen=True, slots=True)

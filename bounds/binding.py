@@ -1,0 +1,143 @@
+"""How tuples bind the classes of a query, and how a binding is extended from table to table.
+
+A binding is a list with one value for each class of the closure. A table is
+``{probe values: {other values: count}}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from schema.model import Row, Value
+
+Key: TypeAlias = tuple[Any, ...]
+Table: TypeAlias = dict[Key, dict[Key, Any]]
+Binding: TypeAlias = list[Any]
+Emit: TypeAlias = Callable[[Binding, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The values a class may take: strictly between two, and among ``allowed`` if that is not None."""
+
+    low: Value
+    high: Value
+    allowed: frozenset[Value] | None
+
+    @property
+    def open(self) -> bool:
+        return self.low is None and self.high is None and self.allowed is None
+
+    def holds(self, value: Any) -> bool:
+        if self.low is not None and not value > self.low:
+            return False
+        if self.high is not None and not value < self.high:
+            return False
+        return self.allowed is None or value in self.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """Reads rows of one stream: ``columns[i]`` (-1: the time) holds a value of ``classes[i]``.
+
+    ``needed``: positions that must not be NULL; ``intervals``: (position,
+    interval) to lie in; ``checks``: pairs of positions in order; ``same``:
+    further columns, with the position that they have to equal.
+    """
+
+    classes: tuple[int, ...]
+    columns: tuple[int, ...]
+    needed: tuple[int, ...]
+    intervals: tuple[tuple[int, Interval], ...]
+    checks: tuple[tuple[int, int], ...]
+    same: tuple[tuple[int, int], ...]
+
+    def read(self, time: int, row: Row) -> Key | None:
+        """The values of the classes, or None if the row can take no part."""
+        values = tuple([time if c < 0 else row[c] for c in self.columns])
+        for position in self.needed:
+            if values[position] is None:
+                return None
+        for position, interval in self.intervals:
+            if values[position] is not None and not interval.holds(values[position]):
+                return None
+        for low, high in self.checks:
+            if not values[low] < values[high]:  # type: ignore[operator]
+                return None
+        for column, position in self.same:
+            if row[column] != values[position]:
+                return None
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How a table extends a binding.
+
+    ``probe``: classes bound before, by which the table is looked up. Of the
+    other values of an entry those of ``same`` (position, class) have to agree
+    with the binding, and those of ``fresh`` are added to it; then ``checks``
+    (lesser class, greater class) have to hold. ``best``: the class whose least
+    or greatest value the entry holds in place of a count, -1 if none.
+    """
+
+    probe: tuple[int, ...]
+    same: tuple[tuple[int, int], ...]
+    fresh: tuple[tuple[int, int], ...]
+    checks: tuple[tuple[int, int], ...]
+    best: int = -1
+
+
+def step_for(
+    layout: tuple[tuple[int, ...], tuple[int, ...]],
+    bound: set[int],
+    comparisons: Iterable[tuple[int, int]],
+    best: int = -1,
+) -> Step:
+    """The step for a table of a layout (probe classes, other classes); adds what it binds to ``bound``."""
+    probe, rest = layout
+    same = tuple((i, c) for i, c in enumerate(rest) if c in bound)
+    fresh = tuple((i, c) for i, c in enumerate(rest) if c not in bound)
+    new = {c for _, c in fresh} | ({best} if best >= 0 else set())
+    bound |= new
+    checks = tuple((a, b) for a, b in comparisons if {a, b} <= bound and {a, b} & new)
+    return Step(probe, same, fresh, checks, best)
+
+
+def extend(
+    binding: Binding, weight: int, steps: Sequence[Step], tables: Sequence[Table], emit: Emit, depth: int = 0
+) -> None:
+    """Call ``emit`` for each way to extend a binding through all tables, with the product of counts."""
+    if depth == len(steps):
+        emit(binding, weight)
+        return
+    step = steps[depth]
+    entries = tables[depth].get(tuple([binding[c] for c in step.probe]))
+    if not entries:
+        return
+    for rest, value in entries.items():
+        if any(rest[position] != binding[c] for position, c in step.same):
+            continue
+        for position, c in step.fresh:
+            binding[c] = rest[position]
+        count = weight
+        if step.best >= 0:
+            binding[step.best] = value
+        else:
+            count *= value
+        if all(binding[low] < binding[high] for low, high in step.checks):
+            extend(binding, count, steps, tables, emit, depth + 1)
+
+
+def table_of(rows: Iterable[Key], classes: tuple[int, ...], probe: tuple[int, ...]) -> Table:
+    """Rows of values of ``classes`` as a table, each with how often it occurs."""
+    at = [classes.index(c) for c in probe]
+    others = [i for i, c in enumerate(classes) if c not in probe]
+    table: Table = {}
+    for row in rows:
+        entries = table.setdefault(tuple([row[i] for i in at]), {})
+        rest = tuple([row[i] for i in others])
+        entries[rest] = entries.get(rest, 0) + 1
+    return table

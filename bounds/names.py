@@ -1,0 +1,90 @@
+"""What the names of an SQL query mean in a schema: streams by alias, attributes, application times."""
+
+from __future__ import annotations
+
+from bounds.query import Atom, Attr, Constant, Domain, Kind, Op, Stream
+from schema.errors import nearest
+from schema.model import Attribute, Relation, Schema
+
+PSEUDO_TIME = "time"
+"""The application time of a stream whose relation names no attribute for it: the time of the record."""
+
+
+class UnknownNameError(Exception):
+    """A name means nothing, or several things; its text says what was expected."""
+
+
+def stream_of(schema: Schema, name: str, alias: str) -> Stream:
+    """The stream of a relation. Raises UnknownNameError."""
+    relation = schema.relation(_meant(name, [r.name for r in schema.relations], "relation"))
+    kind = Kind.STATIC if relation.table else Kind.FINITE if relation.finite else Kind.INFINITE
+    if relation.table:
+        return Stream(alias, relation.name, kind)
+    return Stream(alias, relation.name, kind, Attr(alias, relation.time or PSEUDO_TIME, Domain.TIME))
+
+
+def attribute_of(schema: Schema, stream: Stream, name: str) -> Attr:
+    """An attribute of a stream, or its application time. Raises UnknownNameError."""
+    relation = schema.relation(stream.relation)
+    known = [a.name for a in relation.attributes]
+    if stream.time is not None and stream.time.name not in known:
+        known.append(stream.time.name)
+    found = _meant(name, known, f"attribute of {stream.relation}")
+    if stream.time is not None and found == stream.time.name:
+        return stream.time
+    return Attr(stream.alias, found, Domain.of(_attribute(relation, found).type))
+
+
+def resolve(schema: Schema, streams: list[Stream], qualifier: str, name: str) -> Attr:
+    """``qualifier.name``, or the only attribute called ``name``. Raises UnknownNameError."""
+    if qualifier:
+        alias = _meant(qualifier, [s.alias for s in streams], "stream of this query")
+        return attribute_of(schema, next(s for s in streams if s.alias == alias), name)
+    found = []
+    for stream in streams:
+        try:
+            found.append(attribute_of(schema, stream, name))
+        except UnknownNameError:
+            continue
+    if len(found) > 1:
+        raise UnknownNameError(f"{name!r} is ambiguous: write {' or '.join(map(str, found))}")
+    if not found:
+        known = [a.name for s in streams for a in schema.relation(s.relation).attributes]
+        raise UnknownNameError(f"no stream of this query has an attribute {name!r}{nearest(name, known)}")
+    return found[0]
+
+
+def promises(schema: Schema, streams: list[Stream]) -> tuple[Atom, ...]:
+    """The bounds that the schema gives to attributes, as atoms that nothing has to be filtered by."""
+    return tuple(
+        atom
+        for stream in streams
+        if stream.kind is not Kind.STATIC
+        for attribute in schema.relation(stream.relation).attributes
+        for atom in _promised(attribute_of(schema, stream, attribute.name), attribute)
+    )
+
+
+def _promised(attr: Attr, attribute: Attribute) -> list[Atom]:
+    low, high = attribute.min, attribute.max
+    if attr.domain is Domain.BOOLEAN:
+        low, high = 0, 1
+    written = f"{attr.stream}: {attribute.name} in the schema"
+    ends = ((Op.AT_LEAST, low, "min"), (Op.AT_MOST, high, "max"))
+    return [
+        Atom(attr, op, Constant(value, attr.domain), f"{written} ({end} {value})", assumed=True)
+        for op, value, end in ends
+        if value is not None and attr.domain is not Domain.NUMBER
+    ]
+
+
+def _meant(name: str, known: list[str], what: str) -> str:
+    """The known name that is meant: as written, or the only one but for upper and lower case."""
+    folded = [k for k in known if k.casefold() == name.casefold()]
+    if name in known or len(folded) == 1:
+        return name if name in known else folded[0]
+    raise UnknownNameError(f"no {what} {name!r}: there are {', '.join(known)}{nearest(name, known)}")
+
+
+def _attribute(relation: Relation, name: str) -> Attribute:
+    return relation.attributes[relation.columns[name]]

@@ -1,0 +1,101 @@
+"""Locally totally ordered queries (Definition 6), told apart only where it matters.
+
+Step 4 of the paper's preprocessing adds atoms until the attributes of each
+stream and all constants are totally ordered, which takes exponentially many
+queries. A criterion that holds before stays true when atoms are added: more is
+bounded and more is redundant. So a query that passes is not split any further,
+and one that fails is split first at the joins to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from bounds.failure import Failure
+from bounds.modified import Modified, modified
+from bounds.query import Atom, Attr, Domain, Op, Query, Term
+from bounds.theorem2 import time_cases
+
+MOST_CASES = 3000
+
+Criterion = Callable[[Modified], tuple[Failure, ...]]
+
+
+class TooManyCasesError(Exception):
+    """The orders to be told apart are more than anybody would wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A query with the atoms that were added to it, and for what it fails in all further cases."""
+
+    query: Modified
+    failures: tuple[Failure, ...]
+
+
+def cases(query: Query, criterion: Criterion, *, times: bool = False) -> Iterator[Case]:
+    """Disjoint cases of a conjunctive query, each of which passes or is split to the end.
+
+    With ``times`` the order of streams is told apart too, until the dependency
+    graph is a forest. Raises TooManyCasesError.
+    """
+    yield from _Search(criterion, times).cases(query, ())
+
+
+class _Search:
+    def __init__(self, criterion: Criterion, times: bool) -> None:
+        self._criterion = criterion
+        self._times = times
+        self._left = MOST_CASES
+
+    def cases(self, query: Query, extra: tuple[Atom, ...]) -> Iterator[Case]:
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyCasesError
+        found = modified(query, extra)
+        if found is None:
+            return
+        ordered = time_cases(found) if self._times else ()
+        failures = () if ordered else self._criterion(found)
+        split = ordered or (_split(found, failures) if failures and all(f.joins for f in failures) else ())
+        if not split:
+            yield Case(found, failures)
+        for atoms in split:
+            yield from self.cases(query, (*extra, *atoms))
+
+
+def _split(query: Modified, failures: tuple[Failure, ...]) -> tuple[tuple[Atom, ...], ...]:
+    """The three orders of a pair that is not ordered yet; none if everything is."""
+    for one, other in chain(_blamed(query, failures), _local(query)):
+        if one != other and not query.closure.decided(one, other):
+            return tuple((Atom(one, op, other, case=True),) for op in (Op.GREATER, Op.LESS, Op.EQUAL))
+    return ()
+
+
+def _blamed(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Term, Term]]:
+    joins = dict.fromkeys(j for f in failures for j in f.joins)
+    for end in dict.fromkeys(e for j in joins for e in (j.low, j.high)):
+        yield from ((end, other) for other in _beside(query, end))
+
+
+def _local(query: Modified) -> Iterator[tuple[Term, Term]]:
+    used = dict.fromkeys(t for a in query.query.atoms for t in (a.left, a.right))
+    for term in used:
+        if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
+            yield from ((term, other) for other in _beside(query, term))
+
+
+def _beside(query: Modified, attr: Attr) -> Iterator[Term]:
+    """What a total order of a node tells ``attr`` apart from: constants, and attributes in atoms."""
+    for other in query.closure.class_of:
+        if other.domain.family is attr.domain.family:
+            if not isinstance(other, Attr):
+                yield other
+            elif other in _used(query) and query.node_of.get(other.stream) == query.node_of[attr.stream]:
+                yield other
+
+
+def _used(query: Modified) -> frozenset[Term]:
+    return frozenset(t for a in query.query.atoms for t in (a.left, a.right))

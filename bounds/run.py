@@ -1,0 +1,153 @@
+"""Runs a query in constant memory: time step by time step, on the synopses of all its cases."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from bounds.case import CaseRun, Rows
+from bounds.horizon import horizon
+from bounds.naive import added
+from bounds.query import Kind, Query, Stream, Union
+from bounds.refine import cases
+from bounds.split import conjunctions
+from bounds.verdict import keepable
+from schema.errors import BadRecordsError, UsageError
+from schema.model import Attribute, Row, Schema
+
+Output = tuple[Any, ...]
+
+
+class Run:
+    """A union of queries at work.
+
+    ``tables``: the rows of static relations, by name. Raises UsageError if
+    the synopses would not be bounded, or the end of a finite stream is not
+    told.
+    """
+
+    def __init__(self, union: Union, schema: Schema, tables: Mapping[str, Sequence[Row]]) -> None:
+        self.distinct = union.distinct
+        self._seen: set[Output] = set()
+        self._runs = [QueryRun(q, schema, tables, distinct=union.distinct) for q in union.queries]
+        self._promises = [
+            (r.name, r.columns[a.name], a)
+            for r in schema.relations
+            if not r.table
+            for a in r.attributes
+            if _has_bounds(a)
+        ]
+
+    def step(self, time: int, rows: Rows) -> list[tuple[Output, int]]:
+        """The results that the tuples of one time add, each with how often.
+
+        ``rows``: those of each relation, by name. ``time`` has to grow from
+        call to call. Raises BadRecordsError where a row breaks a bound that
+        the schema promises: the synopses rest on it.
+        """
+        for relation, column, attribute in self._promises:
+            for row in rows.get(relation, ()):
+                _check(relation, attribute, row[column])
+        found: Counter[Output] = Counter()
+        for run in self._runs:
+            run.step(time, rows, found)
+        if not self.distinct:
+            return list(found.items())
+        fresh = [key for key in found if key not in self._seen]
+        self._seen.update(fresh)
+        return [(key, 1) for key in fresh]
+
+    @property
+    def entries(self) -> int:
+        """What is in memory: entries of synopses, tuples kept for finite streams, results not to repeat."""
+        return len(self._seen) + sum(run.entries for run in self._runs)
+
+
+class QueryRun:
+    """One query of a union.
+
+    Until its finite streams have ended, at ``horizon``, only finitely many
+    tuples have come: they are kept, and joined naively. From then on a finite
+    stream is a static relation, and the synopses take over.
+    """
+
+    def __init__(
+        self, query: Query, schema: Schema, tables: Mapping[str, Sequence[Row]], *, distinct: bool
+    ) -> None:
+        self._query = query
+        self._schema = schema
+        self._distinct = distinct
+        self._static = {
+            s.alias: [(0, row) for row in tables.get(s.relation, ())]
+            for s in query.streams
+            if s.kind is Kind.STATIC
+        }
+        self._cases = [
+            case
+            for conjunction in conjunctions(query)
+            for case in cases(conjunction, partial(keepable, distinct=distinct), times=True)
+        ]
+        for case in self._cases:
+            if case.failures:
+                raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
+        self.horizon = max((horizon(c.query) for c in self._cases), default=0)
+        self._bags: dict[str, list[tuple[int, Row]]] | None = defaultdict(list, self._static)
+        self._runs: list[CaseRun] = []
+        if not self.horizon:
+            self._hand_over()
+
+    def step(self, time: int, rows: Rows, found: Counter[Output]) -> None:
+        if self._bags is not None and time >= self.horizon:
+            self._hand_over()
+        if self._bags is None:
+            self._advance(time, rows, found)
+            return
+        new = {s.alias: [(time, r) for r in rows.get(s.relation, ())] for s in self._streams}
+        full = {s.alias: new.get(s.alias, []) for s in self._query.streams}
+        found.update(added(self._query, self._schema, self._bags, full))
+        for alias, items in new.items():
+            self._bags[alias].extend(items)
+
+    @property
+    def entries(self) -> int:
+        kept = sum(len(self._bags[s.alias]) for s in self._streams) if self._bags is not None else 0
+        return kept + sum(run.entries for run in self._runs)
+
+    @property
+    def _streams(self) -> list[Stream]:
+        return [s for s in self._query.streams if s.kind is not Kind.STATIC]
+
+    def _advance(self, time: int, rows: Rows, found: Counter[Output]) -> None:
+        def put_out(values: list[Any], count: int) -> None:
+            found[tuple(values)] += count
+
+        for run in self._runs:
+            run.step(time, rows, put_out)
+
+    def _hand_over(self) -> None:
+        """Make the synopses, and show them what has come so far; its results are out already."""
+        bags, self._bags = self._bags or {}, None
+        for case in self._cases:
+            known = {s.alias: bags.get(s.alias, []) for s in (*case.query.static, *case.query.finite)}
+            self._runs.append(CaseRun(case.query, self._schema, known, distinct=self._distinct))
+        by_time: dict[int, dict[str, list[Row]]] = defaultdict(dict)
+        for stream in {s.relation: s for s in self._streams}.values():
+            for time, row in bags.get(stream.alias, ()):
+                by_time[time].setdefault(stream.relation, []).append(row)
+        for time in sorted(by_time):
+            self._advance(time, by_time[time], Counter())
+
+
+def _has_bounds(attribute: Attribute) -> bool:
+    return attribute.min is not None or attribute.max is not None
+
+
+def _check(relation: str, attribute: Attribute, value: Any) -> None:
+    low, high = attribute.min, attribute.max
+    if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
+        raise BadRecordsError(
+            f"{relation}.{attribute.name} is {value!r}, but the schema promises {low} to {high}; "
+            "the memory of this query is bounded only if that holds"
+        )

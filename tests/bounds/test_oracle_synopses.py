@@ -1,0 +1,30 @@
+"""Synopses put out what the query gives on all tuples ever received, at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import event, given, settings
+
+from bounds.run import Run
+from bounds.verdict import check
+from schema.errors import UsageError
+from schema.model import Row
+from tests.bounds.bounds_queries import STREAMS, Step, in_synopses, naively, queries, sql, steps, tables
+
+
+@settings(max_examples=400, deadline=None)
+@given(queries(), steps(), tables)
+def test_results_are_those_of_naive_evaluation(
+    text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]
+) -> None:
+    union = sql(text)
+    verdict = check(union)
+    event(f"{verdict.projection}: {verdict.bounded}")
+    try:
+        shown = in_synopses(union, STREAMS, arrivals, known)
+    except UsageError:
+        assert verdict.bounded is not True
+        return
+    assert shown == naively(union, STREAMS, arrivals, known)

@@ -21,6 +21,8 @@ from skws.records import BadRecord, Record
 from skws.replay import plan, read_split
 from skws.sources.feed import Item, Offset
 from skws.sources.files.feed import FilesFeed
+from skws.sources.files.folder import Found
+from skws.sources.files.growing import Part, read_part
 
 T = AttributeType
 SCHEMA = Schema(
@@ -259,6 +261,23 @@ def test_files_that_are_gone_leave_the_offset_but_not_all_at_once(tmp_path: Path
     follower.poll()
     (tmp_path / "_b.jsonl").rename(tmp_path / "b.jsonl")
     assert follower.poll() == []
+
+
+def test_a_file_that_goes_while_it_is_read_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(line(1))
+    follower = Follower(tmp_path)
+
+    def rotate(found: Found, *arguments: int, **more: int) -> Part:
+        if found.name == "b.jsonl" and found.path.exists():
+            found.path.rename(tmp_path / "c.jsonl")
+        return read_part(found, SCHEMA, *arguments[1:], **more)
+
+    monkeypatch.setattr("skws.sources.files.feed.read_part", rotate)
+    assert follower.poll() == [1, 1]
+    assert sorted(follower.offset["files"]) == ["a.jsonl", "c.jsonl"]
 
 
 def test_static_tables_come_first(tmp_path: Path) -> None:

@@ -13,20 +13,8 @@ from schema.errors import SourceError
 from skws.records import BadRecord
 from skws.sources.paced import PacedReplay
 from skws.sources.stdin import StdinFeed
+from tests.sources.clocks import HandClock
 from tests.sources.test_growing_files import SCHEMA, line, numbers
-
-
-class HandClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.micros = 1_000
-
-    def now(self) -> int:
-        return self.micros
-
-    def sleep(self, micros: int) -> None:
-        self.micros += micros
 
 
 @pytest.fixture

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -14,8 +18,10 @@ from schema.errors import SourceError
 from skws.sources.feed import Feed, Item, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.lsn import lsn_of
+from skws.sources.postgres.reconnecting import Reconnecting
 from skws.sources.postgres.source import PostgresSource
 from tests.postgres import Database
+from tests.sources.clocks import HandClock
 from tests.sources.following import SCHEMA, TABLES, follow, records, shown, source
 
 
@@ -230,6 +236,110 @@ def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) ->
         pytest.raises(SourceError, match="is gone, and with it the changes"),
     ):
         feed.poll(offset, 10)
+
+
+def test_a_run_killed_while_it_began_begins_anew(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES, insert(1, 3))
+    with closing(opened(database, tmp_path)) as feed:
+        feed.start()
+    # As a kill leaves it: the slot made, the snapshot not whole.
+    (header,) = tmp_path.glob("*-snapshot.json")
+    header.rename(header.with_name(f"{database.name}-begun"))
+    database.run(insert(4, 5))
+    with closing(opened(database, tmp_path)) as feed:
+        items, _, _ = follow(feed, database, feed.start())
+    assert shown(items) == movies(*range(1, 6))
+    assert list(tmp_path.glob("*-begun")) == []
+
+
+def test_a_run_that_got_no_further_than_its_snapshot_starts_there(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES, insert(1, 3))
+    with closing(opened(database, tmp_path)) as feed:
+        first = feed.start()
+    with closing(opened(database, tmp_path)) as feed:
+        assert feed.start() == first
+
+
+def test_a_killed_process_goes_on(database: Database, tmp_path: Path) -> None:
+    """Offsets written after each batch; the process killed between any two instructions."""
+    database.run(*TABLES, insert(1, 300))
+    log = tmp_path / "batches"
+    arguments = [sys.executable, "-c", FOLLOWER, database.uri(slot=database.name), str(tmp_path), str(log)]
+    writer = threading.Thread(target=_write_slowly, args=(database,))
+    writer.start()
+    for wanted in (0, 1, 100, 250, 400, 550, 700, 900):
+        process = subprocess.Popen(arguments, cwd=Path(__file__).resolve().parents[2])
+        time.sleep(random.uniform(0.1, 0.5))
+        while len(_logged(log)) < wanted:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    writer.join()
+    assert _logged(log) == list(range(1, 901))
+
+
+def _write_slowly(database: Database) -> None:
+    for first in range(301, 901, 10):
+        database.run(insert(first, first + 9))
+        time.sleep(0.04)
+
+
+def _logged(log: Path) -> list[int]:
+    lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
+    return [number for line in lines if line.endswith(b"\n") for number in json.loads(line)["items"]]
+
+
+FOLLOWER = """
+import json, sys
+from pathlib import Path
+from skws.sources.addresses import parse_source
+from tests.sources.clocks import HandClock
+from tests.sources.following import SCHEMA
+
+uri, folder, log = sys.argv[1:]
+feed = parse_source(uri, folder=Path(folder)).open(SCHEMA)
+lines = Path(log).read_bytes().splitlines(keepends=True) if Path(log).exists() else []
+whole = [line for line in lines if line.endswith(b"\\n")]
+offset = json.loads(whole[-1])["end"] if whole else feed.start()
+with open(log, "r+b" if lines else "wb") as file:
+    file.truncate(sum(map(len, whole)))
+    file.seek(0, 2)
+    while True:
+        batch = feed.poll(offset, 7)
+        offset = batch.end
+        if batch.items:
+            items = [item.row[0] for item in batch.items]
+            file.write(json.dumps({"items": items, "end": offset}).encode() + b"\\n")
+            file.flush()
+            feed.commit(offset)
+"""
+
+
+def test_trying_again_takes_longer_each_time_and_ends() -> None:
+    clock = HandClock()
+    away = Reconnecting(Address.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
+    assert not away.open(0)
+    assert not away.open(0)
+    (notice,) = away.notices
+    assert "Connection refused" in notice
+    assert "trying again in 0.1 s" in notice
+    for _ in range(9):
+        away.wait()
+        assert not away.open(0)
+    waits = [line.rpartition(" in ")[2] for line in away.notices]
+    assert waits == ["0.1 s", "0.2 s", "0.4 s", "0.8 s", "1.6 s", "3.2 s", "6.4 s", "10 s", "10 s", "10 s"]
+    clock.sleep(300_000_000)
+    with pytest.raises(SourceError, match="tried for 300 seconds"):
+        away.open(0)
+
+
+def test_a_publication_of_others_is_not_dropped(database: Database) -> None:
+    database.run(*TABLES, "CREATE PUBLICATION skws FOR ALL TABLES")
+    with closing(opened(database)) as feed:
+        feed.start()
+    assert source(database).drop_slot()
+    assert database.ask("SELECT pubname::text FROM pg_publication") == [("skws",)]
 
 
 def test_a_slot_waits_for_open_transactions_only_so_long(

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from schema.errors import SourceError
 from schema.model import Schema
 from skws.records import Record
 from skws.sources.feed import Batch, Item, Offset
 from skws.sources.files.arriving import WholeFiles, whole_items
-from skws.sources.files.folder import Found, arrival, check_path, listing
+from skws.sources.files.folder import Found, Listing, arrival, check_path, listing
 from skws.sources.files.growing import Part, read_part
 from skws.sources.files.marks import Mark, Marks
 from skws.sources.files.reconciling import reconcile
+
+_PORTION: Final = 10_000
+# A file may go between the moment it is found and that at which it is read.
+_TRIES: Final = 5
 
 
 class FilesFeed:
@@ -40,26 +45,33 @@ class FilesFeed:
         if not self._static:
             return
         for found in listing(self._root, self._schema).files:
-            own = self._is_table(found)
             self._tables_read[found.name] = found.state
-            items = whole_items(found, self._schema) if found.whole else iter(self._grown(found))
-            for item in items:
+            own = self._is_table(found)
+            if not own and found.relation(self._schema) is not None:
+                continue
+            for item in whole_items(found, self._schema) if found.whole else self._grown(found):
                 if own or (isinstance(item, Record) and item.relation in self._static):
                     yield item
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """What is new, file by file."""
-        listed = listing(self._root, self._schema)
+        for _ in range(_TRIES):
+            listed = listing(self._root, self._schema)
+            try:
+                return self._polled(listed, start, limit)
+            except (OSError, SourceError) as error:
+                if all(found.path.exists() for found in listed.files):
+                    raise self._failure(error) from None
+        raise SourceError(f"{self._root}: its files come and go faster than they can be read")
+
+    def _polled(self, listed: Listing, start: Offset, limit: int) -> Batch:
         notices = [
             line
             for name in listed.unknown
             for line in self._once(f"{name} is passed over: its format is unknown")
         ]
-        try:
-            marks, moves = reconcile(Marks.of(start), listed.files)
-            items, after = self._news(marks, listed.files, limit, notices)
-        except OSError as error:
-            raise SourceError(f"{error.filename or self._root}: cannot read: {error.strerror}") from None
+        marks, moves = reconcile(Marks.of(start), listed.files)
+        items, after = self._news(marks, listed.files, limit, notices)
         return Batch(items, Marks(after, marks.next).offset(), tuple(moves + notices))
 
     def again(self, start: Offset, end: Offset) -> Iterator[Item]:
@@ -135,8 +147,12 @@ class FilesFeed:
             return WholeFiles(self._schema).part(mark.id, found, first, mark.at - first)
         return read_part(found, self._schema, first, end=mark.at)
 
-    def _grown(self, found: Found) -> list[Item]:
-        return read_part(found, self._schema, 0).items
+    def _grown(self, found: Found) -> Iterator[Item]:
+        """The items of a growing file up to now."""
+        part = read_part(found, self._schema, 0, limit=_PORTION)
+        while part.items:
+            yield from part.items
+            part = read_part(found, self._schema, part.at, limit=_PORTION)
 
     def _is_table(self, found: Found) -> bool:
         return found.named in self._static and found.relation(self._schema) is not None
@@ -152,6 +168,11 @@ class FilesFeed:
         return self._once(
             f"{found.name} has changed, and holds rows of static tables: new ones count from the next start"
         )
+
+    def _failure(self, error: OSError | SourceError) -> SourceError:
+        if isinstance(error, SourceError):
+            return error
+        return SourceError(f"{error.filename or self._root}: cannot read: {error.strerror}")
 
     def _once(self, line: str) -> list[str]:
         if line in self._told:

@@ -19,6 +19,8 @@ from psycopg2.extras import LogicalReplicationConnection
 from schema.errors import SourceError, UsageError, nearest
 from skws.sources.redact import HIDDEN, redacted
 
+OLDEST: Final = 130000
+"""The first version that tells a slot's state and publishes partitions by their root."""
 OWN: Final = ("slot", "publication", "snapshot")
 # Texts of values that do not depend on the server's settings.
 _SETTINGS: Final = (
@@ -91,9 +93,13 @@ class Address:
     def connected(self) -> connection:
         """A connection for SQL. Raises SourceError."""
         try:
-            return psycopg2.connect(None, connection, **self._arguments())
+            made = psycopg2.connect(None, connection, **self._arguments())
         except psycopg2.Error as error:
             raise self.failure(error) from None
+        if made.server_version < OLDEST:
+            made.close()
+            raise SourceError(f"{self.shown}: PostgreSQL {OLDEST // 10000} or later is needed")
+        return made
 
     def replicating(self) -> LogicalReplicationConnection:
         """A connection for replication commands. Raises psycopg2.Error, for those who try again."""

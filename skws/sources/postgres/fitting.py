@@ -31,6 +31,8 @@ def fit(schema: Schema, known: Mapping[str, Table], database: str) -> Fitted:
         else:
             faults += _faults(relation, table)
             found[position] = table
+    if all(relation.table for relation in schema.relations):
+        faults.append("all its relations are static tables, and there is nothing to follow")
     if faults:
         raise SourceError(f"{database} does not fit schema {schema.name}: " + "; ".join(faults))
     streams = {i: table for i, table in found.items() if not schema.relations[i].table}

@@ -23,12 +23,14 @@ def begin(address: Address, schema: Schema, fitted: Fitted, spool: Spool) -> Pos
         _check_level(connected)
         with connected.cursor() as cursor:
             state = slot_state(cursor, address.slot)
-        if state is not None:
+        if state is not None and not _half_made(state, spool):
             return _taken_up(address, state, spool)
+        if state is not None:
+            drop_slot(address)
         ensure_publication(connected, address.publication, list(fitted.streams.values()))
         # Before the slot: no change that it brings may be older than the snapshot's rows.
         time = _time(connected)
-    spool.remove()
+    spool.begin()
     return _begun(address, schema, fitted, spool, time)
 
 
@@ -38,6 +40,7 @@ def _begun(address: Address, schema: Schema, fitted: Fitted, spool: Spool, time:
             lsn, snapshot = create_slot(replicating, address.slot)
             try:
                 if not address.snapshot:
+                    spool.remove()
                     return Position(lsn)
                 with address.sql() as connected:
                     _enter(connected, snapshot)
@@ -59,6 +62,11 @@ def static_rows(address: Address, schema: Schema, fitted: Fitted, spool: Spool) 
     with address.sql() as connected:
         connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
         copy_tables(connected, fitted.static, schema, 0, spool.tables)
+
+
+def _half_made(state: SlotState, spool: Spool) -> bool:
+    """Whether an earlier run was killed before the slot and its snapshot were made."""
+    return state.active_pid is None and spool.begun.exists() and spool.point() is None
 
 
 def _taken_up(address: Address, state: SlotState, spool: Spool) -> Position:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from psycopg2.extensions import connection
-from psycopg2.sql import SQL, Identifier
+from psycopg2.sql import SQL, Identifier, Literal
 
 from schema.errors import SourceError
 from skws.sources.postgres.catalog import Table
+
+_OURS: Final = "made by skws"
 
 
 def ensure_publication(connected: connection, name: str, tables: Sequence[Table]) -> None:
@@ -25,6 +28,7 @@ def ensure_publication(connected: connection, name: str, tables: Sequence[Table]
                     Identifier(name), listed
                 )
             )
+            cursor.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(name), Literal(_OURS)))
             return
         cursor.execute("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,))
         published = set(cursor.fetchall())
@@ -42,6 +46,14 @@ def ensure_publication(connected: connection, name: str, tables: Sequence[Table]
         )
 
 
-def drop_publication(connected: connection, name: str) -> None:
+def drop_publication(connected: connection, name: str) -> bool:
+    """Drops a publication if skws has made it; whether it has."""
     with connected, connected.cursor() as cursor:
-        cursor.execute(SQL("DROP PUBLICATION IF EXISTS {}").format(Identifier(name)))
+        cursor.execute(
+            "SELECT 1 FROM pg_publication WHERE pubname = %s AND obj_description(oid, 'pg_publication') = %s",
+            (name, _OURS),
+        )
+        if cursor.fetchone() is None:
+            return False
+        cursor.execute(SQL("DROP PUBLICATION {}").format(Identifier(name)))
+    return True

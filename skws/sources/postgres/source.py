@@ -36,7 +36,7 @@ class PostgresSource:
         return PostgresFeed(self.address, schema, self.folder, self.clock)
 
     def drop_slot(self) -> bool:
-        """Drops the slot and the publication, and removes the snapshot; False if there was no slot.
+        """Drops the slot, removes the snapshot, and a publication that skws made; False if there was no slot.
 
         Raises SourceError, also while the slot is being read.
         """

@@ -54,6 +54,17 @@ class Spool:
     def header(self) -> Path:
         return self.folder / f"{self.slot}-snapshot.json"
 
+    @property
+    def begun(self) -> Path:
+        """There while a slot and its snapshot are being made: what is left of both is of no use then."""
+        return self.folder / f"{self.slot}-begun"
+
+    def begin(self) -> None:
+        """Remove what is left of another run, and say that a new one is being made."""
+        self.remove()
+        with _written(self.begun):
+            pass
+
     def point(self) -> tuple[int, int] | None:
         """Position and time of the snapshot; None if it is not there, or not whole."""
         try:
@@ -68,6 +79,7 @@ class Spool:
         with _written(part) as file:
             file.write(orjson.dumps({"lsn": lsn, "time": time}))
         part.replace(self.header)
+        self.begun.unlink(missing_ok=True)
 
     def size(self) -> int:
         """Bytes of the streams' rows."""
@@ -78,7 +90,7 @@ class Spool:
 
     def remove(self) -> None:
         """The header first: without it, the rest is as good as not there."""
-        for path in (self.header, self.rows, self.tables):
+        for path in (self.header, self.rows, self.tables, self.begun):
             path.unlink(missing_ok=True)
 
     def read(self, path: Path, schema: Schema, start: int = 0, end: int = END) -> Iterator[Item]:

@@ -26,7 +26,7 @@ class NotExpressibleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A state: what is left of a part of the pattern, the last tuple read, and the classes and letters behind.
+    """A state: what is left of a part of the pattern, the last tuple, and the classes and letters behind.
 
     ``part`` tells apart the states of parts that are read on their own.
     """

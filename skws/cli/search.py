@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from schema.errors import UsageError
 from skws.cli import options
 from skws.cli.run import run_search
 from skws.plan import DEFAULT_MAX_SIZE
@@ -15,9 +17,25 @@ from skws.results.writers import OutputFormat
 from skws.search import EngineName, SearchRequest
 from windows.window import parse_window
 
+_QUERY_HELP = (
+    "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -without. "
+    "Several arguments are one query, joined by blanks."
+)
+
+
+class SearchFormat(StrEnum):
+    """The formats of results, and their number alone."""
+
+    TABLE = "table"
+    TREE = "tree"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    COUNT = "count"
+
 
 def search(
-    query: options.QueryWords,
+    context: typer.Context,
     schema: options.SchemaFile,
     replay: Annotated[
         list[Path],
@@ -25,6 +43,19 @@ def search(
             "--replay", "-r", metavar="PATH", help="File or directory; may be repeated.", show_default=False
         ),
     ],
+    query: Annotated[
+        list[str] | None, typer.Argument(metavar="[QUERY...]", help=_QUERY_HELP, show_default=False)
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern",
+            metavar="TEXT",
+            help="Instead of keywords: a pattern such as 'login l ; refund r where l.user = r.user', or a "
+            "query such as 'Q(x) <- A(x), B(x, _)'. Runs in this process.",
+            show_default=False,
+        ),
+    ] = None,
     engine: Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")] = EngineName.SPARK,
     master: Annotated[
         str | None,
@@ -46,7 +77,10 @@ def search(
             show_default="sort by time",
         ),
     ] = None,
-    output_format: options.ResultFormat = OutputFormat.TABLE,
+    output_format: Annotated[
+        SearchFormat,
+        typer.Option("--format", "-f", help="How results are written; with --pattern table, jsonl or count."),
+    ] = SearchFormat.TABLE,
     output: options.Output = None,
     on_error: Annotated[
         OnError, typer.Option("--on-error", help="What to do about bad records.")
@@ -62,6 +96,13 @@ def search(
 
     skws search tarantino travolta --schema examples/movies/schema.yaml --replay examples/movies/replay.jsonl
     """
+    if pattern is not None:
+        from skws.cli.pattern import search_pattern  # noqa: PLC0415 - loaded by who has a pattern
+
+        search_pattern(context, pattern)
+        return
+    if not query:
+        raise UsageError("nothing to search for: expected keywords, or --pattern TEXT")
     request = SearchRequest(
         query=options.query_text(query),
         schema=options.read_schema(schema),
@@ -79,4 +120,6 @@ def search(
         purge=purge,
         demand=not no_demand,
     )
-    run_search(request, output_format, output, quiet=quiet)
+    if output_format is SearchFormat.COUNT:
+        raise UsageError("--format count needs --pattern")
+    run_search(request, OutputFormat(output_format.value), output, quiet=quiet)

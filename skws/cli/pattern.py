@@ -1,0 +1,116 @@
+"""Runs a pattern for a command: results to their writer; progress and the summary to stderr."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+
+import typer
+
+from schema.errors import UsageError
+from skws.cli import options
+from skws.cli.terminal import ProgressBar, stdout_bytes, tell
+from skws.pattern_search import PatternRequest, PatternSearch
+from skws.pattern_search.writers import PatternFormat, PatternWriter, open_pattern_writer
+from skws.progress import unreported
+from skws.replay import BadRecordLog, OnError
+from windows.window import parse_window
+
+# Options of searches that have no meaning for a pattern, as they are written.
+_KEYWORDS_ONLY = {
+    "query": "a QUERY of keywords",
+    "master": "--master",
+    "max_size": "--max-size",
+    "match_names": "--match-names",
+    "lateness": "--lateness",
+    "mesh": "--mesh",
+    "purge": "--purge",
+    "no_demand": "--no-demand",
+}
+
+
+def search_pattern(context: typer.Context, pattern: str) -> None:
+    """``skws search --pattern``, its other options as the command has read them. Raises SkwsError."""
+    given = context.params
+    _refuse_keyword_options(context)
+    request = PatternRequest(
+        pattern=options.query_text([pattern]),
+        schema=options.read_schema(Path(given["schema"])),
+        replay=tuple(map(Path, given["replay"])),
+        window=None if given["window"] is None else parse_window(given["window"]),
+        on_error=OnError(given["on_error"]),
+        dead_letters=None if given["dead_letters"] is None else Path(given["dead_letters"]),
+        limit=given["limit"],
+    )
+    output = None if given["output"] is None else Path(given["output"])
+    _run(request, _format(str(given["output_format"])), output, quiet=given["quiet"])
+
+
+def _format(name: str) -> PatternFormat:
+    if name not in list(PatternFormat):
+        expected = ", ".join(PatternFormat)
+        raise UsageError(f"--format {name} is for keyword queries; with --pattern expected {expected}")
+    return PatternFormat(name)
+
+
+def _refuse_keyword_options(context: typer.Context) -> None:
+    """Raises UsageError if an option was given that only keyword queries have."""
+    for name, written in _KEYWORDS_ONLY.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and context.params.get(name):
+            raise UsageError(f"--pattern does not go together with {written}")
+    source = context.get_parameter_source("engine")
+    if source is not None and source.name == "COMMANDLINE" and context.params["engine"] == "spark":
+        raise UsageError("--pattern runs in this process: leave out --engine spark")
+
+
+def _run(request: PatternRequest, output_format: PatternFormat, output: Path | None, *, quiet: bool) -> None:
+    """Search, write the results and sum up. Raises SkwsError."""
+    started = perf_counter()
+    search = PatternSearch(request)
+    with open_pattern_writer(output_format, output, stdout_bytes()) as writer:
+        try:
+            if output_format is PatternFormat.COUNT:
+                _count(search, writer, quiet=quiet)
+            else:
+                _write(search, writer, output, quiet=quiet)
+        finally:
+            _tell_bad(search.bad)
+    if not quiet:
+        tell(_summary(search, perf_counter() - started))
+
+
+def _count(search: PatternSearch, writer: PatternWriter, *, quiet: bool) -> None:
+    with ProgressBar(wanted=not quiet) as bar:
+        count = search.count(bar.report if bar.shown else unreported)
+    writer.number(count)
+
+
+def _write(search: PatternSearch, writer: PatternWriter, output: Path | None, *, quiet: bool) -> None:
+    with (
+        ProgressBar(wanted=not quiet) as bar,
+        closing(search.results(bar.report if bar.shown else unreported)) as results,
+    ):
+        for result in results:
+            if output is None and sys.stdout.isatty():
+                bar.stop()
+            writer.write(result)
+
+
+def _tell_bad(bad: BadRecordLog) -> None:
+    if bad.count:
+        summed = bad.summary()
+        tell(summed.splitlines()[0] if bad.on_error is OnError.FAIL else summed)
+
+
+def _summary(search: PatternSearch, seconds: float) -> str:
+    counts = search.counts
+    parts = [f"{counts.tuples:,} tuples", f"{counts.results:,} results"]
+    if search.bad.count:
+        parts.append(f"{search.bad.count:,} bad")
+    if counts.deletions:
+        parts.append(f"{counts.deletions:,} deletions left out: a pattern is over insertions")
+    rate = counts.tuples / seconds if seconds else 0
+    return f"{', '.join(parts)} in {seconds:.2f} s ({rate:,.0f} tuples/s)"

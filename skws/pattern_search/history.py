@@ -1,0 +1,82 @@
+"""The tuples of the live window by position, named when a result first shows them."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from schema.model import Row, Schema
+from skws.records import Record
+from skws.results.assemble import Named, TupleNames
+from windows.window import FOREVER, CountWindow, Window
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A tuple with what its name is made of."""
+
+    record: Record
+    tick: int
+    occurrence: int
+    successor: bool
+    named: Named | None = None
+
+
+class History:
+    """Remembers tuples for as long as a window can show them."""
+
+    def __init__(self, schema: Schema, window: Window) -> None:
+        self._relations = schema.relations
+        self._names = TupleNames(schema, by_count=isinstance(window, CountWindow))
+        self._window = window
+        self._tuples: deque[_Seen] = deque()
+        self._first = 0
+        self._instant: Counter[tuple[int, Row]] = Counter()
+        self._tick = -FOREVER
+        # Where keys were last seen, in two generations: one that is older than a window tells nothing.
+        self._keys: list[dict[tuple[int, Row], int]] = [{}, {}]
+        self._turn = -FOREVER
+
+    def add(self, record: Record, tick: int) -> None:
+        """Take in the next tuple; ``tick`` as for the evaluator."""
+        while self._tuples and self._window.end(self._tuples[0].tick) <= tick:
+            self._tuples.popleft()
+            self._first += 1
+        if tick != self._tick:
+            self._instant.clear()
+            self._tick = tick
+        keyed = self._relations[record.relation].key_columns
+        occurrence, successor = 0, False
+        if keyed:
+            successor = self._follows(record, tick, keyed)
+        else:
+            occurrence = self._instant[record.relation, record.row]
+            self._instant[record.relation, record.row] += 1
+        self._tuples.append(_Seen(record, tick, occurrence, successor))
+
+    def _follows(self, record: Record, tick: int, columns: tuple[int, ...]) -> bool:
+        """True if another tuple of the key started less than a window ago; remembers this one."""
+        if tick >= self._turn:
+            self._keys = [{}, self._keys[0]]
+            self._turn = self._window.end(tick)
+        key = record.relation, tuple(record.row[column] for column in columns)
+        before = self._keys[0].get(key)
+        if before is None:
+            before = self._keys[1].get(key)
+        self._keys[0][key] = tick
+        return before is not None and tick < self._window.end(before)
+
+    def at(self, position: int) -> tuple[Record, int]:
+        """The tuple at a position, and its tick."""
+        seen = self._tuples[position - self._first]
+        return seen.record, seen.tick
+
+    def named(self, position: int) -> Named:
+        """The name of the tuple at a position."""
+        seen = self._tuples[position - self._first]
+        if seen.named is None:
+            record = seen.record
+            seen.named = self._names.name(
+                record.relation, record.row, seen.tick, seen.occurrence, successor=seen.successor
+            )
+        return seen.named

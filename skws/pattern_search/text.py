@@ -1,0 +1,76 @@
+"""What the text of a pattern means: one of two forms, and keywords as everywhere in skws."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from patterns.automata import PCEA
+from patterns.language import CompiledPattern, compile_pattern, parse_pattern
+from patterns.language.syntax import Keyword
+from patterns.queries import (
+    ConjunctiveQuery,
+    automaton_of,
+    parse_conjunctive_query,
+    refuse_unless_hierarchical,
+)
+from schema.errors import PatternError
+from schema.model import Row, Schema
+from skws.keywords import Matcher, parse_query
+from windows.window import Window
+
+_FORMAL: Final = re.compile(r"\s*\w+\s*\([^()]*\)\s*(<-|:-)")
+
+
+@dataclass(frozen=True, slots=True)
+class PatternQuery:
+    """A text with the automaton it became. ``window``: None where the text does not say.
+
+    ``source`` is what was parsed; ``keywords``: for each label the texts that
+    its tuples contain.
+    """
+
+    text: str
+    pcea: PCEA
+    window: Window | None
+    source: ConjunctiveQuery | CompiledPattern
+    keywords: dict[str, tuple[str, ...]]
+
+
+def read_query(text: str, schema: Schema) -> PatternQuery:
+    """The query of a text, in the formal form or the user's language. Raises PatternError, QueryError."""
+    if _FORMAL.match(text):
+        query = parse_conjunctive_query(text, schema)
+        refuse_unless_hierarchical(query, tuple(r.name for r in schema.relations))
+        tables = [a.relation for a in query.atoms if schema.relations[a.relation].table]
+        if tables:
+            name = schema.relations[tables[0]].name
+            raise PatternError(f"{name} is a static table: a pattern is over streams")
+        return PatternQuery(text, automaton_of(query), None, query, {})
+    pattern = parse_pattern(text, schema)
+    compiled = compile_pattern(pattern, schema, text_match(schema))
+    keywords: dict[str, tuple[str, ...]] = {}
+    for condition in pattern.conditions:
+        if isinstance(condition, Keyword):
+            keywords[condition.variable] = (*keywords.get(condition.variable, ()), condition.text)
+    return PatternQuery(text, compiled.pcea, pattern.window, compiled, keywords)
+
+
+def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]:
+    """What ``~`` means: a keyword query that the tuple satisfies on its own, looked for in some columns."""
+
+    def match(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
+        described = schema.relations[relation]
+        names = tuple(described.attributes[column].name for column in columns)
+        if not names:
+            raise PatternError(f"{described.name} has no attribute that is searched for {text!r}")
+        searched = [*schema.relations]
+        searched[relation] = replace(described, search=names)
+        query = parse_query(text, schema)
+        matcher = Matcher(query, replace(schema, relations=tuple(searched)))
+        wanted = (1 << len(query.slots)) - 1
+        return lambda row: matcher.bitmap(relation, row) == wanted
+
+    return match

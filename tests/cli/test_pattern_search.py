@@ -1,0 +1,173 @@
+"""``skws search --pattern``: results, formats, windows, ids, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command_lines import Skws
+
+SCHEMA = """\
+version: 1
+name: bank
+window: 1 hour
+relations:
+  login: {attributes: {user: integer, at: text}}
+  transfer: {attributes: {id: integer, user: integer, memo: text}, key: [id]}
+  refund: {attributes: {user: integer}}
+  branch: {attributes: {id: integer, town: text}, table: true}
+joins: []
+"""
+RECORDS = [
+    ("login", 0, {"user": 1, "at": "Leeds"}),
+    ("login", 0, {"user": 1, "at": "Leeds"}),
+    ("transfer", 10, {"id": 7, "user": 1, "memo": "Urgent payments"}),
+    ("transfer", 20, {"id": 7, "user": 1, "memo": "urgent, again"}),
+    ("refund", 30, {"user": 1}),
+    ("refund", 40, {"user": 2}),
+    ("refund", 4000, {"user": 1}),
+]
+URGENT = '(login l AND transfer t) ; refund r where l.user = t.user = r.user and t ~ "urgent payment*"'
+FORMAL = "Q(u) <- login(u, _), transfer(_, u, _), refund(u)"
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> tuple[object, ...]:
+    """The options that name a schema and a replay of it."""
+    (tmp_path / "bank.yaml").write_text(SCHEMA)
+    lines = [json.dumps({"relation": r, "time": t, "row": row}) for r, t, row in RECORDS]
+    (tmp_path / "bank.jsonl").write_text("\n".join(lines) + "\n")
+    return ("--schema", tmp_path / "bank.yaml", "--replay", tmp_path / "bank.jsonl")
+
+
+def found(skws: Skws, bank: tuple[object, ...], pattern: str, *more: object) -> list[dict[str, Any]]:
+    outcome = skws("search", "--pattern", pattern, *bank, "--format", "jsonl", "--quiet", *more)
+    assert outcome.code == 0, outcome.err
+    return [json.loads(line) for line in outcome.out.splitlines()]
+
+
+def test_the_shape_of_a_result(skws: Skws, bank: tuple[object, ...]) -> None:
+    first, second = found(skws, bank, URGENT)
+    assert list(first) == ["op", "query", "id", "start", "end", "tuples"]
+    assert (first["op"], first["query"], first["start"], first["end"]) == ("+", URGENT, 30.0, 3600.0)
+    assert [t["position"] for t in first["tuples"]] in ([0, 2, 4], [1, 2, 4])
+    login, transfer, refund = first["tuples"]
+    assert login["row"] == {"user": 1, "at": "Leeds"}
+    assert transfer == {
+        "relation": "transfer",
+        "id": "transfer:7",
+        "keywords": ["urgent payment*"],
+        "labels": ["t"],
+        "position": 2,
+        "row": {"id": 7, "user": 1, "memo": "Urgent payments"},
+    }
+    assert (refund["labels"], refund["keywords"]) == (["r"], [])
+    assert first["id"] != second["id"]
+    # Two equal logins at one instant are two tuples.
+    assert first["tuples"][0]["id"] != second["tuples"][0]["id"]
+
+
+def test_the_formal_form_labels_tuples_by_their_atoms(skws: Skws, bank: tuple[object, ...]) -> None:
+    results = found(skws, bank, FORMAL)
+    assert len(results) == 4
+    assert {tuple(label for t in r["tuples"] for label in t["labels"]) for r in results} == {("0", "1", "2")}
+    # The second transfer has the key of the first: its id tells when it came.
+    assert {r["tuples"][1]["id"] for r in results} == {"transfer:7", "transfer:7@20.0"}
+    assert len({r["id"] for r in results}) == 4
+
+
+def test_results_do_not_depend_on_the_run(skws: Skws, bank: tuple[object, ...]) -> None:
+    assert {r["id"] for r in found(skws, bank, FORMAL)} == {r["id"] for r in found(skws, bank, FORMAL)}
+
+
+@pytest.mark.parametrize(
+    ("window", "count"),
+    [("none", 8), ("1 hour", 4), ("30 s", 0), ("31 s", 4), ("2 tuples", 0), ("3 tuples", 2), ("4 tuples", 4)],
+)
+def test_windows(skws: Skws, bank: tuple[object, ...], window: str, count: int) -> None:
+    """At 30 s both logins of 0 s have expired in a window of 30 s; counts follow |i - min| <= w."""
+    outcome = skws("search", "--pattern", FORMAL, *bank, "--window", window, "--format", "count", "--quiet")
+    assert (outcome.code, outcome.out) == (0, f"{count}\n")
+    assert len(found(skws, bank, FORMAL, "--window", window)) == count
+
+
+def test_the_window_of_a_pattern_and_the_option_before_it(skws: Skws, bank: tuple[object, ...]) -> None:
+    within = "login ; refund where login.user = refund.user within 10 s"
+    assert found(skws, bank, within) == []
+    results = found(skws, bank, within, "--window", "none")
+    assert len(results) == 4
+    assert {r["end"] for r in results} == {None}
+
+
+def test_the_table_shows_what_each_tuple_stands_for(skws: Skws, bank: tuple[object, ...]) -> None:
+    outcome = skws("search", "--pattern", URGENT, *bank, "--limit", 1)
+    assert outcome.code == 0
+    header, line = outcome.out.splitlines()
+    assert header.split() == ["time", "match"]
+    assert line.startswith("1970-01-01T00:00:30Z")
+    assert line.endswith("l=login(1, Leeds) ; t=transfer(7, 1, Urgent payments) ; r=refund(1)")
+    assert "1 results in" in outcome.err
+
+
+def test_results_go_to_a_file(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
+    output = tmp_path / "found.jsonl"
+    outcome = skws("search", "--pattern", FORMAL, *bank, "--format", "jsonl", "--output", output, "--quiet")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert len(output.read_text().splitlines()) == 4
+
+
+def test_one_tuple_may_stand_for_several_atoms_of_a_query(skws: Skws, bank: tuple[object, ...]) -> None:
+    (only,) = found(skws, bank, "Q(u) <- refund(u), refund(u)", "--window", "1 tuple", "--limit", 1)
+    assert [t["labels"] for t in only["tuples"]] == [["0", "1"]]
+
+
+def test_deletions_are_told_of_and_left_out(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
+    deletion = {"relation": "refund", "time": 35, "op": "-", "row": {"user": 1}}
+    with (tmp_path / "bank.jsonl").open("a") as replay:
+        replay.write(json.dumps(deletion) + "\n")
+    outcome = skws("search", "--pattern", FORMAL, *bank, "--format", "count")
+    assert outcome.out == "4\n"
+    assert "7 tuples" in outcome.err
+    assert "1 deletions left out" in outcome.err
+
+
+def test_bad_records_fail_or_are_skipped(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
+    with (tmp_path / "bank.jsonl").open("a") as replay:
+        replay.write("{broken\n")
+    assert skws("search", "--pattern", FORMAL, *bank).code == 5
+    outcome = skws("search", "--pattern", FORMAL, *bank, "--format", "count", "--on-error", "skip")
+    assert (outcome.code, outcome.out) == (0, "4\n")
+    assert "1 bad" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--pattern", "login l ; refnd r"), "no relation 'refnd'; did you mean 'refund'?"),
+        (("--pattern", "login l ; refund r where l.user = q.user"), "no variable 'q'"),
+        (("--pattern", "branch b"), "branch is a static table"),
+        (("--pattern", "Q(i) <- branch(i, _)"), "branch is a static table"),
+        (("--pattern", 'login l where l ~ "the"'), "the"),
+        (("--pattern", 'refund r where r ~ "x"'), "refund has no attribute that is searched"),
+        (
+            ("--pattern", "Q(u, i) <- login(u, _), transfer(i, u, _), refund(i)"),
+            "not hierarchical, by u and i",
+        ),
+        (("--pattern", "login", "--format", "tree"), "with --pattern expected table, jsonl, count"),
+        (("--pattern", "login", "--max-size", "3"), "does not go together with --max-size"),
+        (("--pattern", "login", "--engine", "spark"), "runs in this process"),
+        (("word", "--pattern", "login"), "does not go together with a QUERY of keywords"),
+        ((), "nothing to search for"),
+        (("word", "--format", "count"), "--format count needs --pattern"),
+    ],
+)
+def test_what_is_refused(
+    skws: Skws, bank: tuple[object, ...], arguments: tuple[str, ...], message: str
+) -> None:
+    outcome = skws("search", *arguments, *bank)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+    assert "Traceback" not in outcome.err

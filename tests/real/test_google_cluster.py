@@ -1,0 +1,113 @@
+"""Patterns over the public Google cluster traces, against plain loops over the events."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from patterns.evaluation import Evaluator
+from patterns.language import compile_pattern, parse_pattern
+from patterns.queries import automaton_of, is_hierarchical, parse_conjunctive_query
+from schema.errors import PatternError
+from schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws.pattern_search import text_match
+from windows.window import CountWindow
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT.parent / "shared" / "data" / "google-cluster"
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the public data sets are not at {DATA}")
+
+# As declared beside the data.
+NAMES = ("job", "task", "machine", "status", "priority", "event_number")
+SCHEMA = Schema("cluster", (Relation("TASK", tuple(Attribute(n, AttributeType.INTEGER) for n in NAMES)),), ())
+JOB, MACHINE, STATUS = 0, 2, 3
+
+
+def events(number: str) -> list[Row]:
+    """The events of one file; its header lacks the last name. An event without a machine joins nothing."""
+    (path,) = DATA.glob(f"*query{number}*.csv")
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    complete = [row[1:] for row in rows if len(row) == len(NAMES) + 1]
+    return [tuple(int(float(value)) if value else None for value in row) for row in complete]
+
+
+def count(pattern: str, rows: list[Row], window: int) -> int:
+    pcea = compile_pattern(parse_pattern(pattern, SCHEMA), SCHEMA, text_match(SCHEMA)).pcea
+    evaluator = Evaluator(pcea, 1, CountWindow(window))
+    found = 0
+    for row in rows:
+        if evaluator.update(0, row):
+            results = list(evaluator.results())
+            assert len(set(results)) == len(results) == evaluator.count()
+            found += len(results)
+    return found
+
+
+def test_the_first_query_finds_what_loops_find() -> None:
+    """Within 100 events of one job on one machine: status 1, 5, 1; in this order, and in any."""
+    rows = events("1")
+    by_task: dict[tuple[object, object], list[int]] = defaultdict(list)
+    for position, row in enumerate(rows):
+        if row[STATUS] in (1, 5) and row[MACHINE] is not None:
+            by_task[row[JOB], row[MACHINE]].append(position)
+    in_order = in_any = 0
+    for positions in by_task.values():
+        for first, *others in (positions[i : i + 101] for i in range(len(positions))):
+            near = [position for position in others if position - first <= 100]
+            for pair in combinations(near, 2):
+                chosen = (first, *pair)
+                statuses = [rows[position][STATUS] for position in chosen]
+                in_order += statuses == [1, 5, 1]
+                in_any += 2 * (sorted(map(str, statuses)) == ["1", "1", "5"])  # a and c change places
+    where = (
+        "where a.status = 1 and b.status = 5 and c.status = 1 "
+        "and a.job = b.job = c.job and a.machine = b.machine = c.machine"
+    )
+    assert in_order > 100
+    assert count(f"TASK a ; TASK b ; TASK c {where}", rows, 100) == in_order
+    assert count(f"TASK a AND TASK b AND TASK c {where}", rows, 100) == in_any
+
+
+def test_the_second_query_finds_what_loops_find() -> None:
+    """Four failures on one machine within 100 events."""
+    rows = events("2")[:1500]
+    failed: dict[object, list[int]] = defaultdict(list)
+    expected = 0
+    for position, row in enumerate(rows):
+        if row[STATUS] == 4 and row[MACHINE] is not None:
+            before = [p for p in failed[row[MACHINE]] if position - p <= 100]
+            expected += len(before) * (len(before) - 1) * (len(before) - 2) // 6
+            failed[row[MACHINE]].append(position)
+    where = "where a.machine = b.machine = c.machine = d.machine " + "".join(
+        f"and {variable}.status = 4 " for variable in "abcd"
+    )
+    assert expected > 100
+    assert count(f"TASK a ; TASK b ; TASK c ; TASK d {where}", rows, 100) == expected
+
+
+def test_the_third_query_is_not_hierarchical() -> None:
+    text = "TASK a AND TASK b AND TASK c where a.job = c.job and a.machine = b.machine"
+    with pytest.raises(PatternError, match="cannot be compared"):
+        compile_pattern(parse_pattern(text, SCHEMA), SCHEMA, text_match(SCHEMA))
+    formal = "Q(j, m) <- TASK(j, _, m, 1, _, _), TASK(_, _, m, 1, _, _), TASK(j, _, _, 2, _, _)"
+    assert not is_hierarchical(parse_conjunctive_query(formal, SCHEMA))
+
+
+def test_the_formal_form_of_the_first_query_lets_a_and_c_be_one() -> None:
+    rows = events("1")[:3000]
+    atoms = ", ".join(f"TASK(j, _, m, {status}, _, _)" for status in (1, 5, 1))
+    query = parse_conjunctive_query(f"Q(j, m) <- {atoms}", SCHEMA)
+    evaluator = Evaluator(automaton_of(query), 1, CountWindow(100))
+    found = 0
+    for row in rows:
+        evaluator.update(0, row)
+        found += evaluator.count()
+    where = "a.job = b.job and a.machine = b.machine and a.status = 1 and b.status = 5"
+    pairs = count(f"TASK a AND TASK b where {where}", rows, 100)
+    more = " and b.job = c.job and b.machine = c.machine and c.status = 1"
+    assert found == pairs + count(f"TASK a AND TASK b AND TASK c where {where}{more}", rows, 100)

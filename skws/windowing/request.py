@@ -82,8 +82,8 @@ def admitted(verdict: Verdict, expression: WindowExpression) -> str:
     if Bound.UNBOUNDED in bounds:
         raise UsageError(
             f"windows can pile up without bound: {verdict.reason} (--check shows a stream). "
-            "Choose 'first' or 'longest', give a limit such as 'at most 1000 records' or 'within 10 minutes', "
-            "or allow it by --allow-unbounded-windows"
+            "Choose 'first' or 'longest', give a limit such as 'at most 1000 records' or "
+            "'within 10 minutes', or allow it by --allow-unbounded-windows"
         )
     return f"warning: windows may pile up without bound: {verdict.reason}"
 

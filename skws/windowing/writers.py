@@ -21,7 +21,7 @@ from windows.expressions.witness import Witness
 from windows.window import MICROSECOND
 
 Line: TypeAlias = Callable[[Window], bytes]
-_WIDTHS: Final = (8, 8, 8, 26, 26)
+_WIDTHS: Final = (8, 8, 8, 20, 20)
 _CELL: Final = 14
 
 

@@ -16,6 +16,8 @@ _BLOCK: Final = re.compile(
     r"(?:\n```\n(?P<output>.*?)^```\n)?",
     re.M | re.S,
 )
+# A bar or an arrow in quotes is part of the command.
+_COMMAND: Final = re.compile(r"""(?:"[^"]*"|'[^']*'|[^"'])*?(?= [|>] |$)""")
 _FILE: Final = re.compile(r"^```\w+ (\S+)\n(.*?)^```\n", re.M | re.S)
 
 
@@ -45,7 +47,7 @@ def files(page: Path) -> dict[str, str]:
 
 def words(command: str) -> list[str]:
     """The command's words, up to where its output goes on to a file or another program."""
-    return shlex.split(re.split(r" [|>] ", command)[0], comments=True)
+    return shlex.split(_COMMAND.match(command)[0], comments=True)  # type: ignore[index]  # matches any text
 
 
 def matches(shown: str, output: str) -> bool:

@@ -42,8 +42,10 @@ def binaries() -> Path | None:
 class Server:
     """One server; ``uri`` is a database's address with its password."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, *settings: str) -> None:
+        """``settings`` as in ``name=value``, over those that tests need."""
         self._programs = programs
+        self._settings = (*_SETTINGS, *settings)
         self.folder = Path(mkdtemp(prefix="skws-pg-", dir="/tmp"))
         self._user = _unprivileged()
         if self._user is not None:
@@ -69,7 +71,7 @@ class Server:
         )
 
     def start(self) -> None:
-        settings = " ".join(f"-c {setting}" for setting in _SETTINGS)
+        settings = " ".join(f"-c {setting}" for setting in self._settings)
         where = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
         log = self.folder / "log"
         self._run("pg_ctl", "-D", self._data, "-w", "-l", log, "-o", f"{settings} {where}", "start")

@@ -13,7 +13,7 @@ from schema.model import Attribute, AttributeType
 from skws.sources.feed import Feed, Item, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.source import PostgresSource
-from tests.postgres import Database
+from tests.postgres import Database, Server, binaries
 from tests.sources.following import SCHEMA, TABLES, follow, shown, source
 
 
@@ -189,6 +189,33 @@ def test_who_may_not_replicate_is_told_so(database: Database) -> None:
         assert "replication" in str(raised.value)
     finally:
         database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_a_server_without_a_logical_log_is_told_of(postgres_server: Server) -> None:
+    programs = binaries()
+    assert programs is not None
+    server = Server(programs, "wal_level=replica")
+    try:
+        server.start()
+        plain = Database(server, "postgres")
+        plain.run(*TABLES)
+        with closing(PostgresSource(Address.of(plain.uri())).open(SCHEMA)) as feed:
+            with pytest.raises(
+                SourceError, match="wal_level is 'replica', and following changes needs 'logical'"
+            ):
+                feed.start()
+            server.stop("immediate")
+            with pytest.raises(SourceError, match="Connection refused"):
+                feed.start()
+    finally:
+        server.remove()
+
+
+def test_a_schema_of_tables_alone_has_nothing_to_follow(database: Database) -> None:
+    database.run(*TABLES)
+    alone = replace(SCHEMA, relations=SCHEMA.relations[:1], joins=())
+    with pytest.raises(SourceError, match="there is nothing to follow"):
+        source(database).open(alone)
 
 
 def test_a_wrong_password_is_not_shown(database: Database) -> None:

@@ -59,8 +59,8 @@ def _results(search: Search, bar: ProgressBar) -> Generator[Result, None, None]:
 def summary(search: Search, seconds: float) -> str:
     """One line: what was read, what was found, what was left out, and how long it took."""
     counts = search.counts
-    retractions = _counted(search.retracted, "retraction")
-    deletions = f"{_counted(counts.deletions, 'deletion')} ({counts.unmatched_deletions:,} unmatched)"
+    retractions = counted(search.retracted, "retraction")
+    deletions = f"{counted(counts.deletions, 'deletion')} ({counts.unmatched_deletions:,} unmatched)"
     optional = (
         (counts.static, f"{counts.static:,} static"),
         (search.retracted, retractions),
@@ -69,11 +69,12 @@ def summary(search: Search, seconds: float) -> str:
         (counts.excluded, f"{counts.excluded:,} excluded"),
         (counts.deletions, deletions),
     )
-    parts = [_counted(counts.tuples, "tuple"), _counted(search.found, "result")]
+    parts = [counted(counts.tuples, "tuple"), counted(search.found, "result")]
     parts += [text for count, text in optional if count]
     rate = counts.tuples / seconds if seconds else 0
     return f"{', '.join(parts)} in {seconds:.2f} s ({rate:,.0f} tuples/s)"
 
 
-def _counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """``1 tuple``, ``1,000 tuples``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

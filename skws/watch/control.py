@@ -108,8 +108,11 @@ class ControlFolder:
 
     def end(self) -> int:
         """The offset behind all commands that are there."""
-        path = self.folder / _COMMANDS
-        return path.stat().st_size if path.exists() else 0
+        return self._size(_COMMANDS)
+
+    def answers_end(self) -> int:
+        """The offset behind all answers that are there."""
+        return self._size(_ANSWERS)
 
     def answer(self, answers: Iterable[Answer]) -> None:
         for answer in answers:
@@ -130,6 +133,10 @@ class ControlFolder:
             return [Standing(**one) for one in orjson.loads(path.read_bytes())["queries"]]
         except FileNotFoundError:
             raise SourceError(f"{self.folder}: no job has been here; expected the --control of one") from None
+
+    def _size(self, name: str) -> int:
+        path = self.folder / name
+        return path.stat().st_size if path.exists() else 0
 
     def _append(self, name: str, line: bytes) -> None:
         # One write in append mode: lines of several writers do not mix.

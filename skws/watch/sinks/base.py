@@ -42,11 +42,15 @@ class Run:
 class Sink(Protocol):
     """A place for results. One thread at a time; all methods may raise SinkError.
 
-    ``name`` is fit to be shown (no password in it).
+    ``name`` is fit to be shown (no password in it). ``every``: the seconds
+    between two flushes that suit it.
     """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def every(self) -> float: ...
 
     def open(self, run: Run) -> None:
         """Called once, before all else. What a broken run left half written is taken back here."""

@@ -1,0 +1,89 @@
+"""``skws query``: standing queries of a running job, through its control folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Annotated
+
+import orjson
+import typer
+
+from schema.errors import SkwsError, UsageError
+from skws.cli import options
+from skws.cli.terminal import tell
+from skws.results.writers.text import visible
+from skws.watch.control import Command, ControlFolder, Standing
+
+app = typer.Typer(help="Standing queries of a running job.", no_args_is_help=True, rich_markup_mode=None)
+
+Control = Annotated[
+    Path,
+    typer.Option("--control", "-c", metavar="DIR", help="The job's control folder.", show_default=False),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What the query is called.", show_default=False)]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", min=0, help="For the job's answer; 0: do not wait.")
+]
+
+
+@app.command("add")
+def add(
+    name: Name,
+    query: options.QueryWords,
+    control: Control,
+    max_size: Annotated[
+        int | None,
+        typer.Option("--max-size", metavar="N", min=1, help=options.MAX_SIZE_HELP, show_default="the job's"),
+    ] = None,
+    wait: Wait = 10.0,
+) -> None:
+    """Add a standing query; its results alive now come first.
+
+    skws query add films tarantino travolta --control DIR
+    """
+    _send(control, Command("add", name, options.query_text(query), max_size), wait)
+
+
+@app.command("remove")
+def remove(name: Name, control: Control, wait: Wait = 10.0) -> None:
+    """Remove a standing query."""
+    _send(control, Command("remove", name), wait)
+
+
+@app.command("list")
+def list_queries(
+    control: Control,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON lines.")] = False,
+) -> None:
+    """The standing queries of the job."""
+    for one in _folder(control).standing():
+        typer.echo(_json(one) if as_json else f"{visible(one.name)}: {visible(one.query)}")
+
+
+def _json(one: Standing) -> str:
+    return orjson.dumps(one).decode()
+
+
+def _folder(control: Path) -> ControlFolder:
+    if not control.is_dir():
+        raise UsageError(f"{control}: no such folder; expected the --control of a running job")
+    return ControlFolder(control)
+
+
+def _send(control: Path, command: Command, wait: float) -> None:
+    """Leave the command, and wait for its answer."""
+    folder = _folder(control)
+    start = folder.answers_end()
+    sent = folder.send(command)
+    until = monotonic() + wait
+    while monotonic() < until:
+        for answer in folder.answers(start):
+            if answer.id == sent:
+                if answer.error:
+                    raise UsageError(answer.error)
+                return
+        sleep(0.02)
+    if wait:
+        raise SkwsError(f"no answer from the job within {wait:g} s; the command waits for it in {control}")
+    tell(f"left for the job in {control}")

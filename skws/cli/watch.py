@@ -1,0 +1,171 @@
+"""``skws watch``: standing queries over a source that goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from schema.errors import UsageError
+from skws.cli import options
+from skws.cli.live import run_watch
+from skws.plan import DEFAULT_MAX_SIZE
+from skws.replay import OnError
+from skws.results.writers import OutputFormat
+from skws.search import EngineName
+from skws.watch.log import Log, LogFormat
+from skws.watch.request import WatchRequest
+from windows.window import parse_window
+
+
+def watch(
+    schema: options.SchemaFile,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source",
+            "-S",
+            metavar="SOURCE",
+            help="File or directory that grows, - for stdin, replay:PATH?speed=N or postgresql://...",
+            show_default=False,
+        ),
+    ],
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="QUERY...", help="Keywords; several arguments are one query.", show_default=False
+        ),
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", metavar="FILE", help="YAML of more queries: 'name: keywords' lines."),
+    ] = None,
+    engine: Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")] = EngineName.SPARK,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]"),
+    ] = None,
+    packages: Annotated[
+        str, typer.Option("--packages", metavar="LIST", help="Connectors for Spark, by commas.")
+    ] = "",
+    window: options.WindowText = None,
+    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
+    match_names: options.MatchNames = False,
+    lateness: Annotated[
+        str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
+    ] = "0 s",
+    output_format: options.ResultFormat = OutputFormat.TABLE,
+    output: options.Output = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sink",
+            metavar="SINK",
+            help="Where else results go: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://... or "
+            "https://...; may be repeated. With it, nothing is shown unless stdout:FORMAT is among them.",
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", metavar="DIR", help="Go on from here after any end of the process."),
+    ] = None,
+    control: Annotated[
+        Path | None,
+        typer.Option(
+            "--control", metavar="DIR", help="Folder for skws query.", show_default="CHECKPOINT/control"
+        ),
+    ] = None,
+    on_error: Annotated[
+        OnError, typer.Option("--on-error", help="What to do about bad records.")
+    ] = OnError.FAIL,
+    dead_letters: Annotated[
+        Path | None,
+        typer.Option("--dead-letters", metavar="FILE", help="Where bad and late records go."),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option("--speed", metavar="N", help="Of a replay: N seconds of it in each second."),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Prometheus metrics on 127.0.0.1 (0: any).",
+        ),
+    ] = None,
+    metrics_file: Annotated[
+        Path | None, typer.Option("--metrics-file", metavar="FILE", help="Metrics as JSON, every second.")
+    ] = None,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="How notes on stderr are written.")
+    ] = LogFormat.TEXT,
+    limit: options.Limit = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Results of standing queries as they come, until interrupted or the source ends.
+
+    skws watch tarantino travolta --schema schema.yaml --source incoming/ --engine local
+    """
+    request = WatchRequest(
+        queries=_queries(query or [], queries),
+        schema=options.read_schema(schema),
+        source=source,
+        window=None if window is None else parse_window(window),
+        max_size=max_size,
+        match_names=match_names,
+        engine=engine,
+        master=master,
+        packages=tuple(part for part in packages.split(",") if part),
+        lateness=options.read_lateness(lateness),
+        on_error=on_error,
+        dead_letters=dead_letters,
+        limit=limit,
+        sinks=_sinks(output_format, output, sink or []),
+        checkpoint=checkpoint,
+        control=control if control is not None or checkpoint is None else checkpoint / "control",
+        metrics_port=metrics_port,
+        metrics_file=metrics_file,
+        speed=speed,
+    )
+    run_watch(request, Log(log_format, quiet))
+
+
+def _queries(words: list[str], path: Path | None) -> dict[str, str]:
+    """Queries by name: that of the arguments is named by its text."""
+    text = options.query_text(words)
+    named = {text: text} if text else {}
+    return named if path is None else {**named, **_read_queries(path)}
+
+
+def _read_queries(path: Path) -> dict[str, str]:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: no YAML: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: expected lines of 'name: keywords'")
+    for name, text in found.items():
+        if not (isinstance(name, str) and isinstance(text, str) and name and text):
+            raise UsageError(f"{path}: {name!r}: {text!r}: expected a name and keywords, both as texts")
+    return found
+
+
+def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -> tuple[str, ...]:
+    if output is None:
+        if output_format is OutputFormat.PARQUET:
+            raise UsageError("--format parquet needs --output FOLDER: results come as files in it")
+        return tuple(sinks) or (f"stdout:{output_format}",)
+    if output_format is OutputFormat.PARQUET:
+        return (f"parquet:{output}", *sinks)
+    if output_format is OutputFormat.JSONL:
+        return (f"jsonl:{output}", *sinks)
+    raise UsageError(
+        f"--format {output_format} goes to standard output; to {output} go --format jsonl and parquet"
+    )

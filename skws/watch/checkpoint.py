@@ -1,0 +1,152 @@
+"""The folder from which a run goes on: what it is for, how far it is, the journal, and what sinks know.
+
+manifest.json   what the run was started with: another schema, window or source is refused
+tables.log      the rows of static tables, as they were at the first start
+journal/        the live records, in micro-batches
+committed.json  the last micro-batch that all sinks have for good
+sinks/ source/  what sinks and the source keep
+lock            held by the process that runs
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+
+from schema.errors import SchemaError, UsageError
+from schema.write import to_yaml
+from skws.records import Record
+from skws.sources.redact import redacted
+from skws.watch.atomic import StateError, replaced, synced
+from skws.watch.entry import checked, unchecked
+from skws.watch.journal import Journal
+from skws.watch.request import WatchRequest
+
+VERSION: Final = 1
+
+
+class Checkpoint:
+    """An open checkpoint; ``fresh`` if no run has begun in it. Raises StateError, UsageError, SchemaError."""
+
+    def __init__(self, folder: Path, request: WatchRequest) -> None:
+        self.folder = folder
+        try:
+            for name in ("journal", "sinks", "source"):
+                (folder / name).mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StateError(f"{folder}: cannot be a checkpoint folder: {error.strerror}") from None
+        self._hold()
+        self.journal = Journal(folder / "journal")
+        self._described = _described(request)
+        known = self._manifest()
+        self.fresh = known is None
+        self.id = known["id"] if known else uuid4().hex
+        if known is not None:
+            self._check(known)
+
+    @property
+    def sinks(self) -> Path:
+        return self.folder / "sinks"
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "source"
+
+    def begin(self, tables: Iterable[Record], start: dict[str, Any]) -> None:
+        """A new run: its static tables, and the source's first offset. Behind this, it goes on from here."""
+        path = self.folder / "tables.log"
+        with path.open("wb") as file:
+            file.writelines(checked(orjson.dumps(tuple(record))) for record in tables)
+            file.flush()
+            os.fsync(file.fileno())
+        synced(self.folder)
+        told = {"version": VERSION, "id": self.id, "start": start, **self._described}
+        replaced(self.folder / "manifest.json", orjson.dumps(told), durable=True)
+
+    def start(self) -> dict[str, Any]:
+        """The source's first offset."""
+        found: dict[str, Any] = (self._manifest() or {})["start"]
+        return found
+
+    def tables(self) -> Iterator[Record]:
+        """The static tables as they were at the first start."""
+        with (self.folder / "tables.log").open("rb") as file:
+            for line in file:
+                text = unchecked(line)
+                if text is None:
+                    raise StateError(f"{file.name}: damaged: the run cannot go on from it")
+                relation, time, row, delete = orjson.loads(text)
+                yield Record(relation, time, tuple(row), delete)
+
+    def committed(self) -> int:
+        """The number of the last micro-batch that is done with; 0 if none is."""
+        path = self.folder / "committed.json"
+        return int(orjson.loads(path.read_bytes())["batch"]) if path.exists() else 0
+
+    def commit(self, batch: int) -> None:
+        replaced(self.folder / "committed.json", orjson.dumps({"batch": batch}), durable=True)
+
+    def given(self) -> tuple[str, ...]:
+        """The names of the queries that the run was last started with."""
+        path = self.folder / "given.json"
+        return tuple(orjson.loads(path.read_bytes())) if path.exists() else ()
+
+    def give(self, names: Iterable[str]) -> None:
+        replaced(self.folder / "given.json", orjson.dumps(list(names)), durable=True)
+
+    def close(self) -> None:
+        self.journal.close()
+        os.close(self._lock)
+
+    def _hold(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
+
+    def _manifest(self) -> dict[str, Any] | None:
+        path = self.folder / "manifest.json"
+        if not path.exists():
+            return None
+        found: dict[str, Any] = orjson.loads(path.read_bytes())
+        if found.get("version") != VERSION:
+            raise StateError(f"{path}: of version {found.get('version')!r}; this skws reads {VERSION}")
+        return found
+
+    def _check(self, known: dict[str, Any]) -> None:
+        for name, value in self._described.items():
+            if known[name] == value:
+                continue
+            if name == "schema":
+                raise SchemaError(
+                    f"{self.folder}: the checkpoint is of another schema: tuples in it do not fit this one"
+                    " (start with a new --checkpoint)"
+                )
+            raise UsageError(
+                f"{self.folder}: the checkpoint is of {name} {known[name]}, not {value}"
+                " (start with a new --checkpoint)"
+            )
+
+
+def _place(source: str) -> str:
+    """A source as it must stay; how fast a replay is may change."""
+    return source.partition("?")[0] if source.startswith("replay:") else redacted(source)
+
+
+def _described(request: WatchRequest) -> dict[str, str]:
+    """What must stay as it is for a run to go on."""
+    return {
+        "schema": to_yaml(request.schema),
+        "window": repr(request.plan_window),
+        "source": _place(request.source),
+        "lateness": f"{request.lateness / 1e6:g} s",
+        "engine": str(request.engine),
+    }

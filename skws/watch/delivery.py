@@ -1,0 +1,57 @@
+"""Micro-batches to all sinks, and their dead letters to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from schema.errors import SkwsError
+from skws.results.model import Result
+from skws.watch.sinks.appended import AppendedFile
+from skws.watch.sinks.base import Run, Sink
+from skws.watch.sinks.marks import Marks
+
+
+class Delivery:
+    """Opens the sinks, and the file for dead letters if there is one. Raises SinkError."""
+
+    def __init__(self, sinks: Sequence[Sink], letters: Path | None, run: Run) -> None:
+        self._sinks = sinks
+        self._letters: AppendedFile | None = None
+        self._batch = 0
+        for sink in sinks:
+            sink.open(run)
+        if letters is not None:
+            self._letters = AppendedFile(letters, Marks(run.folder, "dead letters"), run.tell)
+
+    @property
+    def every(self) -> float:
+        """Seconds between flushes that suit all sinks."""
+        return max((sink.every for sink in self._sinks), default=1.0)
+
+    def write(self, batch: int, results: Sequence[Result], letters: Iterable[str]) -> None:
+        """One batch; letters are lines without line end."""
+        self._batch = batch
+        for sink in self._sinks:
+            sink.write(batch, results)
+        lines = "".join(f"{letter}\n" for letter in letters)
+        if self._letters is not None and lines and not self._letters.has(batch):
+            self._letters.write(lines.encode())
+
+    def flush(self) -> None:
+        for sink in self._sinks:
+            sink.flush()
+        if self._letters is not None:
+            self._letters.flush(self._batch)
+
+    def close(self, *, failed: bool) -> None:
+        """``failed``: the run broke; each sink keeps what it can."""
+        for sink in self._sinks:
+            if failed:
+                with suppress(SkwsError):
+                    sink.flush()
+            with suppress(SkwsError):
+                sink.close()
+        if self._letters is not None:
+            self._letters.close()

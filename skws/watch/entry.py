@@ -1,0 +1,72 @@
+"""One micro-batch, as it is worked on and as the journal keeps it: commands, then records."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from zlib import crc32
+
+import orjson
+
+from skws.records import Record
+from skws.sources.feed import Offset
+from skws.watch.control import Command
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What came between two offsets of the source, and between two of the control folder.
+
+    ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
+    """
+
+    number: int
+    end: Offset
+    control: int
+    commands: tuple[Command, ...] = ()
+    records: tuple[Record, ...] = ()
+    letters: tuple[str, ...] = ()
+    bad: int = 0
+
+    @property
+    def insertions(self) -> int:
+        return sum(not record.delete for record in self.records)
+
+    def to_line(self) -> bytes:
+        """With a checksum in front, by which half a line is known."""
+        shown = {
+            "number": self.number,
+            "end": self.end,
+            "control": self.control,
+            "commands": [asdict(command) for command in self.commands],
+            "records": [tuple(record) for record in self.records],
+            "letters": self.letters,
+            "bad": self.bad,
+        }
+        return checked(orjson.dumps(shown))
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Entry | None:
+        """Inverse of ``to_line``; None if the line is not what was written."""
+        text = unchecked(line)
+        if text is None:
+            return None
+        told = orjson.loads(text)
+        told["commands"] = tuple(Command(**command) for command in told["commands"])
+        told["records"] = tuple(
+            Record(r, time, tuple(row), delete) for r, time, row, delete in told["records"]
+        )
+        told["letters"] = tuple(told["letters"])
+        return cls(**told)
+
+
+def checked(text: bytes) -> bytes:
+    """A line of ``text`` with its checksum in front."""
+    return b"%08x %b\n" % (crc32(text), text)
+
+
+def unchecked(line: bytes) -> bytes | None:
+    """The text of a line that ``checked`` made; None if it is damaged."""
+    code, _, text = line.partition(b" ")
+    if not text.endswith(b"\n") or code != b"%08x" % crc32(text := text[:-1]):
+        return None
+    return text

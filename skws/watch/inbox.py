@@ -1,0 +1,68 @@
+"""Commands on their way in: from other threads, and through the control folder; answers on their way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
+
+from skws.watch.control import Answer, Command, ControlFolder
+from skws.watch.log import Log
+from skws.watch.standing import StandingQueries
+
+
+class Inbox:
+    """Gathers commands; those that cannot be done are answered at once. ``heard`` gets every answer."""
+
+    def __init__(self, log: Log, heard: Callable[[Answer], None]) -> None:
+        self._log = log
+        self._heard = heard
+        self._posted: SimpleQueue[Command] = SimpleQueue()
+        self._folder: ControlFolder | None = None
+        self.read_to = 0
+
+    def open(self, folder: ControlFolder | None, read_to: int | None) -> None:
+        """``read_to``: where an earlier process was in the folder; None: what is in it is of others."""
+        self._folder = folder
+        if folder is not None:
+            self.read_to = folder.end() if read_to is None else read_to
+
+    def post(self, command: Command) -> None:
+        """From any thread."""
+        self._posted.put(command)
+
+    def commands(self, standing: StandingQueries) -> list[Command]:
+        """Those that have come and can be done one after the other."""
+        commands = self._drained()
+        refused: tuple[Answer, ...] = ()
+        if self._folder is not None:
+            read = self._folder.read(self.read_to)
+            self.read_to = read.end
+            commands += read.commands
+            refused = read.faults
+        if not (commands or refused):
+            return []
+        good, impossible = standing.checked(commands)
+        self.answer([*refused, *impossible])
+        return good
+
+    def answer(self, answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            self._heard(answer)
+            if answer.error:
+                self._log.warning("command", f"refused: {answer.error}")
+            if self._folder is not None and answer.id:
+                self._folder.answer([answer])
+
+    def done(self, commands: Iterable[Command], standing: StandingQueries) -> None:
+        """Commands were carried out."""
+        self.answer([Answer(command.id) for command in commands])
+        if self._folder is not None:
+            self._folder.publish(standing.shown())
+
+    def _drained(self) -> list[Command]:
+        commands = []
+        while True:
+            try:
+                commands.append(self._posted.get_nowait())
+            except Empty:
+                return commands

@@ -1,0 +1,140 @@
+"""The live records of a run, on disk before they are worked on: what a run goes on from.
+
+Entries are appended to segments, files named by the number of their first
+entry. A segment begins with the standing queries before that entry. Segments
+leave from the front, when all in them has long ended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+import orjson
+
+from skws.watch.atomic import StateError, synced
+from skws.watch.control import Standing
+from skws.watch.entry import Entry, checked, unchecked
+
+SEGMENT_BYTES: Final = 4 << 20
+_SUFFIX: Final = ".log"
+
+
+@dataclass(slots=True)
+class Segment:
+    """``first``: the number of its first entry; ``position``: of the stream's next tuple before that.
+
+    ``latest``: the latest time in it. ``after``: the position behind it.
+    """
+
+    path: Path
+    first: int
+    position: int = 0
+    standing: tuple[Standing, ...] = ()
+    latest: int | None = None
+    after: int = 0
+    size: int = 0
+
+    def head(self) -> bytes:
+        shown = {"position": self.position, "standing": [asdict(one) for one in self.standing]}
+        return checked(orjson.dumps(shown))
+
+    def count(self, entry: Entry, size: int) -> None:
+        """An entry is in it now."""
+        times = [record.time for record in entry.records]
+        if times:
+            self.latest = max(times) if self.latest is None else max(self.latest, *times)
+        self.after += entry.insertions
+        self.size += size
+
+
+@dataclass(slots=True)
+class Journal:
+    """A folder of segments; one process writes. Raises StateError."""
+
+    folder: Path
+    segments: list[Segment] = field(default_factory=list)
+    _file: IO[bytes] | None = None
+
+    def open(self) -> None:
+        """Find the segments that are there."""
+        self.segments = [_opened(path) for path in sorted(self.folder.glob(f"*{_SUFFIX}")) if _whole(path)]
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, oldest first; to be read to the end before any is appended.
+
+        What a broken run left half written at the end is cut off.
+        """
+        for segment in self.segments:
+            yield from self._read(segment, last=segment is self.segments[-1])
+
+    def append(self, entry: Entry, standing: tuple[Standing, ...]) -> None:
+        """Keep an entry; ``standing``: the queries before it. Behind this, it is there for good."""
+        try:
+            if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
+                self._roll(entry, standing)
+            line = entry.to_line()
+            assert self._file is not None  # noqa: S101 - rolled just now
+            self._file.write(line)
+            self._file.flush()
+            os.fdatasync(self._file.fileno())
+        except OSError as error:
+            raise StateError(f"{self.folder}: cannot write the journal: {error.strerror}") from None
+        self.segments[-1].count(entry, len(line))
+
+    def trim(self, committed: int, over: Callable[[Segment], bool]) -> None:
+        """Drop the oldest segments that are ``over``, as far as all in them is committed."""
+        while len(self.segments) > 1 and self.segments[1].first <= committed + 1 and over(self.segments[0]):
+            self.segments.pop(0).path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _roll(self, entry: Entry, standing: tuple[Standing, ...]) -> None:
+        self.close()
+        position = self.segments[-1].after if self.segments else 0
+        path = self.folder / f"{entry.number:012d}{_SUFFIX}"
+        if self.segments and self.segments[-1].path == path:
+            self.segments.pop()  # begun by a process that did not get to its first entry
+        segment = Segment(path, entry.number, position, standing, after=position)
+        self._file = path.open("wb")
+        self._file.write(segment.head())
+        synced(self.folder)
+        self.segments.append(segment)
+
+    def _read(self, segment: Segment, *, last: bool) -> Iterator[Entry]:
+        with segment.path.open("rb") as file:
+            good = len(file.readline())
+            for line in file:
+                entry = Entry.of_line(line)
+                if entry is None:
+                    break
+                good += len(line)
+                segment.count(entry, len(line))
+                yield entry
+        if good == segment.path.stat().st_size:
+            return
+        if not last:
+            raise StateError(f"{segment.path}: damaged behind byte {good:,}: the run cannot go on from it")
+        os.truncate(segment.path, good)
+
+
+def _opened(path: Path) -> Segment:
+    with path.open("rb") as file:
+        told = orjson.loads(unchecked(file.readline()) or b"{}")
+    standing = tuple(Standing(**one) for one in told["standing"])
+    return Segment(path, int(path.stem), told["position"], standing, after=told["position"])
+
+
+def _whole(path: Path) -> bool:
+    """False for a segment without head, which its writer left just as it began it."""
+    with path.open("rb") as file:
+        if unchecked(file.readline()) is not None:
+            return True
+    path.unlink()
+    return False

@@ -1,0 +1,231 @@
+"""A live search in this process: poll, work, deliver, commit; one micro-batch after the other.
+
+One thread runs it. Others may pause and resume it, change its speed, send it
+commands and stop it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from schema.errors import UsageError
+from skws.engine.collector import expect_long_lived_objects
+from skws.sources.addresses import parse_source
+from skws.sources.feed import Batch, Feed, Offset
+from skws.watch.checkpoint import Checkpoint
+from skws.watch.control import Answer, Command, ControlFolder
+from skws.watch.delivery import Delivery
+from skws.watch.inbox import Inbox
+from skws.watch.log import Log
+from skws.watch.metrics import Metrics, State
+from skws.watch.pace import Pace, StoppableClock
+from skws.watch.pipeline import Pipeline
+from skws.watch.recovery import Begun, begin, resume
+from skws.watch.request import WatchRequest
+from skws.watch.sinks.base import Sink
+from skws.watch.speeds import Rest, replay_rate
+from windows.window import MICROSECOND
+
+_BEHIND_EVERY: Final = 5 * MICROSECOND  # a database is asked for it
+
+
+class LocalWatch:
+    """A live search of ``request``, results to ``sinks``.
+
+    ``answered`` hears what became of commands. ``each_step`` is called in the
+    thread that runs it, after every look at the source. Raises QueryError,
+    UsageError, SourceError, before anything is opened.
+    """
+
+    def __init__(
+        self,
+        request: WatchRequest,
+        sinks: Sequence[Sink],
+        log: Log,
+        clock: StoppableClock | None = None,
+        *,
+        answered: Callable[[Answer], None] = lambda _: None,
+        each_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.request = request
+        self.clock = clock or StoppableClock()
+        self._given = request.plans()
+        self._pace = Pace(self.clock, replay_rate(request))
+        self._sinks = sinks
+        self._log = log
+        self._inbox = Inbox(log, answered)
+        self._each_step = each_step
+        self._paused = False
+        self._state: State = "starting"
+        self._behind = ("", 0)
+        self._committed_at = self.clock.now()
+        self._source = parse_source(request.source, folder=_kept(request.checkpoint), clock=self._pace)
+        if request.checkpoint is not None and self._source.local_only:
+            raise UsageError("--checkpoint needs a source that can be read again, and standard input cannot")
+        self._checkpoint: Checkpoint | None = None
+        self.pipeline = Pipeline(request, None, self.clock.now)
+        self._feed: Feed | None = None
+        self._offset: Offset = {}
+
+    @property
+    def source_name(self) -> str:
+        """Fit to be shown."""
+        return self._source.name
+
+    @property
+    def stopping(self) -> bool:
+        return self.clock.stopping.is_set()
+
+    @property
+    def ended(self) -> bool:
+        """True if the source ended, or the limit is reached."""
+        return self._state == "ended"
+
+    def stop(self) -> None:
+        """End the run soon."""
+        self.clock.stopping.set()
+
+    def pause(self) -> None:
+        """Take in nothing until ``resume``; a replay stands still."""
+        self._paused = True
+        self._pace.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        self._pace.resume()
+
+    def set_speed(self, speed: float) -> None:
+        """What a replay's own speed is multiplied by, from now on; other sources do not heed it."""
+        self._pace.set_rate(speed)
+
+    def post(self, command: Command) -> None:
+        """A command for the next micro-batch."""
+        self._inbox.post(command)
+
+    def run(self) -> None:
+        """Until the source ends, the limit is reached or ``stop`` is called. Raises SkwsError."""
+        failed = True
+        try:
+            self.open()
+            rest = Rest(self.clock)
+            while not (self.stopping or self.ended):
+                rest.after(busy=self.step())
+            failed = False
+        finally:
+            self.close(failed=failed)
+
+    def open(self) -> None:
+        """Make everything ready, and answer the given queries."""
+        expect_long_lived_objects()
+        request = self.request
+        if request.checkpoint is not None:
+            self._checkpoint = Checkpoint(request.checkpoint, request)
+        pipeline = self.pipeline = Pipeline(request, self._checkpoint, self.clock.now)
+        self._feed = self._source.open(request.schema)
+        control = None if request.control is None else ControlFolder(request.control)
+        run = pipeline.run(
+            lambda seconds: not self.clock.stopping.wait(seconds),
+            lambda line: self._log.warning("sink", line),
+        )
+        pipeline.deliver_to(Delivery(self._sinks, request.dead_letters, run))
+        begun = self._begun(self._feed)
+        self._inbox.open(control, begun.control)
+        self._stand(begun)
+        self._state = "ended" if pipeline.full else "running"
+        self._log.info("started", f"watching {self.source_name}", source=self.source_name, batch=begun.number)
+
+    def step(self) -> bool:
+        """One micro-batch; False if there was nothing to do."""
+        commands = self._inbox.commands(self.pipeline.worker.standing)
+        polled = Batch((), self._offset)
+        if not self._paused and self._feed is not None:
+            polled = self._feed.poll(self._offset, self.pipeline.appetite.limit)
+        for notice in polled.notices:
+            self._log.warning("source", notice)
+        busy = bool(commands or polled.items)
+        if busy:
+            self._take(commands, polled)
+        self._offset = polled.end
+        if polled.ended or self.pipeline.full:
+            self._state = "ended"
+        self._commit_if_due()
+        self.pipeline.gauges.sample(self.clock.now())
+        self._each_step()
+        return busy
+
+    def close(self, *, failed: bool = False) -> None:
+        """Commit, unless the run broke, and let go of everything."""
+        try:
+            if not failed:
+                self._commit()
+        except BaseException:
+            failed = True
+            raise
+        finally:
+            self._state = "ended"
+            self.pipeline.close(failed=failed)
+            if self._feed is not None:
+                self._feed.close()
+            if self._checkpoint is not None:
+                self._checkpoint.close()
+
+    def metrics(self) -> Metrics:
+        """What the run is at now. Only for the thread that runs it."""
+        now = self.clock.now()
+        return self.pipeline.gauges.metrics(
+            now,
+            state="paused" if self._paused and self._state == "running" else self._state,
+            source=self.source_name,
+            behind=self._how_far_behind(now),
+            bad=self.pipeline.intake.bad.count,
+            worker=self.pipeline.worker,
+        )
+
+    def _begun(self, feed: Feed) -> Begun:
+        checkpoint, pipeline = self._checkpoint, self.pipeline
+        if checkpoint is None or checkpoint.fresh:
+            return begin(pipeline.worker, feed, pipeline.tables, checkpoint)
+        begun = resume(pipeline.worker, checkpoint, pipeline.deliver)
+        self._log.info("resumed", f"going on behind micro-batch {begun.number}", batch=begun.number)
+        return begun
+
+    def _stand(self, begun: Begun) -> None:
+        """Take up where the run stands, and make its queries those that are given."""
+        self._offset = begun.offset
+        self.pipeline.stand_at(begun.number, begun.offset)
+        commands = self.pipeline.worker.standing.wanted(self._given, begun.given)
+        if commands:
+            self._take(commands, Batch((), self._offset))
+        else:
+            self._inbox.done((), self.pipeline.worker.standing)
+        if self._checkpoint is not None:
+            self._checkpoint.give(self._given)
+
+    def _take(self, commands: list[Command], polled: Batch) -> None:
+        self.pipeline.take(commands, polled, self._inbox.read_to, self.clock.now())
+        if commands:
+            self._inbox.done(commands, self.pipeline.worker.standing)
+
+    def _commit_if_due(self) -> None:
+        if self.clock.now() - self._committed_at >= self.pipeline.delivery.every * MICROSECOND:
+            self._commit()
+
+    def _commit(self) -> None:
+        self.pipeline.commit(self._offset, self._inbox.read_to)
+        if self._feed is not None:
+            self._feed.commit(self._offset)
+        self._committed_at = self.clock.now()
+
+    def _how_far_behind(self, now: int) -> str:
+        text, at = self._behind
+        if self._feed is not None and not self.ended and (not at or now - at >= _BEHIND_EVERY):
+            text = self._feed.behind(self._offset)
+            self._behind = (text, now)
+        return text
+
+
+def _kept(checkpoint: Path | None) -> Path | None:
+    """Where a database's snapshot is kept."""
+    return None if checkpoint is None else checkpoint / "source"

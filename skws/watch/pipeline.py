@@ -1,0 +1,120 @@
+"""One micro-batch's way: kept in the journal, worked on, delivered to the sinks, committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from skws.records import Record
+from skws.sources.feed import Batch, Item, Offset
+from skws.watch.checkpoint import Checkpoint
+from skws.watch.control import Command
+from skws.watch.delivery import Delivery
+from skws.watch.entry import Entry
+from skws.watch.gauges import Gauges
+from skws.watch.intake import Appetite, Intake
+from skws.watch.request import WatchRequest
+from skws.watch.retention import Retention
+from skws.watch.sinks.base import Run
+from skws.watch.worker import Outcome, Worker
+from windows.window import MICROSECOND
+
+
+class Pipeline:
+    """Takes micro-batches, one after the other; ``full`` when the limit of results is reached.
+
+    ``checkpoint`` None keeps nothing. ``now`` tells the run's time in microseconds.
+    """
+
+    def __init__(self, request: WatchRequest, checkpoint: Checkpoint | None, now: Callable[[], int]) -> None:
+        self.worker = Worker(request)
+        self.gauges = Gauges(request, now())
+        self.intake = Intake(request.on_error)
+        self.appetite = Appetite()
+        self.full = False
+        self._request = request
+        self._checkpoint = checkpoint
+        self._now = now
+        self._retention = Retention(request.plan_window, request.lateness)
+        self._table_letters: tuple[str, ...] = ()  # go with the first micro-batch
+        self._delivery: Delivery | None = None
+        self._kept: Offset = {}
+        self._number = self._delivered = self._committed = 0
+
+    @property
+    def delivery(self) -> Delivery:
+        assert self._delivery is not None  # noqa: S101 - deliver_to comes first
+        return self._delivery
+
+    def deliver_to(self, delivery: Delivery) -> None:
+        """Where results go, before anything is taken."""
+        self._delivery = delivery
+
+    def stand_at(self, number: int, offset: Offset) -> None:
+        """The micro-batch ``number``, which ended at ``offset``, was the last one."""
+        self._number = self._delivered = number
+        self._kept = offset
+
+    def tables(self, items: list[Item]) -> tuple[Record, ...]:
+        """The good rows of static tables. Raises BadRecordsError by the policy."""
+        records, self._table_letters, _ = self.intake.parted(items)
+        return records
+
+    def take(self, commands: list[Command], polled: Batch, commands_to: int, arrived: int) -> None:
+        """Work on what was polled at ``arrived``. Raises BadRecordsError, SinkError, StateError."""
+        records, letters, bad = self.intake.parted(list(polled.items))
+        letters, self._table_letters = (*self._table_letters, *letters), ()
+        self._number += 1
+        entry = Entry(self._number, polled.end, commands_to, tuple(commands), records, letters, bad)
+        if self._checkpoint is not None:
+            self._checkpoint.journal.append(entry, self.worker.standing.shown())
+        self._kept = polled.end
+        self.deliver(entry, self.worker.work(entry))
+        seconds = (self._now() - arrived) / MICROSECOND
+        self.appetite.worked(len(records), seconds)
+        self.gauges.worked(seconds)
+
+    def deliver(self, entry: Entry, outcome: Outcome) -> None:
+        """What a micro-batch came to, up to the limit of results."""
+        results = outcome.results
+        limit = self._request.limit
+        if limit is not None and len(results) >= limit - self.gauges.told:
+            results = results[: limit - self.gauges.told]
+            self.full = True
+        late = self.intake.letters(outcome.late) if self._request.dead_letters is not None else ()
+        self.delivery.write(entry.number, results, (*entry.letters, *late))
+        self._delivered = entry.number
+        self.gauges.delivered(entry.records, results, len(outcome.late))
+
+    def commit(self, offset: Offset, commands_to: int) -> None:
+        """All that was delivered is there for good: with the sinks first, then in the checkpoint."""
+        if self._checkpoint is not None and offset != self._kept:
+            # The source moved on past nothing of ours; it may forget that too.
+            self.take([], Batch((), offset), commands_to, self._now())
+        self.delivery.flush()
+        if self._checkpoint is None or self._committed == self._delivered:
+            return
+        self._checkpoint.commit(self._delivered)
+        self._committed = self._delivered
+        now, position = self.gauges.event_time or 0, self.worker.engine.position
+        self._checkpoint.journal.trim(self._delivered, lambda part: self._retention.over(part, now, position))
+
+    def close(self, *, failed: bool) -> None:
+        if self._delivery is not None:
+            self._delivery.close(failed=failed)
+
+    def run(self, wait: Callable[[float], bool], tell: Callable[[str], None]) -> Run:
+        """What sinks are told of the run."""
+        kept: dict[str, Any] = (
+            {"id": uuid4().hex, "folder": None}
+            if self._checkpoint is None
+            else {"id": self._checkpoint.id, "folder": self._checkpoint.sinks}
+        )
+        return Run(
+            **kept,
+            schema=self._request.schema,
+            match_names=self._request.match_names,
+            wait=wait,
+            tell=tell,
+        )

@@ -1,0 +1,57 @@
+"""How a run begins: anew, or from a checkpoint, with the journal's records told to the engine once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from skws.records import Record
+from skws.sources.feed import Feed, Item, Offset
+from skws.watch.checkpoint import Checkpoint
+from skws.watch.control import Command
+from skws.watch.entry import Entry
+from skws.watch.worker import Outcome, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where a run stands before its first new micro-batch; ``control``: None if it never had a folder."""
+
+    offset: Offset
+    number: int = 0
+    control: int | None = None
+    given: tuple[str, ...] = ()
+
+
+def begin(
+    worker: Worker,
+    feed: Feed,
+    parted: Callable[[list[Item]], tuple[Record, ...]],
+    checkpoint: Checkpoint | None,
+) -> Begun:
+    """A new run: the source's first offset, and its static tables in the engine."""
+    offset = feed.start()
+    tables = list(parted(list(feed.tables())))
+    if checkpoint is not None:
+        checkpoint.begin(tables, offset)
+    worker.load_tables(tables)
+    return Begun(offset)
+
+
+def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Outcome], None]) -> Begun:
+    """Bring the engine to where the run ended, and ``deliver`` what was not committed. Raises StateError."""
+    worker.load_tables(list(checkpoint.tables()))
+    committed = checkpoint.committed()
+    journal = checkpoint.journal
+    journal.open()
+    if journal.segments:
+        worker.engine.begin_at(journal.segments[0].position)
+        for one in journal.segments[0].standing:
+            worker.standing.apply(Command("add", one.name, one.query, one.max_size))
+    begun = Begun(checkpoint.start(), committed, given=checkpoint.given())
+    for entry in journal.entries():
+        outcome = worker.work(entry)
+        if entry.number > committed:
+            deliver(entry, outcome)
+        begun = Begun(entry.end, max(entry.number, committed), entry.control, begun.given)
+    return begun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws.records import BadRecord, Record
@@ -81,3 +82,15 @@ def follow(
 
 def records(items: list[Item]) -> list[Record]:
     return [item for item in items if isinstance(item, Record)]
+
+
+def opened(database: Database, folder: Path | None = None, **parameters: str) -> Feed:
+    return PostgresSource(Address.of(database.uri(slot=database.name, **parameters)), folder).open(SCHEMA)
+
+
+def movies(*numbers: int) -> list[tuple[object, ...]]:
+    return [("+", "movie", number, f"film {number}", 1) for number in numbers]
+
+
+def insert(first: int, last: int) -> str:
+    return f"INSERT INTO movie SELECT i, 'film ' || i, 1 FROM generate_series({first}, {last}) i"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
 from pathlib import Path
 
 import orjson
@@ -15,69 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.errors import SourceError
-from schema.model import Attribute, AttributeType, Relation, Schema
 from skws.records import BadRecord, Record
 from skws.replay import plan, read_split
-from skws.sources.feed import Item, Offset
 from skws.sources.files.feed import FilesFeed
-from skws.sources.files.folder import Found
-from skws.sources.files.growing import Part, read_part
-
-T = AttributeType
-SCHEMA = Schema(
-    "s",
-    (
-        Relation("genre", (Attribute("gid", T.INTEGER), Attribute("label", T.TEXT)), table=True),
-        Relation("movie", (Attribute("mid", T.INTEGER), Attribute("title", T.TEXT)), search=("title",)),
-        Relation("play", (Attribute("mid", T.INTEGER),)),
-    ),
-    (),
-)
-Taken = tuple[Offset, list[Item], Offset]
-
-
-def line(number: int, title: str = "x", relation: str = "movie") -> bytes:
-    row: dict[str, object] = {"mid": number} if relation == "play" else {"mid": number, "title": title}
-    return orjson.dumps({"relation": relation, "time": number, "row": row}) + b"\n"
-
-
-def numbers(items: list[Item]) -> list[object]:
-    """First attributes of records; reasons of bad ones."""
-    return [item.reason if isinstance(item, BadRecord) else item.row[0] for item in items]
-
-
-class Follower:
-    """Polls a path, and remembers each batch, to read it again."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.feed = FilesFeed(path, SCHEMA)
-        self.offset = self.feed.start()
-        self.taken: list[Taken] = []
-        self.notices: list[str] = []
-
-    def poll(self, limit: int = 1000) -> list[object]:
-        batch = self.feed.poll(self.offset, limit)
-        end: Offset = orjson.loads(orjson.dumps(batch.end))
-        self.taken.append((self.offset, list(batch.items), end))
-        self.notices += batch.notices
-        self.offset = end
-        return numbers(list(batch.items))
-
-    def restart(self) -> None:
-        self.feed = FilesFeed(self.path, SCHEMA)
-
-    def again(self) -> None:
-        """Every batch comes again the same, in this process and in another."""
-        for feed in (self.feed, FilesFeed(self.path, SCHEMA)):
-            for start, items, end in self.taken:
-                assert list(feed.again(start, end)) == items
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
+from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
 
 
 def test_a_growing_file(tmp_path: Path) -> None:
@@ -187,99 +127,6 @@ def test_csv_records_over_several_lines_wait_for_their_end(tmp_path: Path) -> No
     follower.again()
 
 
-def test_a_cut_file_is_read_from_its_start(tmp_path: Path) -> None:
-    path = tmp_path / "stream.jsonl"
-    path.write_bytes(line(1) + line(2))
-    follower = Follower(path)
-    assert follower.poll() == [1, 2]
-    path.write_bytes(line(3))
-    assert follower.poll() == [3]
-    assert follower.notices == [
-        f"stream.jsonl was cut from at least {2 * len(line(1))} to {len(line(3))} bytes: read from its start"
-    ]
-    path.write_bytes(line(4) + line(5) + line(6))
-    assert follower.poll() == [4, 5, 6]
-    start, items, end = follower.taken[-1]
-    assert list(FilesFeed(path, SCHEMA).again(start, end)) == items
-    with pytest.raises(SourceError, match=r"stream\.jsonl is gone or has changed"):
-        list(follower.feed.again(*follower.taken[0][::2]))
-
-
-def test_a_rotated_file_is_read_to_its_end_then_the_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "stream.jsonl"
-    path.write_bytes(line(1))
-    follower = Follower(tmp_path)
-    assert follower.poll() == [1]
-    append(path, line(2))
-    path.rename(tmp_path / "stream.jsonl.1")
-    path.write_bytes(line(3))
-    assert follower.poll() == [2, 3]
-    assert follower.notices == ["stream.jsonl is now stream.jsonl.1, and is read on there"]
-    append(path, line(4))
-    (tmp_path / "stream.jsonl.1").rename(tmp_path / "stream.jsonl.2")
-    path.rename(tmp_path / "stream.jsonl.1")
-    path.write_bytes(line(5))
-    follower.restart()
-    assert follower.poll() == [4, 5]
-    follower.again()
-
-
-def test_a_replaced_file_is_told_of(tmp_path: Path) -> None:
-    path = tmp_path / "stream.jsonl"
-    path.write_bytes(line(1) + line(2))
-    follower = Follower(path)
-    assert follower.poll() == [1, 2]
-    (tmp_path / "next").write_bytes(line(3) + line(4) + line(5))
-    os.replace(tmp_path / "next", path)
-    assert follower.poll() == [3, 4, 5]
-    assert "was replaced by another file" in follower.notices[0]
-
-
-def test_the_same_file_in_another_place_goes_on(tmp_path: Path) -> None:
-    """A directory restored from a copy has other inodes, and the same beginning."""
-    path = tmp_path / "stream.jsonl"
-    path.write_bytes(line(1) + line(2))
-    follower = Follower(path)
-    assert follower.poll() == [1, 2]
-    (tmp_path / "copy").write_bytes(path.read_bytes() + line(3))
-    os.replace(tmp_path / "copy", path)
-    follower.restart()
-    assert follower.poll() == [3]
-    assert follower.notices == []
-    follower.again()
-
-
-def test_files_that_are_gone_leave_the_offset_but_not_all_at_once(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.jsonl").write_bytes(line(1))
-    follower = Follower(tmp_path)
-    follower.poll()
-    (tmp_path / "a.jsonl").unlink()
-    follower.poll()
-    assert list(follower.offset["files"]) == ["b.jsonl"]
-    (tmp_path / "b.jsonl").rename(tmp_path / "_b.jsonl")
-    follower.poll()
-    (tmp_path / "_b.jsonl").rename(tmp_path / "b.jsonl")
-    assert follower.poll() == []
-
-
-def test_a_file_that_goes_while_it_is_read_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.jsonl").write_bytes(line(1))
-    follower = Follower(tmp_path)
-
-    def rotate(found: Found, *arguments: int, **more: int) -> Part:
-        if found.name == "b.jsonl" and found.path.exists():
-            found.path.rename(tmp_path / "c.jsonl")
-        return read_part(found, SCHEMA, *arguments[1:], **more)
-
-    monkeypatch.setattr("skws.sources.files.feed.read_part", rotate)
-    assert follower.poll() == [1, 1]
-    assert sorted(follower.offset["files"]) == ["a.jsonl", "c.jsonl"]
-
-
 def test_static_tables_come_first(tmp_path: Path) -> None:
     genre = orjson.dumps({"relation": "genre", "row": {"gid": 1, "label": "crime"}}) + b"\n"
     (tmp_path / "stream.jsonl").write_bytes(line(1) + genre + line(2))
@@ -312,20 +159,6 @@ def test_every_file_gets_its_share(tmp_path: Path) -> None:
     for name, first in (("a", 0), ("b", 100)):
         (tmp_path / f"{name}.jsonl").write_bytes(b"".join(map(line, range(first, first + 50))))
     assert Follower(tmp_path).poll(10) == [*range(5), *range(100, 105)]
-
-
-def test_nothing_there(tmp_path: Path) -> None:
-    (tmp_path / "movies.jsonl").touch()
-    with pytest.raises(SourceError, match=r"no such file or directory; did you mean 'movies\.jsonl'"):
-        FilesFeed(tmp_path / "movie.jsonl", SCHEMA)
-    (tmp_path / "movies.txt").touch()
-    with pytest.raises(SourceError, match="unknown format"):
-        FilesFeed(tmp_path / "movies.txt", SCHEMA)
-    feed = FilesFeed(tmp_path / "movies.jsonl", SCHEMA)
-    (tmp_path / "movies.jsonl").unlink()
-    assert feed.poll(feed.start(), 10).items == []
-    with pytest.raises(SourceError, match="is no offset of files"):
-        feed.poll({"lsn": "0/0"}, 10)
 
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)

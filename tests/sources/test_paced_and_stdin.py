@@ -14,7 +14,7 @@ from skws.records import BadRecord
 from skws.sources.paced import PacedReplay
 from skws.sources.stdin import StdinFeed
 from tests.sources.clocks import HandClock
-from tests.sources.test_growing_files import SCHEMA, line, numbers
+from tests.sources.followed_files import SCHEMA, line, numbers
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from schema.errors import SourceError, UsageError
 from skws.sources.addresses import kafka_package, parse_source
 from skws.sources.files.source import FilesSource
 from skws.sources.paced import PacedReplay
+from skws.sources.postgres.source import PostgresSource
 from skws.sources.redact import redacted
 from skws.sources.stdin import StdinSource
 
@@ -103,6 +104,16 @@ def test_an_address_does_not_show_its_password() -> None:
     parsed = parse_source("postgresql://joe:hunter2hunter2@h/db?sslmode=prefer")
     assert parsed.name == "postgresql://joe:***@h/db?sslmode=prefer"
     assert "hunter2" not in repr(parsed)
+
+
+def test_what_is_for_libpq_reaches_it_as_written() -> None:
+    parsed = parse_source("postgresql://joe@h/db?slot=mine&options=-c%20a%3Db&password=a+b%26&snapshot=no")
+    assert isinstance(parsed, PostgresSource)
+    address = parsed.address
+    assert (address.slot, address.publication, address.snapshot) == ("mine", "skws", False)
+    assert address.parameters["options"] == "-c a=b"
+    assert address.parameters["password"] == "a+b&"
+    assert "slot" not in address.parameters
 
 
 def test_only_a_database_loads_psycopg2_and_nothing_loads_spark() -> None:

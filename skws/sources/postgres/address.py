@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import unquote
 
 import psycopg2
 from psycopg2.extensions import connection, parse_dsn
@@ -62,19 +62,10 @@ class Address:
         if authority.count("@") > 1 or "@" in path:
             # libpq would take a part of the password for a host or a port, and show it.
             raise UsageError(f"{shown}: in the user and the password, @ is written %40 and / is written %2F")
-        pairs = parse_qsl(query, keep_blank_values=True)
-        own = {name: value for name, value in pairs if name in OWN}
-        rest = urlencode([(name, value) for name, value in pairs if name not in OWN])
-        try:
-            parameters = parse_dsn(f"{base}?{rest}" if rest else base)
-        except psycopg2.Error as error:
-            # libpq quotes what it does not understand, and that may be the password.
-            known = "invalid URI query parameter" in str(error)
-            what = str(error).strip() if known and "password" not in str(error) else "cannot be understood"
-            raise UsageError(f"{shown}: {what} (expected postgresql://USER@HOST:PORT/DATABASE)") from None
+        own, rest = _parted(query)
         return cls(
             shown,
-            parameters,
+            _parameters(f"{base}?{rest}" if rest else base, shown),
             _name(own.get("slot", "skws"), "slot"),
             _name(own.get("publication", "skws"), "publication"),
             _yes(own.get("snapshot", "yes")),
@@ -121,6 +112,23 @@ class Address:
         given = {**_DEFAULTS, **self.parameters}
         options = f"{given.get('options', '')} {_SETTINGS}".strip()
         return {**given, "client_encoding": "UTF8", "options": options}
+
+
+def _parted(query: str) -> tuple[dict[str, str], str]:
+    """Our parameters of a query, decoded, and the others as they stand, for libpq to decode."""
+    parts = [part.partition("=") for part in query.split("&") if part]
+    own = {name: unquote(value) for name, _, value in parts if name in OWN}
+    return own, "&".join("".join(part) for part in parts if part[0] not in OWN)
+
+
+def _parameters(uri: str, shown: str) -> dict[str, str]:
+    try:
+        return parse_dsn(uri)
+    except psycopg2.Error as error:
+        # libpq quotes what it does not understand, and that may be the password.
+        known = "invalid URI query parameter" in str(error)
+        what = str(error).strip() if known and "password" not in str(error) else "cannot be understood"
+        raise UsageError(f"{shown}: {what} (expected postgresql://USER@HOST:PORT/DATABASE)") from None
 
 
 def _name(text: str, what: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from psycopg2.extensions import connection
 
@@ -83,8 +83,44 @@ class Table:
         return f"{self.namespace}.{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What the queries of the catalog gave; columns by table and number."""
+
+    tables: list[tuple[Any, ...]]
+    columns: dict[int, dict[int, TableColumn]]
+    keys: list[tuple[Any, ...]]
+    references: list[tuple[Any, ...]]
+
+    def named(self, oid: int, numbers: list[int]) -> tuple[str, ...]:
+        return tuple(self.columns[oid][number].name for number in numbers)
+
+
 def tables(connected: connection) -> dict[str, Table]:
     """The tables that the search path shows, by name. Raises psycopg2.Error."""
+    rows = _queried(connected)
+    primary = {oid: rows.named(oid, numbers) for oid, is_primary, _, numbers in rows.keys if is_primary}
+    chosen = {oid: rows.named(oid, numbers) for oid, _, is_identity, numbers in rows.keys if is_identity}
+    references = _references(rows)
+    return {
+        name: Table(
+            oid,
+            namespace,
+            name,
+            kind,
+            Identity(identity),
+            tuple(rows.columns[oid].values()),
+            primary.get(oid, ()),
+            _identity_columns(
+                Identity(identity), rows.columns[oid], primary.get(oid, ()), chosen.get(oid, ())
+            ),
+            tuple(references[oid]),
+        )
+        for oid, namespace, name, kind, identity in rows.tables
+    }
+
+
+def _queried(connected: connection) -> _Rows:
     with connected.cursor() as cursor:
         cursor.execute(_TABLES)
         found = cursor.fetchall()
@@ -96,31 +132,15 @@ def tables(connected: connection) -> dict[str, Table]:
         cursor.execute(_KEYS, (oids,))
         keys = cursor.fetchall()
         cursor.execute(_REFERENCES, (oids, oids))
-        references = cursor.fetchall()
-    names = {oid: name for oid, _, name, _, _ in found}
+        return _Rows(found, columns, keys, cursor.fetchall())
 
-    def named(oid: int, numbers: list[int]) -> tuple[str, ...]:
-        return tuple(columns[oid][number].name for number in numbers)
 
-    primary = {oid: named(oid, numbers) for oid, is_primary, _, numbers in keys if is_primary}
-    chosen = {oid: named(oid, numbers) for oid, _, is_identity, numbers in keys if is_identity}
-    foreign: dict[int, list[ForeignKey]] = defaultdict(list)
-    for name, oid, to, numbers, to_numbers in references:
-        foreign[oid].append(ForeignKey(name, named(oid, numbers), names[to], named(to, to_numbers)))
-    return {
-        name: Table(
-            oid,
-            namespace,
-            name,
-            kind,
-            Identity(identity),
-            tuple(columns[oid].values()),
-            primary.get(oid, ()),
-            _identity_columns(Identity(identity), columns[oid], primary.get(oid, ()), chosen.get(oid, ())),
-            tuple(foreign[oid]),
-        )
-        for oid, namespace, name, kind, identity in found
-    }
+def _references(rows: _Rows) -> dict[int, list[ForeignKey]]:
+    names = {oid: name for oid, _, name, _, _ in rows.tables}
+    found: dict[int, list[ForeignKey]] = defaultdict(list)
+    for name, oid, to, numbers, to_numbers in rows.references:
+        found[oid].append(ForeignKey(name, rows.named(oid, numbers), names[to], rows.named(to, to_numbers)))
+    return found
 
 
 def _identity_columns(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from psycopg2.extensions import connection
+from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
 from schema.errors import SourceError
@@ -16,32 +16,36 @@ _OURS: Final = "made by skws"
 
 def ensure_publication(connected: connection, name: str, tables: Sequence[Table]) -> None:
     """A publication of at least ``tables``. Raises SourceError if another one of that name lacks some."""
-    with connected, connected.cursor() as cursor:
-        cursor.execute(
+    with connected, connected.cursor() as statement:
+        statement.execute(
             "SELECT pubinsert AND pubupdate AND pubdelete FROM pg_publication WHERE pubname = %s", (name,)
         )
-        found = cursor.fetchone()
+        found = statement.fetchone()
         if found is None:
-            listed = SQL(", ").join(Identifier(t.namespace, t.name) for t in tables)
-            cursor.execute(
-                SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)").format(
-                    Identifier(name), listed
-                )
-            )
-            cursor.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(name), Literal(_OURS)))
-            return
-        cursor.execute("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,))
-        published = set(cursor.fetchall())
-    if not found[0]:
+            _create(statement, name, tables)
+        else:
+            _check(statement, name, tables, whole=bool(found[0]))
+
+
+def _create(statement: cursor, name: str, tables: Sequence[Table]) -> None:
+    listed = SQL(", ").join(Identifier(t.namespace, t.name) for t in tables)
+    create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
+    statement.execute(create.format(Identifier(name), listed))
+    statement.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(name), Literal(_OURS)))
+
+
+def _check(statement: cursor, name: str, tables: Sequence[Table], *, whole: bool) -> None:
+    if not whole:
         raise SourceError(
             f"publication {name!r} leaves out inserts, updates or deletes"
             f" (ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate'))"
         )
-    lacking = [t.full_name for t in tables if (t.namespace, t.name) not in published]
+    statement.execute("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,))
+    published = set(statement.fetchall())
+    lacking = ", ".join(t.full_name for t in tables if (t.namespace, t.name) not in published)
     if lacking:
-        listed_names = ", ".join(lacking)
         raise SourceError(
-            f"publication {name!r} lacks {listed_names} (ALTER PUBLICATION {name} ADD TABLE {listed_names},"
+            f"publication {name!r} lacks {lacking} (ALTER PUBLICATION {name} ADD TABLE {lacking},"
             " and begin anew, or name another with ?publication=)"
         )
 

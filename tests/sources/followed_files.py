@@ -1,0 +1,67 @@
+"""What the tests of files share: a schema, lines, and a follower that remembers its batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+
+from schema.model import Attribute, AttributeType, Relation, Schema
+from skws.records import BadRecord
+from skws.sources.feed import Item, Offset
+from skws.sources.files.feed import FilesFeed
+
+T = AttributeType
+SCHEMA = Schema(
+    "s",
+    (
+        Relation("genre", (Attribute("gid", T.INTEGER), Attribute("label", T.TEXT)), table=True),
+        Relation("movie", (Attribute("mid", T.INTEGER), Attribute("title", T.TEXT)), search=("title",)),
+        Relation("play", (Attribute("mid", T.INTEGER),)),
+    ),
+    (),
+)
+Taken = tuple[Offset, list[Item], Offset]
+
+
+def line(number: int, title: str = "x", relation: str = "movie") -> bytes:
+    row: dict[str, object] = {"mid": number} if relation == "play" else {"mid": number, "title": title}
+    return orjson.dumps({"relation": relation, "time": number, "row": row}) + b"\n"
+
+
+def numbers(items: list[Item]) -> list[object]:
+    """First attributes of records; reasons of bad ones."""
+    return [item.reason if isinstance(item, BadRecord) else item.row[0] for item in items]
+
+
+class Follower:
+    """Polls a path, and remembers each batch, to read it again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.feed = FilesFeed(path, SCHEMA)
+        self.offset = self.feed.start()
+        self.taken: list[Taken] = []
+        self.notices: list[str] = []
+
+    def poll(self, limit: int = 1000) -> list[object]:
+        batch = self.feed.poll(self.offset, limit)
+        end: Offset = orjson.loads(orjson.dumps(batch.end))
+        self.taken.append((self.offset, list(batch.items), end))
+        self.notices += batch.notices
+        self.offset = end
+        return numbers(list(batch.items))
+
+    def restart(self) -> None:
+        self.feed = FilesFeed(self.path, SCHEMA)
+
+    def again(self) -> None:
+        """Every batch comes again the same, in this process and in another."""
+        for feed in (self.feed, FilesFeed(self.path, SCHEMA)):
+            for start, items, end in self.taken:
+                assert list(feed.again(start, end)) == items
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)

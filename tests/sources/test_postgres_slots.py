@@ -1,0 +1,197 @@
+"""The slot and the snapshot: what is kept on the server and beside a run, and what if it is gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from schema.errors import SourceError
+from skws.sources.postgres.lsn import lsn_of
+from tests.postgres import Database
+from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, shown, source
+
+
+def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
+    database.run(*TABLES)
+    with closing(source(database).open(SCHEMA)) as feed:
+        offset = feed.start()
+        database.run(insert(1, 2000))
+        _, offset, _ = follow(feed, database, offset)
+        state = (
+            f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
+        )
+        before = lsn_of(str(database.ask(state)[0][0]))
+        assert before < lsn_of(offset["lsn"])
+        assert "the server keeps" in feed.behind(offset)
+        feed.commit(offset)
+        deadline = time.monotonic() + 10
+        while lsn_of(str(database.ask(state)[0][0])) < lsn_of(offset["lsn"]):
+            assert time.monotonic() < deadline
+
+
+def test_an_idle_table_does_not_hold_the_log(database: Database) -> None:
+    """Offsets move with the log of other tables."""
+    database.run(*TABLES, "CREATE TABLE other (x int)")
+    with closing(source(database).open(SCHEMA)) as feed:
+        offset = feed.start()
+        _, offset, _ = follow(feed, database, offset)
+        database.run("INSERT INTO other SELECT generate_series(1, 10000)")
+        items, later, _ = follow(feed, database, offset)
+        assert items == []
+        assert lsn_of(later["lsn"]) - lsn_of(offset["lsn"]) > 100_000
+
+
+def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) -> None:
+    database.run(*TABLES, insert(1, 2))
+    left = source(database)
+    with closing(left.open(SCHEMA)) as feed:
+        offset = feed.start()
+        _, offset, _ = follow(feed, database, offset)
+        offset = feed.poll(offset, 1).end
+        with pytest.raises(SourceError, match="is being read by the server's process"):
+            left.drop_slot()
+    _released(database)
+    assert "nobody reads it" in left.slot_line()
+    with (
+        closing(left.open(SCHEMA)) as feed,
+        pytest.raises(SourceError, match=r"is there already.*--drop-slot"),
+    ):
+        feed.start()
+    assert left.drop_slot()
+    assert not left.drop_slot()
+    assert left.slot_line().startswith("no slot")
+    assert database.ask("SELECT count(*) FROM pg_publication") == [(0,)]
+    with (
+        closing(left.open(SCHEMA)) as feed,
+        pytest.raises(SourceError, match="is gone, and with it the changes"),
+    ):
+        feed.poll(offset, 10)
+
+
+def test_a_run_killed_while_it_began_begins_anew(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES, insert(1, 3))
+    with closing(opened(database, tmp_path)) as feed:
+        feed.start()
+    # As a kill leaves it: the slot made, the snapshot not whole.
+    (header,) = tmp_path.glob("*-snapshot.json")
+    header.rename(header.with_name(f"{database.name}-begun"))
+    database.run(insert(4, 5))
+    with closing(opened(database, tmp_path)) as feed:
+        items, _, _ = follow(feed, database, feed.start())
+    assert shown(items) == movies(*range(1, 6))
+    assert list(tmp_path.glob("*-begun")) == []
+
+
+def test_a_run_that_got_no_further_than_its_snapshot_starts_there(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES, insert(1, 3))
+    with closing(opened(database, tmp_path)) as feed:
+        first = feed.start()
+    with closing(opened(database, tmp_path)) as feed:
+        assert feed.start() == first
+
+
+def test_a_publication_of_others_is_not_dropped(database: Database) -> None:
+    database.run(*TABLES, "CREATE PUBLICATION skws FOR ALL TABLES")
+    with closing(opened(database)) as feed:
+        feed.start()
+    assert source(database).drop_slot()
+    assert database.ask("SELECT pubname::text FROM pg_publication") == [("skws",)]
+
+
+def test_a_slot_waits_for_open_transactions_only_so_long(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skws.sources.postgres.slot.SLOT_SECONDS", 0.5)
+    database.run(*TABLES)
+    writing = psycopg2.connect(database.uri())
+    try:
+        writing.cursor().execute(insert(1, 1))
+        with (
+            closing(opened(database)) as feed,
+            pytest.raises(SourceError, match="waits for every transaction"),
+        ):
+            feed.start()
+        assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
+        monkeypatch.setattr("skws.sources.postgres.slot.SLOT_SECONDS", 20)
+        threading.Timer(0.3, writing.commit).start()
+        with closing(opened(database)) as feed:
+            items, _, _ = follow(feed, database, feed.start())
+            assert shown(items) == movies(1)
+    finally:
+        writing.close()
+
+
+def test_a_slot_whose_log_was_dropped_is_told_of(database: Database) -> None:
+    database.run(*TABLES)
+    with closing(opened(database)) as feed:
+        offset = feed.start()
+    try:
+        _settle(database, "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+        for _ in range(4):
+            database.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000))")
+            database.ask("SELECT pg_switch_wal()")
+        _settle(database, "CHECKPOINT")
+        start = {"lsn": offset["lsn"], "change": 0, "time": 0}
+        with (
+            closing(opened(database)) as feed,
+            pytest.raises(SourceError, match="the server has dropped its log"),
+        ):
+            feed.poll(start, 10)
+    finally:
+        _settle(database, "ALTER SYSTEM RESET max_slot_wal_keep_size")
+
+
+def _settle(database: Database, statement: str) -> None:
+    """Outside of a transaction, and have the server read its settings anew."""
+    connected = psycopg2.connect(database.uri())
+    try:
+        connected.autocommit = True
+        connected.cursor().execute(statement)
+        connected.cursor().execute("SELECT pg_reload_conf()")
+    finally:
+        connected.close()
+
+
+def test_a_slot_can_be_gone_on_with_without_a_snapshot(database: Database) -> None:
+    database.run(*TABLES, insert(1, 2))
+    with closing(opened(database, snapshot="no")) as feed:
+        feed.start()
+    database.run(insert(3, 4))
+    with closing(opened(database, snapshot="no")) as feed:
+        items, _, _ = follow(feed, database, feed.start())
+        assert shown(items) == movies(3, 4)
+
+
+def test_a_snapshot_that_went_with_its_process_is_told_of(database: Database) -> None:
+    database.run(*TABLES, insert(1, 20))
+    with closing(opened(database)) as feed:
+        offset = feed.poll(feed.start(), 5).end
+    with (
+        closing(opened(database)) as feed,
+        pytest.raises(SourceError, match="the snapshot that this run began with is"),
+    ):
+        feed.poll(offset, 5)
+
+
+def test_the_snapshots_rows_are_private_and_removed_when_read(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES, insert(1, 20))
+    with closing(opened(database, tmp_path)) as feed:
+        offset = feed.start()
+        (rows,) = tmp_path.glob("*-rows.jsonl")
+        assert rows.stat().st_mode & 0o077 == 0
+        _, offset, _ = follow(feed, database, offset)
+        feed.commit(offset)
+        assert not rows.exists()
+        assert list(feed.tables()) == []
+
+
+def _released(database: Database) -> None:
+    deadline = time.monotonic() + 10
+    while database.ask(f"SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = '{database.name}'"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -75,7 +75,7 @@ class Columns:
             v
             for n in beside
             for t in self._query.closure.members[n]
-            if self._is_known(t)
+            if isinstance(t, Attr) and self._is_known(t)
             for v in self._values[t]
         ]
 

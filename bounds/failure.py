@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bounds.joins import Inequality
-from bounds.query import Atom, Attr
+from bounds.query import Atom, Attr, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,8 @@ class Failure:
 
     ``necessary``: no other way of keeping tuples could do without it; the
     others are about the shape of the paper's synopses. ``joins``: inequality
-    joins that might be redundant in all further cases.
+    joins that might be redundant in all further cases. ``columns``: where the attributes are
+    projected out.
     """
 
     condition: str
@@ -24,3 +25,4 @@ class Failure:
     attributes: tuple[Attr, ...] = ()
     necessary: bool = True
     joins: tuple[Inequality, ...] = ()
+    columns: tuple[Place, ...] = ()

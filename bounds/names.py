@@ -29,7 +29,7 @@ def attribute_of(schema: Schema, stream: Stream, name: str) -> Attr:
     known = [a.name for a in relation.attributes]
     if stream.time is not None and stream.time.name not in known:
         known.append(stream.time.name)
-    found = _meant(name, known, f"attribute of {stream.relation}")
+    found = _meant(name, known, "attribute", f" in {stream.relation}")
     if stream.time is not None and found == stream.time.name:
         return stream.time
     return Attr(stream.alias, found, Domain.of(_attribute(relation, found).type))
@@ -78,12 +78,12 @@ def _promised(attr: Attr, attribute: Attribute) -> list[Atom]:
     ]
 
 
-def _meant(name: str, known: list[str], what: str) -> str:
+def _meant(name: str, known: list[str], what: str, where: str = "") -> str:
     """The known name that is meant: as written, or the only one but for upper and lower case."""
     folded = [k for k in known if k.casefold() == name.casefold()]
     if name in known or len(folded) == 1:
         return name if name in known else folded[0]
-    raise UnknownNameError(f"no {what} {name!r}: there are {', '.join(known)}{nearest(name, known)}")
+    raise UnknownNameError(f"no {what} {name!r}{where}: there are {', '.join(known)}{nearest(name, known)}")
 
 
 def _attribute(relation: Relation, name: str) -> Attribute:

@@ -167,12 +167,21 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One select-project-join query; ``output`` is the list L, its columns named by ``names``."""
+    """One select-project-join query.
+
+    ``output`` is the list L, its columns
+    named by ``names`` and standing at ``places`` in the text.
+    """
 
     streams: tuple[Stream, ...]
     atoms: tuple[Atom, ...]
     output: tuple[Attr | Constant, ...]
     names: tuple[str, ...]
+    places: tuple[Place | None, ...] = ()
+
+    def written(self, attr: Attr) -> tuple[Place, ...]:
+        """Where an attribute is projected out in the text."""
+        return tuple(p for t, p in zip(self.output, self.places, strict=False) if t == attr and p)
 
     def stream(self, alias: str) -> Stream:
         return next(s for s in self.streams if s.alias == alias)

@@ -91,9 +91,8 @@ def _beside(query: Modified, attr: Attr) -> Iterator[Term]:
     """What a total order of a node tells ``attr`` apart from: constants, and attributes in atoms."""
     for other in query.closure.class_of:
         if other.domain.family is attr.domain.family:
-            if not isinstance(other, Attr):
-                yield other
-            elif other in _used(query) and query.node_of.get(other.stream) == query.node_of[attr.stream]:
+            beside = isinstance(other, Attr) and query.node_of.get(other.stream) == query.node_of[attr.stream]
+            if not isinstance(other, Attr) or (beside and other in _used(query)):
                 yield other
 
 

@@ -31,7 +31,7 @@ class Run:
     def __init__(self, union: Union, schema: Schema, tables: Mapping[str, Sequence[Row]]) -> None:
         self.distinct = union.distinct
         self._seen: set[Output] = set()
-        self._runs = [QueryRun(q, schema, tables, distinct=union.distinct) for q in union.queries]
+        self.queries = [QueryRun(q, schema, tables, distinct=union.distinct) for q in union.queries]
         self._promises = [
             (r.name, r.columns[a.name], a)
             for r in schema.relations
@@ -51,7 +51,7 @@ class Run:
             for row in rows.get(relation, ()):
                 _check(relation, attribute, row[column])
         found: Counter[Output] = Counter()
-        for run in self._runs:
+        for run in self.queries:
             run.step(time, rows, found)
         if not self.distinct:
             return list(found.items())
@@ -62,7 +62,7 @@ class Run:
     @property
     def entries(self) -> int:
         """What is in memory: entries of synopses, tuples kept for finite streams, results not to repeat."""
-        return len(self._seen) + sum(run.entries for run in self._runs)
+        return len(self._seen) + sum(run.entries for run in self.queries)
 
 
 class QueryRun:
@@ -94,7 +94,7 @@ class QueryRun:
                 raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
         self.horizon = max((horizon(c.query) for c in self._cases), default=0)
         self._bags: dict[str, list[tuple[int, Row]]] | None = defaultdict(list, self._static)
-        self._runs: list[CaseRun] = []
+        self.runs: list[CaseRun] = []
         if not self.horizon:
             self._hand_over()
 
@@ -113,7 +113,7 @@ class QueryRun:
     @property
     def entries(self) -> int:
         kept = sum(len(self._bags[s.alias]) for s in self._streams) if self._bags is not None else 0
-        return kept + sum(run.entries for run in self._runs)
+        return kept + sum(run.entries for run in self.runs)
 
     @property
     def _streams(self) -> list[Stream]:
@@ -123,7 +123,7 @@ class QueryRun:
         def put_out(values: list[Any], count: int) -> None:
             found[tuple(values)] += count
 
-        for run in self._runs:
+        for run in self.runs:
             run.step(time, rows, put_out)
 
     def _hand_over(self) -> None:
@@ -131,7 +131,7 @@ class QueryRun:
         bags, self._bags = self._bags or {}, None
         for case in self._cases:
             known = {s.alias: bags.get(s.alias, []) for s in (*case.query.static, *case.query.finite)}
-            self._runs.append(CaseRun(case.query, self._schema, known, distinct=self._distinct))
+            self.runs.append(CaseRun(case.query, self._schema, known, distinct=self._distinct))
         by_time: dict[int, dict[str, list[Row]]] = defaultdict(dict)
         for stream in {s.relation: s for s in self._streams}.values():
             for time, row in bags.get(stream.alias, ()):

@@ -7,6 +7,7 @@ integers a comparison with a constant becomes strict, all others are split.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bounds.closure import Closure
 from bounds.query import Atom, Attr, Constant, Extreme, Op, Query
@@ -22,7 +23,7 @@ def conjunctions(query: Query) -> Iterator[Query]:
     """The disjoint conjunctive queries whose union is ``query``; contradictory ones are left out."""
     plain = tuple(_strict(a) for a in query.atoms)
     open_atoms = [a for a in plain if a.op in _CASES]
-    yield from _split(Query(query.streams, (), query.output, query.names), plain, open_atoms)
+    yield from _split(replace(query, atoms=()), plain, open_atoms)
 
 
 def _split(query: Query, plain: tuple[Atom, ...], open_atoms: list[Atom]) -> Iterator[Query]:

@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from bounds.conditions import Conditions, Reader, error_at
+from bounds.conditions import Conditions, Reader, error_at, place_of
 from bounds.names import UnknownNameError, promises, stream_of
 from bounds.query import Attr, Constant, Domain, Query, Stream, Union
 from schema.errors import SqlError
@@ -60,7 +60,7 @@ def _parsed(text: str) -> exp.Expr:
     except ParseError as error:
         told = error.errors[0] if error.errors else {}
         start = _offset(text, told.get("line") or 1, told.get("col") or 1, told.get("highlight") or "")
-        message = str(told.get("description") or "this is not SQL").rstrip(".")
+        message = f"this is not SQL from {told.get('highlight') or 'here'!r} on"
         raise SqlError.at(text, start, start + len(told.get("highlight") or " "), message) from None
     except TokenError as error:
         start = getattr(error, "start", None) or 0
@@ -115,14 +115,16 @@ class _Select:
             reader.read(tree, conditions)
         output = [self._column(reader, tree) for tree in select.expressions]
         atoms = (*conditions.atoms, *promises(self._schema, self._streams))
-        names, terms = tuple(name for name, _ in output), tuple(term for _, term in output)
+        terms = tuple(term for _, term in output)
+        places = tuple(place_of(tree, self._text) for tree in select.expressions)
+        names = _unambiguous([name for name, _ in output], terms)
         choices = list(product(*conditions.choices))
         if len(choices) > MOST_QUERIES:
             raise error_at(
                 self._text, select, f"the lists of IN make {len(choices)} cases; at most {MOST_QUERIES}"
             )
         for chosen in choices:
-            yield Query(tuple(self._streams), (*atoms, *chosen), terms, names)
+            yield Query(tuple(self._streams), (*atoms, *chosen), terms, names, places)
 
     def _from(self, select: exp.Select) -> None:
         source = select.args.get("from_") or select.args.get("from")
@@ -162,3 +164,9 @@ class _Select:
             return tree.alias_or_name, attr
         constant = reader.constant(inner, None)
         return tree.alias_or_name or str(constant), constant
+
+
+def _unambiguous(names: list[str], terms: tuple[Attr | Constant, ...]) -> tuple[str, ...]:
+    """Names of columns; those that occur twice get their stream before them, and a number if need be."""
+    told = [str(t) if names.count(n) > 1 else n for n, t in zip(names, terms, strict=True)]
+    return tuple(f"{n}_{told[:i].count(n) + 1}" if n in told[:i] else n for i, n in enumerate(told))

@@ -42,13 +42,14 @@ def output_is_kept(query: Modified) -> Iterator[Failure]:
         if node is None or not query.is_tree(node):
             continue
         number = query.closure.class_of[attr]
+        written = query.query.written(attr)
         if not query.closure.bounded(number) and not (alone and query.depth(node) == 0):
             message = f"{attr} is projected out and has to be kept, but is not bounded"
-            yield Failure("C3", message, (), (attr.stream,), (attr,))
+            yield Failure("C3", message, (), (attr.stream,), (attr,), columns=written)
         elif query.depth(node) > 1:
             steps = f"{query.depth(node)} steps before the last stream of its tree"
             message = f"{attr} is projected out, but {attr.stream} comes {steps}"
-            yield Failure("C3", message, (), (attr.stream,), (attr,), necessary=False)
+            yield Failure("C3", message, (), (attr.stream,), (attr,), necessary=False, columns=written)
 
 
 def equalities_are_bounded(query: Modified) -> Iterator[Failure]:

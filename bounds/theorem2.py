@@ -24,7 +24,8 @@ def output_is_bounded(query: Modified) -> Iterator[Failure]:
     for attr in dict.fromkeys(t for t in query.query.output if isinstance(t, Attr)):
         if attr.stream in query.node_of and not query.closure.bounded(query.closure.class_of[attr]):
             message = f"{attr} is projected out without duplicates, but is not bounded"
-            yield Failure("C1", message, (), (attr.stream,), (attr,))
+            written = query.query.written(attr)
+            yield Failure("C1", message, (), (attr.stream,), (attr,), columns=written)
 
 
 def equalities_are_bounded(query: Modified) -> Iterator[Failure]:

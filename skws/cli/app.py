@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from skws import __version__
-from skws.cli import bench, demo, explain, networks, schema, search, windows
+from skws.cli import bench, bounds, demo, explain, networks, query, schema, search, watch, windows
 
 app = typer.Typer(
     name="skws",
@@ -19,10 +19,13 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("search")(search.search)
+app.command("watch")(watch.watch)
 app.command("networks")(networks.networks)
 app.command("explain")(explain.explain)
 app.command("windows", cls=windows.PairCommand)(windows.windows)
 app.add_typer(schema.app, name="schema")
+app.add_typer(bounds.app, name="bounds")
+app.add_typer(query.app, name="query")
 app.add_typer(bench.app, name="bench")
 
 

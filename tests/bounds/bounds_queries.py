@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -95,7 +96,7 @@ def queries(draw: st.DrawFn, names: str = "stuv", *, known: bool = True, most: i
     if known:
         chosen += [name for name in "rf" if draw(st.integers(0, 3)) == 0]
     conditions = []
-    for one, other in zip(chosen, chosen[1:], strict=False):
+    for one, other in pairwise(chosen):
         if one in TIMES and other in TIMES and draw(st.integers(0, 3)):
             op = draw(st.sampled_from(["<", ">", ">", "=", ">=", "<>"]))
             conditions.append(f"{one}.{TIMES[one]} {op} {other}.{TIMES[other]}")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pytest
 from hypothesis import event, given, settings
 
-from bounds.run import Run
 from bounds.verdict import check
 from schema.errors import UsageError
 from schema.model import Row

@@ -1,0 +1,179 @@
+"""Splitting, merging, finite streams, P+, redundancy, and orders told apart."""
+
+from __future__ import annotations
+
+from itertools import product
+from time import process_time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bounds.closure import Closure
+from bounds.joins import comparisons
+from bounds.modified import Modified, modified
+from bounds.query import Atom, Attr, Constant, Domain, Op
+from bounds.split import conjunctions
+from bounds.verdict import check
+from tests.bounds.bounds_queries import STREAMS, queries, sql
+
+
+def _attr(name: str) -> Attr:
+    return Attr("s", name, Domain.INTEGER)
+
+
+def _only(text: str) -> Modified:
+    (conjunction,) = conjunctions(sql(text).queries[0])
+    found = modified(conjunction)
+    assert found is not None
+    return found
+
+
+ATOMS = st.lists(
+    st.builds(
+        Atom,
+        st.sampled_from([_attr(n) for n in "abc"]),
+        st.sampled_from([Op.LESS, Op.EQUAL, Op.GREATER]),
+        st.one_of(
+            st.sampled_from([_attr(n) for n in "abc"]),
+            st.builds(Constant, st.integers(0, 3), st.just(Domain.INTEGER)),
+        ),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ATOMS)
+def test_the_closure_says_what_holds_in_all_integers(atoms: list[Atom]) -> None:
+    terms = [_attr(n) for n in "abc"]
+    closure = Closure(atoms, terms)
+    models = []
+    for values in product(range(-4, 8), repeat=3):
+        value = dict(zip(terms, values, strict=True))
+        sides = [
+            (value[a.left], a.op, value[a.right] if isinstance(a.right, Attr) else a.right.value)  # type: ignore[index, union-attr]
+            for a in atoms
+        ]
+        if all({Op.LESS: x < y, Op.EQUAL: x == y, Op.GREATER: x > y}[op] for x, op, y in sides):  # type: ignore[operator]
+            models.append(value)
+    assert closure.consistent == bool(models)
+    for one, other in product(terms, repeat=2):
+        if models and closure.less(one, other):
+            assert all(m[one] < m[other] for m in models)
+        if models and closure.class_of[one] == closure.class_of[other]:
+            assert all(m[one] == m[other] for m in models)
+
+
+@settings(max_examples=100, deadline=None)
+@given(queries(known=False))
+def test_unequal_splits_are_disjoint_and_lose_nothing(text: str) -> None:
+    query = sql(text).queries[0]
+    splits = {Op.DIFFERENT: 2, Op.AT_MOST: 2, Op.AT_LEAST: 2}
+    parts = list(conjunctions(query))
+    most = 1
+    for atom in query.atoms:
+        most *= splits.get(atom.op, 1)
+    assert len(parts) <= most
+    assert all(a.op in (Op.LESS, Op.EQUAL, Op.GREATER) for part in parts for a in part.atoms)
+    assert len({tuple(a.op for a in part.atoms) for part in parts}) == len(parts)
+
+
+def test_unequal_streams_make_a_union() -> None:
+    parts = list(conjunctions(sql("SELECT 1 FROM s, t WHERE s.a <> t.b").queries[0]))
+    assert [[a.op for a in p.atoms] for p in parts] == [[Op.LESS], [Op.GREATER]]
+
+
+def test_constants_of_integers_need_no_split() -> None:
+    (part,) = conjunctions(sql("SELECT 1 FROM s WHERE s.a <= 5 AND s.a >= 3").queries[0])
+    assert [str(a.right) for a in part.atoms] == ["6", "2"]
+
+
+def test_equal_timestamps_merge_streams() -> None:
+    query = _only("SELECT 1 FROM s, t, u WHERE s.i = t.j AND t.j > u.k")
+    assert query.nodes == (("s", "t"), ("u",))
+    assert query.depth(1) == 1
+
+
+def test_joins_within_a_merged_stream_are_its_own() -> None:
+    assert check(sql("SELECT s.a FROM s, t WHERE s.i = t.j AND s.a = t.b AND s.a2 < t.b2")).bounded
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "s.i < TIMESTAMP '2026-01-01'",
+        "s.i = TIMESTAMP '2026-01-01'",
+        "s.i < t.j AND t.j < TIMESTAMP '2026-01-01'",
+        "s.i < f.m",
+    ],
+)
+def test_upper_bounded_streams_are_finite(where: str) -> None:
+    tables = "s, f" if "f.m" in where else "s, t" if "t.j" in where else "s"
+    query = _only(f"SELECT s.a FROM {tables} WHERE {where}")
+    assert "s" in {s.alias for s in query.finite}
+    assert query.nodes == ()
+
+
+def test_a_time_below_only_stays_infinite() -> None:
+    assert _only("SELECT s.a FROM s WHERE s.i > TIMESTAMP '2026-01-01'").nodes == (("s",),)
+
+
+def test_the_dependency_graph_leaves_out_what_follows() -> None:
+    query = _only("SELECT 1 FROM s, t, u WHERE s.i > t.j AND t.j > u.k")
+    assert [sorted(p) for p in query.parents] == [[], [0], [1]]
+    assert [sorted(p) for p in query.later] == [[], [0], [0, 1]]
+
+
+def test_static_relations_bound_attributes() -> None:
+    assert check(sql("SELECT DISTINCT s.a FROM s, r WHERE s.a = r.x")).bounded
+    assert check(sql("SELECT DISTINCT s.a FROM s, r WHERE s.a > r.x AND s.a < r.y")).bounded
+    assert check(sql("SELECT DISTINCT s.a FROM s, r WHERE s.a > r.x")).bounded is False
+
+
+def test_constants_bound_a_class_through_equality() -> None:
+    assert check(sql("SELECT t.b FROM s, t WHERE s.i > t.j AND t.b = t.b2 AND t.b2 = 3")).bounded
+
+
+def test_redundant_comparisons_are_left_out() -> None:
+    """Definition 8: s.a < t.b follows where another attribute stands between."""
+    query = _only("SELECT 1 FROM s, t WHERE s.a < t.b AND s.a < s.a2 AND s.a2 < t.b")
+    pairs = {
+        (str(query.closure.members[a][0]), str(query.closure.members[b][0])) for a, b in comparisons(query)
+    }
+    assert pairs == {("s.a", "s.a2"), ("s.a2", "t.b")}
+
+
+def test_bounds_of_the_other_side_make_a_comparison_bounded_in_all_cases() -> None:
+    """No atom bounds u.c, but beyond the bounds of t.b its comparison is redundant."""
+    assert check(
+        sql("SELECT 1 FROM s, t, u WHERE s.i > t.j AND s.i > u.k AND u.c > t.b AND 0 < t.b AND t.b < 5")
+    ).bounded
+
+
+def test_contradictory_queries_are_bounded() -> None:
+    assert check(sql("SELECT s.a FROM s, t WHERE s.a = t.b AND t.b < 3 AND s.a > 3")).bounded
+
+
+def test_what_comes_before_a_bounded_union_member_does_not_help_another() -> None:
+    good, bad = "SELECT s.a FROM s", "SELECT s.a FROM s, t WHERE s.a = t.b"
+    assert check(sql(f"{good} UNION ALL {good}")).bounded
+    assert check(sql(f"{good} UNION ALL {bad}")).bounded is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT DISTINCT 1 FROM s, t, u, v, s AS w, t AS x WHERE s.a < t.b AND t.b2 < u.c AND u.c2 < v.d AND "
+        "v.d2 < w.a AND w.a2 < x.b AND s.a2 <> 3 AND u.c <> 7 AND x.b2 <> 9",
+        "SELECT 1 FROM s, t, u, v, s AS w, t AS x WHERE s.i > t.j AND t.j > u.k AND u.k > v.l AND v.l > w.i "
+        "AND w.i > x.j AND s.a > t.b AND t.b2 > u.c AND u.c > 0 AND u.c < 9 AND u.c2 > v.d AND v.d2 >= w.a "
+        "AND w.a2 > x.b AND x.b > 0 AND x.b < 7 AND t.b > 3 AND t.b < 11",
+        "SELECT 1 FROM s, t, u, v, s AS w, t AS x WHERE s.i > t.j AND s.i > u.k AND s.i > v.l AND s.i > w.i "
+        "AND s.i > x.j AND t.b > u.c AND v.d > u.c AND w.a > x.b AND 0 < u.c AND u.c < 5 AND 0 < x.b AND x.b < 9",
+    ],
+)
+def test_six_streams_are_decided_within_a_second(text: str) -> None:
+    began = process_time()
+    check(sql(text, STREAMS))
+    assert process_time() - began < 1

@@ -1,0 +1,59 @@
+"""The worked example of the paper (Example Queries and Figure 2), step by step."""
+
+from __future__ import annotations
+
+import pytest
+
+from bounds.refine import cases
+from bounds.run import Run
+from bounds.split import conjunctions
+from bounds.theorem1 import failures
+from bounds.verdict import check
+from schema.model import Schema
+from tests.bounds.bounds_queries import SECOND, sql, stream
+
+SCHEMA = Schema("figure", (stream("s", "i", "a"), stream("t", "j", "b"), stream("u", "k", "c")), ())
+WHERE = "FROM s, t, u WHERE s.i > t.j AND t.j > u.k AND s.a > t.b AND 0 < t.b AND t.b < 5"
+ARRIVALS = (
+    {"s": [(42, 0)], "t": [(7, 0)]},
+    {"u": [(1, 1)]},
+    {"t": [(2, 2)]},
+    {"u": [(3, 3)]},
+    {"t": [(1, 4)]},
+    {"s": [(42, 5)], "t": [(3, 5)]},
+)
+# After each step: what T and U keep, as {value: counter}.
+KEPT = (
+    ({}, {}),
+    ({}, {(): 1}),
+    ({(2,): 1}, {(): 1}),
+    ({(2,): 1}, {(): 2}),
+    ({(2,): 1, (1,): 2}, {(): 2}),
+    ({(2,): 1, (1,): 2, (3,): 2}, {(): 2}),
+)
+
+
+def test_synopses_and_output_are_those_of_figure_2() -> None:
+    run = Run(sql(f"SELECT s.a, t.b {WHERE}", SCHEMA), SCHEMA, {})
+    (query,) = run.queries
+    (case,) = query.runs
+    for second, rows in enumerate(ARRIVALS):
+        shown = run.step(second * SECOND, rows)
+        assert shown == ([((42, 2), 1), ((42, 1), 2)] if second == 5 else [])
+        kept = [node.synopsis.past.get((), {}) for node in case.nodes]
+        assert kept == [{}, *KEPT[second]]
+
+
+@pytest.mark.parametrize(("distinct", "bounded"), [("", True), ("DISTINCT ", False)])
+def test_it_is_bounded_only_if_duplicates_are_kept(distinct: str, bounded: bool) -> None:
+    verdict = check(sql(f"SELECT {distinct}s.a, t.b {WHERE}", SCHEMA))
+    assert verdict.bounded is bounded
+    assert verdict.certain
+    assert [f.condition for f in verdict.failures] == ([] if bounded else ["C1"])
+
+
+def test_it_needs_no_case_to_be_told_apart() -> None:
+    (conjunction,) = conjunctions(sql(f"SELECT s.a, t.b {WHERE}", SCHEMA).queries[0])
+    (case,) = cases(conjunction, failures)
+    assert [case.query.depth(node) for node in range(3)] == [0, 1, 2]
+    assert case.query.roots == (0,)

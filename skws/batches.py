@@ -108,6 +108,12 @@ class RecordBatch:
         """What comes before a place, and the rest."""
         return self.taken(slice(place)), self.taken(slice(place, None))
 
+    def moved(self, places: Ints) -> RecordBatch:
+        """The records with their relations at other places in the schema."""
+        blocks = tuple(block.moved(int(places[block.relation])) for block in self.rows.blocks)
+        rows = Rows(self.rows.block, self.rows.place, blocks)
+        return RecordBatch(places[self.relation], self.time, rows, self.delete)
+
     def deletes(self) -> Flags:
         """Which records are deletions."""
         return np.zeros(len(self), dtype=bool) if self.delete is None else self.delete

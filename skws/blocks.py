@@ -30,6 +30,9 @@ class Block(Protocol):
 
     def __len__(self) -> int: ...
 
+    def moved(self, relation: int) -> Block:
+        """The same rows, the relation being at another place in the schema."""
+
     def row(self, place: int) -> Row:
         """One row."""
 
@@ -57,6 +60,9 @@ class RowBlock:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def moved(self, relation: int) -> RowBlock:
+        return RowBlock(relation, self._rows, self._columns)
 
     def row(self, place: int) -> Row:
         return self._rows[place]
@@ -88,6 +94,9 @@ class ArrowBlock:
 
     def __len__(self) -> int:
         return len(self._columns[0])
+
+    def moved(self, relation: int) -> ArrowBlock:
+        return ArrowBlock(relation, self._columns)
 
     def row(self, place: int) -> Row:
         return tuple(column[place].as_py() for column in self._columns)

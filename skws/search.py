@@ -141,9 +141,7 @@ class Search:
 
     def _in_process(self, report: ReportProgress) -> Iterator[Result]:
         expect_long_lived_objects()
-        # Out of order, tuples are joined one by one: a batch cannot be settled before it is joined.
-        by_tuple = self.plan.lateness or self.request.mesh
-        engine = (Engine if by_tuple else ColumnarEngine.of)(self.plan, self._on_late)
+        engine = (Engine if self.request.mesh else ColumnarEngine.of)(self.plan, self._on_late)
         self.counts = engine.counts
         size = self.replay.size_bytes
 

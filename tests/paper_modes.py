@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from schema.model import Schema
+from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
 from skws.keywords import parse_query
 from skws.plan import Plan
@@ -33,6 +34,18 @@ def engines(schema: Schema, words: int, window: Window, lateness: int = 0) -> li
     """One engine a mode, for a query of the first ``words`` words."""
     plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, SIZES[words], lateness)
     return [Engine(replace(plan, mesh=mesh, purge=purge, demand=demand)) for mesh, purge, demand in MODES]
+
+
+COLUMNAR: Mode = ("columnar", "lazy", True)
+EVERY = [*MODES, COLUMNAR]
+
+
+def every_engine(
+    schema: Schema, words: int, window: Window, lateness: int = 0
+) -> list[Engine | ColumnarEngine]:
+    """Those of all modes, and the default one."""
+    tupled = engines(schema, words, window, lateness)
+    return [*tupled, ColumnarEngine.of(tupled[0].plan)]
 
 
 def ops(results: list[Result], op: str) -> Counter[Shape]:

@@ -1,65 +1,83 @@
 """The default in-process engine: batches of records through the columnar meshes of standing queries.
 
 Gives what the tuple-at-a-time engine gives, record for record, for streams in
-order of time. A batch ends where an instant ends. Lifespans are settled for
-the whole batch before it is joined, so a result that is found and retracted
-within one batch gives both records, each at its time.
+order of time. Lifespans are settled for a whole batch before it is joined, so
+a result that is found and retracted within one batch gives both records, each
+at its time. With lateness, batches are sorted by time, and a tuple that turns
+out to live longer than it seemed is joined anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import count, groupby
+from collections.abc import Callable, Iterable, Iterator, Set
+from itertools import chain, count
+from typing import TypeAlias
 
 import numpy as np
 
 from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints
-from mesh.columnar.store import PartialStore
 from mesh.columnar.table import WaitingCounts
 from schema.errors import UsageError, nearest
-from schema.model import Schema
+from schema.evolve import SchemaChange
+from schema.model import Row, Schema
 from skws.batches import RecordBatch, Rows, batched, whole_instants
-from skws.engine.engine import Counts, arrivals
+from skws.engine.engine import Counts
 from skws.engine.events import Event, in_order
 from skws.engine.finder import Arrivals, Finder, natural_ends, rows_of
+from skws.engine.reported import Found, Reported
+from skws.engine.settling import Settling
+from skws.engine.stream_order import StreamOrder
 from skws.plan import Plan
 from skws.records import Record
 from skws.results.model import Result
-from windows.lifespans import Lifespans, static_tuples
-from windows.tuples import ALWAYS, StreamTuple
+from windows.lifespans import static_tuples
+from windows.tuples import StreamTuple
 from windows.window import CountWindow, Window
+
+Standing: TypeAlias = tuple[int, int, list[int | StreamTuple]]
+"""A result by query, operator and members: slots, or tuples that change theirs."""
 
 
 class ColumnarEngine:
     """Answers standing queries over one stream.
 
     Queries share the window, what is read of the stream, the live tuples and
-    their index. ``on_late`` hears of records that come after later ones.
+    their index. ``lateness``, in microseconds: records may come that much
+    after later ones; ``on_late`` hears of those that come later still.
+    ``accepts_root`` can leave out results whose root tuple has a row that it
+    refuses.
     """
 
     def __init__(
-        self, schema: Schema, window: Window, on_late: Callable[[Record], None] = lambda _: None
+        self,
+        schema: Schema,
+        window: Window,
+        on_late: Callable[[Record], None] = lambda _: None,
+        *,
+        lateness: int = 0,
+        accepts_root: Callable[[Row], bool] | None = None,
     ) -> None:
         self.schema = schema
         self.window = window
+        self.lateness = lateness
         self.counts = Counts()
-        self._finder = Finder(schema, window, on_compact=self._renumber)
-        self._lifespans = Lifespans(schema, window)
-        # Relations whose tuples may end each other: by key, or since a deletion was seen.
-        self._managed = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
-        self._reported: dict[int, PartialStore] = {}  # by the most tuples of a result
+        self._accepts_root = accepts_root
+        self._reported = Reported()
+        self._finder = self._new_finder(schema)
+        self._settling = Settling(schema, window)
         self._names: dict[str, Plan] = {}
         self._numbers: dict[Plan, int] = {}
         self._next = count()
+        self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
         self._on_late = on_late
-        self._position = 0
-        self._now = ALWAYS
+        # Where the relations of records stand in the schema; None while it is as it was.
+        self._places: Ints | None = None
 
     @classmethod
     def of(cls, plan: Plan, on_late: Callable[[Record], None] = lambda _: None) -> ColumnarEngine:
         """An engine with one query."""
-        engine = cls(plan.schema, plan.window, on_late)
+        engine = cls(plan.schema, plan.window, on_late, lateness=plan.lateness)
         engine.add(plan)
         return engine
 
@@ -76,9 +94,8 @@ class ColumnarEngine:
         if plan in self._numbers:
             return [event.result for event in self._alive(self._numbers[plan])]
         number = self._numbers[plan] = next(self._next)
-        self._reported.setdefault(plan.max_size, PartialStore(plan.max_size))
         found = self._finder.add(number, plan)
-        alive = [results.taken(results.end > self._now) for results in found]
+        alive = [results.taken(results.end > self._order.now) for results in found]
         return list(self._told(self._report(alive, snapshot=True)))
 
     def remove(self, name: str) -> None:
@@ -89,34 +106,18 @@ class ColumnarEngine:
         if plan in self._names.values():
             return
         number = self._numbers.pop(plan)
-        store = self._reported[plan.max_size]
-        store.keep(store.partials.query != number)
+        self._reported.remove(number)
         self._finder.remove(number)
-
-    def _alive(self, number: int) -> list[Event]:
-        """The results of a query that are alive, in order."""
-        found = []
-        for store in self._reported.values():
-            reported = store.partials
-            found.append(reported.taken((reported.query == number) & (reported.end > self._now)))
-        return sorted(self._finder.events(found, snapshot=True))
-
-    def _check(self, plan: Plan, name: str) -> None:
-        if name in self._names:
-            raise UsageError(f"there is a standing query {name!r} already")
-        if plan.schema != self.schema or plan.window != self.window:
-            raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
-        if plan.lateness:
-            raise ValueError("the columnar engine takes streams in order of time")
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, before the stream; give the results of static tuples alone."""
-        static = static_tuples(self.schema, ((r.relation, r.row) for r in records))
+        static = static_tuples(self.schema, ((self._place(r.relation), r.row) for r in records))
         self.counts.static += len(static)
-        yield from self._told(self._insert(_of_tuples(static, lambda t: t.occurrence > 0), snapshot=True))
+        found = self._finder.insert(_of_tuples(static, lambda t: t.occurrence > 0))
+        yield from self._told(self._report(found, snapshot=True))
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Take in stream records in order of time. Neighbours with equal time are one instant."""
+        """Take in stream records in order of arrival. Neighbours with equal time are one instant."""
         yield from self.process_batches(batched(records))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
@@ -126,9 +127,32 @@ class ColumnarEngine:
 
     def expire(self, tick: int) -> None:
         """Let time pass without a record, up to ``tick`` (a position for count windows)."""
-        self._now = max(self._now, tick)
-        self._lifespans.forget(self._now)
-        self._finder.purge(self._now)
+        self._order.reach(tick)
+        self._settling.forget(self._order.horizon)
+        self._finder.purge(self._order.horizon)
+
+    def change_schema(self, schema: Schema, time: int) -> list[Result]:
+        """Go on with another schema from event time ``time``; records then refer to its relations.
+
+        Gives the retractions of live results over what is gone, then the
+        results that new joins make among live tuples. A relation that goes
+        takes its tuples with it. Results of tables that come are given when
+        ``load_tables`` is called for their tuples. Raises QueryError if a
+        query cannot be read over the new schema; then nothing has changed.
+        """
+        change = SchemaChange.between(self.schema, schema)
+        plans = {name: plan.over(change.after) for name, plan in self._names.items()}
+        self.expire(self._order.at(time))
+        self._finder.compact(self._order.horizon)
+        retracted = self._retracted_by(change, time)
+        before, live = self._finder, self._finder.arrivals(change.removed_relations)
+        self.schema, self._places = change.after, np.array(change.positions, dtype=np.int64)
+        self._settling.change_schema(change.after)
+        self._reported, self._finder = Reported(), self._new_finder(change.after)
+        self._renew(plans)
+        found = self._finder.insert(live)
+        self._finder.excluded = before.excluded
+        return list(self._told(retracted)) + list(self._told(self._new_by(change, found)))
 
     @property
     def live_tuples(self) -> int:
@@ -157,92 +181,101 @@ class ColumnarEngine:
     @property
     def idle(self) -> bool:
         """True if nothing of the stream is remembered."""
-        self._finder.compact(self._now)
-        stored = self._finder.entries + sum(store.size for store in self._reported.values())
-        return not (stored or len(self._lifespans) or self._finder.slots)
+        self._finder.compact(self._order.horizon)
+        return not (
+            self._finder.entries or len(self._reported) or len(self._settling) or self._finder.known.slots
+        )
+
+    def _check(self, plan: Plan, name: str) -> None:
+        if name in self._names:
+            raise UsageError(f"there is a standing query {name!r} already")
+        if plan.schema != self.schema or plan.window != self.window:
+            raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
+
+    def _new_finder(self, schema: Schema) -> Finder:
+        return Finder(schema, self.window, self._accepts_root, on_compact=self._renumber)
+
+    def _late(self, record: Record) -> None:
+        self.counts.late += 1
+        self._on_late(record)
+
+    def _place(self, relation: int) -> int:
+        return relation if self._places is None else int(self._places[relation])
 
     def _batch(self, batch: RecordBatch) -> Iterator[Result]:
-        if not self.by_count:
-            batch = self._without_late(batch)
+        batch, ticks = self._order.accepted(batch)
         if not len(batch):
             return
-        ticks = self._ticks(batch)
-        self.expire(int(ticks[0]))
-        if batch.delete is not None:
-            self.counts.deletions += int(batch.delete.sum())
-            self._manage(set(np.unique(batch.relation[batch.delete]).tolist()))
-        self.counts.tuples += len(batch) - (0 if batch.delete is None else int(batch.delete.sum()))
-        managed = np.isin(batch.relation, list(self._managed))
-        new, ended = self._settle(batch.taken(np.flatnonzero(managed)), ticks[managed])
-        events = self._end(ended)
-        events += self._insert(self._arrivals(batch, ticks, ~managed, new))
-        self._now = max(self._now, int(ticks[-1]))
+        if self._places is not None:
+            batch = batch.moved(self._places)
+        self.expire(self._order.now if self.lateness else int(ticks[0]))
+        self._count(batch)
+        followed = np.isin(batch.relation, list(self._settling.relations))
+        settled = self._settling.settle(batch.taken(np.flatnonzero(followed)), ticks[followed])
+        self.counts.unmatched_deletions += settled.unmatched
+        events = self._end([known for known, _ in settled.ended])
+        standing = self._anew(settled.prolonged)
+        arrivals = self._arrivals(batch, ticks, ~followed, settled.new + [t for t, _ in settled.prolonged])
+        found = self._finder.insert(arrivals)
+        events += self._report(found, told=self._by_slots(standing))
+        self._order.reach(int(ticks[-1]))
         yield from self._told(events)
 
-    def _ticks(self, batch: RecordBatch) -> Ints:
-        if not self.by_count:
-            return batch.time
-        inserted = (
-            np.ones(len(batch), dtype=np.int64) if batch.delete is None else 1 - batch.delete.astype(np.int64)
-        )
-        reached: Ints = self._position + np.cumsum(inserted)
-        self._position = int(reached[-1])
-        return reached - inserted
+    def _count(self, batch: RecordBatch) -> None:
+        deletions = 0
+        if batch.delete is not None:
+            deletions = int(batch.delete.sum())
+            for relation in set(np.unique(batch.relation[batch.delete]).tolist()) - self._settling.relations:
+                self._follow(relation)
+        self.counts.deletions += deletions
+        self.counts.tuples += len(batch) - deletions
 
-    def _without_late(self, batch: RecordBatch) -> RecordBatch:
-        late: Flags = batch.time < np.maximum.accumulate(np.concatenate([[self._now], batch.time[:-1]]))
-        if not late.any():
-            return batch
-        for record in batch.taken(np.flatnonzero(late)).records():
-            self.counts.late += 1
-            self._on_late(record)
-        return batch.taken(np.flatnonzero(~late))
-
-    def _manage(self, deleting: set[int]) -> None:
+    def _follow(self, relation: int) -> None:
         """From its first deletion on a relation's tuples are followed one by one, the live ones included."""
-        for relation in deleting - self._managed:
-            self._managed.add(relation)
-            tuples = self._finder.live.tuples
-            for slot in np.flatnonzero((tuples.relation == relation) & (tuples.end > self._now)).tolist():
-                known = self._finder.member(slot)
-                self._lifespans.remember(known)
-                self._finder.follow(known, slot)
-
-    def _settle(self, managed: RecordBatch, ticks: Ints) -> tuple[list[StreamTuple], list[StreamTuple]]:
-        """Settle the lifespans of managed records; gives the new tuples, and the known ones that ended."""
-        new: dict[StreamTuple, None] = {}
-        ended: dict[StreamTuple, None] = {}
-        for tick, step in self._steps(managed, ticks):
-            changes = self._lifespans.step(tick, ((r.relation, r.row, r.delete, r.time) for r in step))
-            self.counts.unmatched_deletions += changes.unmatched
-            new.update(dict.fromkeys(changes.inserted))
-            for known, end in changes.ended:
-                known.end = end
-                known.ended_at = step[0].time if self.by_count else end
-                if known not in new:
-                    ended[known] = None
-        return list(new), list(ended)
-
-    def _steps(self, managed: RecordBatch, ticks: Ints) -> Iterator[tuple[int, list[Record]]]:
-        """Instants of the managed records, as the tuple-at-a-time engine has them."""
-        pairs_of = zip(ticks.tolist(), managed.records(), strict=True)
-        for tick, together in groupby(pairs_of, key=lambda pair: pair[0]):
-            step = [record for _, record in together]
-            yield from ((tick, part) for part in arrivals(step)) if self.by_count else [(tick, step)]
+        tuples = self._finder.live.tuples
+        slots = np.flatnonzero((tuples.relation == relation) & (tuples.end > self._order.horizon)).tolist()
+        live = [self._finder.known.member(slot) for slot in slots]
+        for known, slot in zip(live, slots, strict=True):
+            self._finder.known.follow(known, slot)
+        self._settling.follow(relation, live)
 
     def _end(self, ended: list[StreamTuple]) -> list[Event]:
         """Known tuples end; gives the retractions of reported results that contain them."""
-        known = [t for t in ended if t in self._finder.slots]
+        known = [t for t in ended if t in self._finder.known.slots]
         if not known:
             return []
-        slots = np.array([self._finder.slots[t] for t in known])
+        slots = np.array([self._finder.known.slots[t] for t in known])
         self._finder.end(slots, np.array([t.end for t in known]))
-        events = []
-        for store in self._reported.values():
-            earlier = store.end(slots, self._finder.live.tuples.end)
-            for query, operator, members in rows_of(store.partials.taken(earlier)):
-                events.append(self._finder.retraction(query, operator, members))
-        return events
+        rows = chain.from_iterable(map(rows_of, self._reported.end(slots, self._finder.live.tuples.end)))
+        return [self._finder.retraction(*row) for row in rows]
+
+    def _anew(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Standing]:
+        """Tuples that live longer than they seemed give up their slots, and are to be inserted again.
+
+        Gives the results with them that were told and need not be told again.
+        """
+        slots = self._finder.known.slots
+        moved = {slots[t]: (t, former) for t, former in prolonged if t in slots}
+        if not moved:
+            return []
+        standing = []
+        for results in self._reported.take(np.array(list(moved))):
+            retracted = (results.end < self._finder.natural_end(results.members)).tolist()
+            for row, end, gone in zip(rows_of(results), results.end.tolist(), retracted, strict=True):
+                members = [moved.get(slot, (slot, None)) for slot in row[2]]
+                # A result that the tuple's former end had ended lives again.
+                if not gone or all(end != its_end for _, its_end in members):
+                    standing.append((row[0], row[1], [member for member, _ in members]))
+        self._finder.release([known for known, _ in moved.values()])
+        return standing
+
+    def _by_slots(self, standing: list[Standing]) -> set[Found]:
+        """Results by the slots that their members have now."""
+        slots = self._finder.known.slots
+        return {
+            (query, operator, tuple(m if isinstance(m, int) else slots[m] for m in members))
+            for query, operator, members in standing
+        }
 
     def _arrivals(
         self, batch: RecordBatch, ticks: Ints, plain: Flags, followed: list[StreamTuple]
@@ -253,19 +286,55 @@ class ColumnarEngine:
         new = Arrivals(batch.relation, batch.rows, ticks, natural_ends(self.window, ticks), batch.time)
         return new.merged(_of_tuples(followed, lambda _: True)) if followed else new
 
-    def _insert(self, new: Arrivals, snapshot: bool = False) -> list[Event]:
-        return self._report(self._finder.insert(new), snapshot)
+    def _report(
+        self, found: list[Partials], snapshot: bool = False, told: Set[Found] = frozenset()
+    ) -> list[Event]:
+        """Remember results while they are alive, for their retraction; give them as events.
 
-    def _report(self, found: list[Partials], snapshot: bool = False) -> list[Event]:
-        """Remember results while they are alive, for their retraction; give them as events."""
+        Those that are ``told`` already are remembered only.
+        """
         for results in found:
-            self._reported[results.members.shape[1]].append(results.columns())
+            self._reported.add(results)
         self.counts.excluded = self._finder.excluded
+        if told:
+            found = [results.taken(~self._among(results, told)) for results in found]
         return list(self._finder.events(found, snapshot))
 
+    def _among(self, results: Partials, told: Set[Found]) -> Flags:
+        return np.array([(row[0], row[1], tuple(row[2])) in told for row in rows_of(results)], dtype=bool)
+
+    def _alive(self, number: int) -> list[Event]:
+        """The results of a query that are alive, in order."""
+        alive = self._reported.alive(self._order.now)
+        found = [results.taken(results.query == number) for results in alive]
+        return sorted(self._finder.events(found, snapshot=True))
+
+    def _retracted_by(self, change: SchemaChange, time: int) -> list[Event]:
+        """Live results over what a change of the schema takes away."""
+        rows = chain.from_iterable(map(rows_of, self._reported.alive(self._order.now)))
+        uses = self._finder.tree
+        return [self._finder.taken_back(*row, time) for row in rows if uses(row).uses_any(*change.removed)]
+
+    def _new_by(self, change: SchemaChange, found: list[Partials]) -> list[Event]:
+        """Remember the results found over a changed schema; give those that the change makes."""
+        new = []
+        for results in found:
+            alive = results.taken(results.end > self._order.now)
+            self._reported.add(alive)
+            uses = [self._finder.tree(row).uses_any(*change.added) for row in rows_of(alive)]
+            new.append(alive.taken(np.array(uses, dtype=bool)))
+        return list(self._finder.events(new))
+
+    def _renew(self, plans: dict[str, Plan]) -> None:
+        """Answer the same queries over a changed schema."""
+        numbers = {self._names[name]: plan for name, plan in plans.items()}
+        self._numbers = {numbers[plan]: number for plan, number in self._numbers.items()}
+        self._names = plans
+        for plan, number in self._numbers.items():
+            self._finder.add(number, plan)
+
     def _renumber(self, horizon: int, slots: Ints) -> None:
-        for store in self._reported.values():
-            store.compact(horizon, slots)
+        self._reported.compact(horizon, slots)
 
     def _told(self, events: list[Event]) -> Iterator[Result]:
         for result in in_order(events):

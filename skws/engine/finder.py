@@ -6,7 +6,7 @@ are there once; queries of one shape share a mesh.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from mesh.columnar import ColumnarMesh, Labelled, LiveTuples, Partials, TupleCol
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.store import NO_MEMBER
 from mesh.generate import CNGen
+from mesh.tree import Tree
 from purging.sweep import Sweep
 from schema.graph import edges
 from schema.model import Row, Schema
@@ -23,10 +24,10 @@ from skws.batches import Rows
 from skws.engine.engine import EXCLUDED
 from skws.engine.events import Event, completed, retracted
 from skws.engine.join_values import JoinValues
+from skws.engine.known import KnownTuples
 from skws.engine.labelling import Labelling
-from skws.engine.row_store import RowStore
 from skws.plan import Plan
-from skws.results.assemble import Assembler, Named, TupleNames
+from skws.results.assemble import Assembler
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, CountWindow, Unbounded, Window
 
@@ -89,7 +90,6 @@ class Finder:
         on_compact: Callable[[int, Ints], None] = lambda _, __: None,
     ) -> None:
         self.live = LiveTuples(schema)
-        self.slots: dict[StreamTuple, int] = {}
         self.queries: dict[int, Standing] = {}
         self.excluded = 0
         self._window = window
@@ -98,10 +98,7 @@ class Finder:
         self._meshes: dict[object, ColumnarMesh] = {}
         self._labelling = Labelling()
         self._values = JoinValues(schema, self.live.key_sets)
-        self._rows = RowStore()
-        self._followed: dict[int, StreamTuple] = {}
-        self._named: dict[int, Named] = {}  # tuples of results, which tend to be in several
-        self._names = TupleNames(schema, by_count=isinstance(window, CountWindow))
+        self.known = KnownTuples(schema, self.live, by_count=isinstance(window, CountWindow))
         self._edges = edges(schema)
         self._sweep = Sweep()
 
@@ -112,7 +109,7 @@ class Finder:
         if mesh is None:
             mesh = self._meshes[generator.shape] = ColumnarMesh(self.live, generator, self._accepts_root)
         self.queries[query] = Standing(plan, mesh, Assembler(plan))
-        labelled = Labelling.only(query, plan.matcher).of(self._rows.rows())
+        labelled = Labelling.only(query, plan.matcher).of(self.known.rows)
         self._labelling.add(query, plan.matcher)
         return [self._truly_joined(mesh.add(query, self._coded(labelled)))]
 
@@ -127,21 +124,35 @@ class Finder:
     def insert(self, new: Arrivals) -> list[Partials]:
         """Add tuples; gives the results that they complete."""
         labelled = self._labelling.of(new.rows) if new.labelled is None else new.labelled
-        self._rows.add(new.rows, new.times, _with_twins(new.relation, new.start))
+        self.known.add(new.relation, new.start, new.rows, new.times)
         first = len(self.live)
         for place, followed in new.followed.items():
-            self.follow(followed, first + place)
+            self.known.follow(followed, first + place)
         keys = self._values.of(new.rows)
         arrived = self.live.insert(TupleColumns(new.relation, new.start, new.end, keys))
         labelled = self._coded(Labelled(labelled.tuple + first, labelled.query, labelled.label))
         found = [mesh.insert(arrived, mine) for mesh, mine in self._by_mesh(labelled)]
         return [self._truly_joined(results) for results in found if len(results)]
 
-    def follow(self, known: StreamTuple, slot: int) -> None:
-        """From now on the tuple of a slot is this one."""
-        self.slots[known] = slot
-        self._followed[slot] = known
-        self._named.pop(slot, None)
+    def arrivals(self, removed: Collection[int]) -> Arrivals:
+        """All tuples but those of removed relations, to be inserted elsewhere."""
+        tuples = self.live.tuples
+        kept = np.flatnonzero(~np.isin(tuples.relation, list(removed)))
+        kept = kept[np.argsort(tuples.start[kept], kind="stable")]
+        place = {slot: at for at, slot in enumerate(kept.tolist())}
+        return Arrivals(
+            tuples.relation[kept],
+            self.known.rows.taken(kept),
+            tuples.start[kept],
+            tuples.end[kept],
+            self.known.times[kept],
+            {place[slot]: known for slot, known in self.known.followed.items() if slot in place},
+        )
+
+    def release(self, known: list[StreamTuple]) -> None:
+        """Take tuples out, with all partials; they may be inserted again."""
+        slots = self.known.release(known)
+        self.end(slots, np.full(len(slots), ALWAYS))
 
     def end(self, slots: Ints, ticks: Ints) -> None:
         """End tuples early."""
@@ -160,11 +171,7 @@ class Finder:
         slots = self.live.compact(horizon)
         for mesh in self._meshes.values():
             mesh.compact(horizon, slots)
-        self._rows.compact(slots)
-        self._named.clear()
-        moved = ((int(slots[slot]), known) for slot, known in self._followed.items())
-        self._followed = {slot: known for slot, known in moved if slot >= 0}
-        self.slots = {known: slot for slot, known in self._followed.items()}
+        self.known.compact(slots)
         self._on_compact(horizon, slots)
         self._sweep.done(horizon, self.entries)
 
@@ -185,13 +192,21 @@ class Finder:
             columns = (rows_of(results), *(c.tolist() for c in (results.start, results.end, natural, time)))
             for (query, operator, slots), start, end, due, at in zip(*columns, strict=True):
                 _, mesh, assembler = self.queries[query]
-                named = [self._name(slot) for slot in slots if slot >= 0]
-                shown = FOREVER if self._names.by_count else due
+                named = [self.known.name(slot) for slot in slots if slot >= 0]
+                shown = FOREVER if isinstance(self._window, CountWindow) else due
                 began = None if at == ALWAYS else at
                 result = assembler.result("+", mesh.network(operator), named, began, shown, snapshot)
                 yield completed(start, result)
                 if end < due:
                     yield self.retraction(query, operator, slots)
+
+    def natural_end(self, members: Ints) -> Ints:
+        """Ends that results would have without deletions."""
+        return self._natural(members)[0]
+
+    def tree(self, row: tuple[int, int, list[int]]) -> Tree:
+        """The network that a result is of."""
+        return self.queries[row[0]].mesh.network(row[1])
 
     def _natural(self, members: Ints) -> tuple[Ints, Ints]:
         """Ends that results would have without deletions, and the times at which they began."""
@@ -199,49 +214,25 @@ class Finder:
         streaming = (members != NO_MEMBER) & (starts != ALWAYS)
         first = np.where(streaming, starts, FOREVER).min(axis=1)
         ends = np.where(first == FOREVER, FOREVER, natural_ends(self._window, first))
-        return ends, np.where(streaming, self._rows.times[members], ALWAYS).max(axis=1)
+        return ends, np.where(streaming, self.known.times[members], ALWAYS).max(axis=1)
 
     def retraction(self, query: int, operator: int, slots: list[int]) -> Event:
         """The retraction of a result one of whose tuples was deleted."""
-        _, mesh, assembler = self.queries[query]
-        members = [self.member(slot) for slot in slots if slot >= 0]
+        members = [self.known.member(slot) for slot in slots if slot >= 0]
         end = min(member.end for member in members)
         time = min(m.ended_at for m in members if m.end == end and m.ended_at is not None)
-        began = max(member.time for member in members if not member.static)
-        named = [self._names.of(member) for member in members]
-        return retracted(end, time, assembler.result("-", mesh.network(operator), named, began, time))
+        return self.taken_back(query, operator, slots, time, end)
 
-    def _name(self, slot: int) -> Named:
-        known = self._named.get(slot)
-        if known is None:
-            known = self._named[slot] = self._named_anew(slot)
-        return known
-
-    def _named_anew(self, slot: int) -> Named:
-        followed = self._followed.get(slot)
-        if followed is not None:
-            return self._names.of(followed)
-        relation, start, _ = self.live.tuple_in(slot)
-        occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
-        return self._names.name(relation, self._rows.row(slot), start, occurrence)
-
-    def member(self, slot: int) -> StreamTuple:
-        """The tuple in a slot."""
-        known = self._followed.get(slot)
-        if known is not None:
-            return known
-        relation, start, end = self.live.tuple_in(slot)
-        occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
-        return StreamTuple(
-            relation, self._rows.row(slot), start, end, occurrence=occurrence, time=self._rows.time(slot)
-        )
-
-    def _occurrence(self, slot: int, relation: int, start: int) -> int:
-        """How many equal tuples of the same instant came before; slots are in order of start."""
-        tuples, row = self.live.tuples, self._rows.row(slot)
-        first = int(np.searchsorted(tuples.start[:slot], start))
-        same = np.flatnonzero(tuples.relation[first:slot] == relation) + first
-        return sum(self._rows.row(other) == row for other in same.tolist())
+    def taken_back(
+        self, query: int, operator: int, slots: list[int], time: int, tick: int | None = None
+    ) -> Event:
+        """The retraction of a result at an event time; ``tick`` is its place in the output, else the time."""
+        _, mesh, assembler = self.queries[query]
+        members = [self.known.member(slot) for slot in slots if slot >= 0]
+        times = [member.time for member in members if not member.static]
+        named = [self.known.name(slot) for slot in slots if slot >= 0]
+        result = assembler.result("-", mesh.network(operator), named, max(times, default=None), time)
+        return retracted(time if tick is None else tick, time, result)
 
     def _coded(self, labelled: Labelled) -> Labelled:
         """Labels as their meshes know them."""
@@ -277,7 +268,7 @@ class Finder:
             if self._values.exact(tree.edges[node]):
                 continue
             edge = self._edges[tree.edges[node]]
-            source, target = self._rows.row(slots[tree.parents[node]]), self._rows.row(slots[node])
+            source, target = self.known.row(slots[tree.parents[node]]), self.known.row(slots[node])
             for near, far in zip(edge.source_columns, edge.target_columns, strict=True):
                 if source[near] != target[far]:
                     return False
@@ -286,7 +277,7 @@ class Finder:
     def _root_filter(self, accepts: Callable[[Row], bool] | None) -> Callable[[Ints], Flags] | None:
         if accepts is None:
             return None
-        return lambda slots: np.array([accepts(self._rows.row(s)) for s in slots.tolist()], dtype=bool)
+        return lambda slots: np.array([accepts(self.known.row(s)) for s in slots.tolist()], dtype=bool)
 
 
 def natural_ends(window: Window, starts: Ints) -> Ints:
@@ -294,18 +285,6 @@ def natural_ends(window: Window, starts: Ints) -> Ints:
     if isinstance(window, Unbounded):
         return np.full(len(starts), FOREVER, dtype=np.int64)
     return starts + window.end(0)
-
-
-def _with_twins(relation: Ints, start: Ints) -> Flags:
-    """Which tuples are not the only one of their relation at their instant."""
-    twins = np.zeros(len(start), dtype=bool)
-    streaming = np.flatnonzero(start != ALWAYS)  # static tuples have their name already
-    relation, start = relation[streaming], start[streaming]
-    order = np.lexsort((relation, start))
-    equal = (np.diff(relation[order]) == 0) & (np.diff(start[order]) == 0)
-    twins[streaming[order[1:][equal]]] = True
-    twins[streaming[order[:-1][equal]]] = True
-    return twins
 
 
 def rows_of(results: Partials) -> Iterator[tuple[int, int, list[int]]]:

@@ -60,6 +60,28 @@ def test_records_before_their_time_are_counted_and_told() -> None:
     assert told[Engine] == told[ColumnarEngine.of] == [stream[2], stream[5]]
 
 
+@given(cases(), st.sampled_from(WINDOWS[:2]), st.sampled_from([0, 1, 3, 9]), st.data())
+@settings(max_examples=150, deadline=None)
+def test_late_records_are_dropped_or_joined_alike(
+    case: tuple[Schema, int, list[Record], list[Record]], window: Window, lateness: int, data: st.DataObject
+) -> None:
+    schema, words, static, stream = case
+    # Records of one identity at one time have an order of their own, which a shuffle must keep.
+    stream = data.draw(st.permutations([r._replace(time=2 * i + r.time) for i, r in enumerate(stream)]))
+    query = parse_query(" ".join(WORDS[:words]), schema)
+    cut = data.draw(st.integers(0, len(stream)))
+    spans, dropped = [], []
+    for make in (Engine, ColumnarEngine.of):
+        late: list[Record] = []
+        engine = make(Plan(schema, query, window, 3, lateness=lateness), late.append)
+        told = [*engine.load_tables(static), *engine.process(stream[:cut]), *engine.process(stream[cut:])]
+        spans.append({r.id: (r.start, r.end) for r in told})
+        dropped.append((engine.counts.late, late))
+    lived = [{i: s for i, s in each.items() if s[0] is None or s[1] is None or s[0] < s[1]} for each in spans]
+    assert lived[1] == lived[0]
+    assert dropped[1] == dropped[0]
+
+
 def test_compaction_keeps_what_lives() -> None:
     """Thousands of tuples pass; only a window of them is kept, and all results are found."""
     schema = _schema()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,17 +12,20 @@ from hypothesis import strategies as st
 
 from schema.errors import QueryError
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
 from skws.keywords import Matcher, parse_query
 from skws.plan import Plan
 from skws.records import Record
+from skws.results.model import Result
 from tests.oracle import Live, Network, Oracle, Shape, instants
-from tests.paper_modes import MODES, SIZES, engines, ops
+from tests.paper_modes import EVERY, MODES, SIZES, every_engine, ops
 from tests.strategies import JOINABLE, WORDS, schemas, streams
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 WINDOWS: list[Window] = [TimeWindow(3), TimeWindow(8), Unbounded()]
 Phase = tuple[Schema, list[Record]]
+Make = Callable[[Plan], Engine | ColumnarEngine]
 
 
 class ChangingOracle(Oracle):
@@ -108,20 +111,20 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
 @settings(max_examples=30, deadline=None)
 def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
     words, ((first, _), *_) = case
-    running = engines(first, words, window)
-    oracle = ChangingOracle(first, words, SIZES[words], running[0].plan.matcher.bitmap)
+    running = every_engine(first, words, window)
+    oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
     length = window.length if isinstance(window, TimeWindow) else float("inf")
     time = 0
     for number, (schema, stream) in enumerate(case[1]):
         if number:
             time += 1
             expected = oracle.change(time, schema, words)
-            for engine, mode in zip(running, MODES, strict=True):
+            for engine, mode in zip(running, EVERY, strict=True):
                 results = engine.change_schema(schema, time)
                 assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
         for time, records in instants(stream):
             expected = oracle.instant(time, records, length)
-            for engine, mode in zip(running, MODES, strict=True):
+            for engine, mode in zip(running, EVERY, strict=True):
                 results = list(engine.process(records))
                 assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
     for engine in running:
@@ -133,18 +136,18 @@ def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
 @settings(max_examples=20, deadline=None)
 def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
     words, ((first, _), *_) = case
-    running = engines(first, words, CountWindow(size))
-    oracle = ChangingOracle(first, words, SIZES[words], running[0].plan.matcher.bitmap)
+    running = every_engine(first, words, CountWindow(size))
+    oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
     position = 0
     for number, (schema, stream) in enumerate(case[1]):
         if number:
             expected = oracle.change(position - 1, schema, words)
-            for engine, mode in zip(running, MODES, strict=True):
+            for engine, mode in zip(running, EVERY, strict=True):
                 results = engine.change_schema(schema, 10**6)
                 assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
         for record in stream:
             expected = oracle.instant(position, [record], size + 1)
-            for engine, mode in zip(running, MODES, strict=True):
+            for engine, mode in zip(running, EVERY, strict=True):
                 results = list(engine.process([record]))
                 assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
             position += not record.delete
@@ -156,14 +159,51 @@ def test_a_result_is_not_told_twice_unless_it_was_retracted(
     case: tuple[int, list[Phase]], window: Window
 ) -> None:
     words, ((first, _), *_) = case
-    for engine in engines(first, words, window):
+    for engine in every_engine(first, words, window):
         alive: set[str] = set()
+        last = 0
         for number, (schema, stream) in enumerate(case[1]):
-            start = stream[0].time if stream else engine._now + 1
+            start = stream[0].time if stream else last + 1
             results = engine.change_schema(schema, start) if number else []
+            last = stream[-1].time if stream else start
             for result in [*results, *engine.process(stream)]:
                 assert (result.id in alive) == (result.op == "-")
                 (alive.discard if result.op == "-" else alive.add)(result.id)
+
+
+@given(phases(), st.sampled_from(WINDOWS), st.data())
+@settings(max_examples=30, deadline=None)
+def test_late_records_between_changes(
+    case: tuple[int, list[Phase]], window: Window, data: st.DataObject
+) -> None:
+    words, ((first, _), *_) = case
+    # Records of one identity at one time have an order of their own, which a shuffle must keep.
+    streams = [
+        [r._replace(time=100 * n + 2 * i) for i, r in enumerate(s)] for n, (_, s) in enumerate(case[1])
+    ]
+    in_order = every_engine(first, words, window)[0]
+    spans = net(run(in_order, case[1], streams))
+    shuffled = [data.draw(st.permutations(stream)) for stream in streams]
+    for engine, mode in zip(every_engine(first, words, window, lateness=10**6), EVERY, strict=True):
+        assert (mode, net(run(engine, case[1], shuffled))) == (mode, spans)
+
+
+def run(engine: Engine | ColumnarEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
+    told: list[Result] = []
+    for number, ((schema, _), stream) in enumerate(zip(case, streams, strict=True)):
+        told += engine.change_schema(schema, 100 * number) if number else []
+        told += engine.process(stream)
+    return told
+
+
+def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:
+    """Lifespans of the results as last told; a change of the schema takes back what was told before it."""
+    spans = {r.id: (r.start, r.end) for r in results}
+    return {i: s for i, s in spans.items() if s[0] is None or s[1] is None or s[0] < s[1]}
+
+
+def matcher(schema: Schema, words: int) -> Matcher:
+    return Matcher(parse_query(" ".join(WORDS[:words]), schema), schema)
 
 
 TEXT = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
@@ -198,18 +238,20 @@ def test_operators_of_the_full_mesh_are_the_same_after_a_change() -> None:
     assert {id(join) for source in sources.values() for join in source.above()} == before
 
 
-def test_records_refer_to_the_schema_in_force() -> None:
+@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of])
+def test_records_refer_to_the_schema_in_force(make: Make) -> None:
     three, two = Schema("s", (A, B, C), (AB, BC)), Schema("s", (C, B), (BC,))
-    engine = Engine(Plan(three, parse_query("alpha beta", three), TimeWindow(100)))
+    engine = make(Plan(three, parse_query("alpha beta", three), TimeWindow(100)))
     list(engine.process([Record(1, 1, ("alpha", 7))]))
     engine.change_schema(two, 2)
     (result,) = engine.process([Record(0, 3, ("beta", 7))])
     assert [t.relation for t in result.tuples] == ["b", "c"]
 
 
-def test_a_query_that_the_new_schema_cannot_answer_changes_nothing() -> None:
+@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of])
+def test_a_query_that_the_new_schema_cannot_answer_changes_nothing(make: Make) -> None:
     two, one = Schema("s", (A, B), (AB,)), Schema("s", (replace(A, search=()), B), (AB,))
-    engine = Engine(Plan(two, parse_query("a.t:alpha beta", two), TimeWindow(100)))
+    engine = make(Plan(two, parse_query("a.t:alpha beta", two), TimeWindow(100)))
     list(engine.process([Record(0, 1, ("alpha", 7))]))
     with pytest.raises(QueryError, match="not searched"):
         engine.change_schema(one, 2)

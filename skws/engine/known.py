@@ -1,0 +1,131 @@
+"""The tuples behind slots: their rows, their names, and those that are followed one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mesh.columnar import LiveTuples
+from mesh.columnar.columns import Flags, Ints
+from schema.model import Row, Schema
+from skws.batches import Rows
+from skws.engine.row_store import RowStore
+from skws.results.assemble import Named, TupleNames
+from windows.tuples import ALWAYS, StreamTuple
+
+
+class KnownTuples:
+    """What is known of the live tuples besides their columns, by slot.
+
+    ``slots`` are those of tuples that are followed: whose deletion is known,
+    or whose name needs more than their row.
+    """
+
+    def __init__(self, schema: Schema, live: LiveTuples, *, by_count: bool) -> None:
+        self.slots: dict[StreamTuple, int] = {}
+        self._live = live
+        self._rows = RowStore()
+        self._names = TupleNames(schema, by_count=by_count)
+        self._followed: dict[int, StreamTuple] = {}
+        self._named: dict[int, Named] = {}  # tuples of results, which tend to be in several
+        self._latest = ALWAYS
+        self._in_order = True  # slots are in order of start
+
+    @property
+    def times(self) -> Ints:
+        """Event times by slot, in microseconds."""
+        return self._rows.times
+
+    @property
+    def rows(self) -> Rows:
+        """All rows, by slot."""
+        return self._rows.rows()
+
+    @property
+    def followed(self) -> dict[int, StreamTuple]:
+        """The tuples that are followed, by slot."""
+        return self._followed
+
+    def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints) -> None:
+        """Take in the tuples of the next slots."""
+        self._rows.add(rows, times, self._twins(relation, start))
+
+    def row(self, slot: int) -> Row:
+        return self._rows.row(slot)
+
+    def follow(self, known: StreamTuple, slot: int) -> None:
+        """From now on the tuple of a slot is this one."""
+        self.slots[known] = slot
+        self._followed[slot] = known
+        self._named.pop(slot, None)
+
+    def release(self, known: list[StreamTuple]) -> Ints:
+        """Follow tuples no longer; gives their slots."""
+        slots = [self.slots.pop(each) for each in known]
+        for slot in slots:
+            del self._followed[slot]
+        return np.array(slots, dtype=np.int64)
+
+    def compact(self, slots: Ints) -> None:
+        """Follow the live tuples when they get new slots."""
+        self._rows.compact(slots)
+        self._named.clear()
+        moved = ((int(slots[slot]), known) for slot, known in self._followed.items())
+        self._followed = {slot: known for slot, known in moved if slot >= 0}
+        self.slots = {known: slot for slot, known in self._followed.items()}
+
+    def name(self, slot: int) -> Named:
+        """The tuple in a slot as results show it."""
+        known = self._named.get(slot)
+        if known is None:
+            known = self._named[slot] = self._named_anew(slot)
+        return known
+
+    def _named_anew(self, slot: int) -> Named:
+        followed = self._followed.get(slot)
+        if followed is not None:
+            return self._names.of(followed)
+        relation, start, _ = self._live.tuple_in(slot)
+        occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
+        return self._names.name(relation, self._rows.row(slot), start, occurrence)
+
+    def member(self, slot: int) -> StreamTuple:
+        """The tuple in a slot."""
+        known = self._followed.get(slot)
+        if known is not None:
+            return known
+        relation, start, end = self._live.tuple_in(slot)
+        occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
+        return StreamTuple(
+            relation, self._rows.row(slot), start, end, occurrence=occurrence, time=self._rows.time(slot)
+        )
+
+    def _occurrence(self, slot: int, relation: int, start: int) -> int:
+        """How many equal tuples of the same instant came before."""
+        tuples, row = self._live.tuples, self._rows.row(slot)
+        first = int(np.searchsorted(tuples.start[:slot], start)) if self._in_order else 0
+        among = (tuples.relation[first:slot] == relation) & (tuples.start[first:slot] == start)
+        same = np.flatnonzero(among) + first
+        return sum(self._rows.row(other) == row for other in same.tolist())
+
+    def _twins(self, relation: Ints, start: Ints) -> Flags:
+        """Which new tuples may not be the first of their relation at their instant."""
+        twins = _with_twins(relation, start)
+        earlier = start <= self._latest
+        if earlier.any():  # in the middle of an instant, or late
+            twins |= earlier & (start != ALWAYS)
+            self._in_order &= bool((start >= self._latest).all())
+        if len(start):
+            self._latest = max(self._latest, int(start.max()))
+        return twins
+
+
+def _with_twins(relation: Ints, start: Ints) -> Flags:
+    """Which tuples are not the only one of their relation at their instant."""
+    twins = np.zeros(len(start), dtype=bool)
+    streaming = np.flatnonzero(start != ALWAYS)  # static tuples have their name already
+    relation, start = relation[streaming], start[streaming]
+    order = np.lexsort((relation, start))
+    equal = (np.diff(relation[order]) == 0) & (np.diff(start[order]) == 0)
+    twins[streaming[order[1:][equal]]] = True
+    twins[streaming[order[:-1][equal]]] = True
+    return twins

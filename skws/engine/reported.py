@@ -1,0 +1,59 @@
+"""Results that were told and are alive, by their members, so that they can be retracted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+
+from mesh.columnar import Partials
+from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.store import PartialStore
+
+Found: TypeAlias = tuple[int, int, tuple[int, ...]]
+"""A result: query, operator, slots of its members."""
+
+
+class Reported:
+    """One table for each size that the largest network of a query may have."""
+
+    def __init__(self) -> None:
+        self._stores: dict[int, PartialStore] = {}
+
+    def __len__(self) -> int:
+        return sum(store.size for store in self._stores.values())
+
+    def add(self, results: Partials) -> None:
+        """Remember results."""
+        width = results.members.shape[1]
+        self._stores.setdefault(width, PartialStore(width)).append(results.columns())
+
+    def end(self, slots: Ints, ends: Ints) -> Iterator[Partials]:
+        """Results that end earlier with one of the tuples in ``slots``; ``ends`` are those of all tuples."""
+        for store in self._stores.values():
+            places = store.end(slots, ends)
+            yield store.partials.taken(places)
+
+    def take(self, slots: Ints) -> Iterator[Partials]:
+        """Results that contain one of the tuples; they are forgotten."""
+        for store in self._stores.values():
+            touched: Flags = np.isin(store.partials.members, slots).any(axis=1)  # type: ignore[assignment]
+            if touched.any():
+                yield store.partials.taken(touched)
+                store.keep(~touched)
+
+    def alive(self, horizon: int) -> Iterator[Partials]:
+        """Results that end after ``horizon``."""
+        for store in self._stores.values():
+            yield store.partials.taken(store.partials.end > horizon)
+
+    def remove(self, query: int) -> None:
+        """Forget the results of a query."""
+        for store in self._stores.values():
+            store.keep(store.partials.query != query)
+
+    def compact(self, horizon: int, slots: Ints) -> None:
+        """Forget what ended at or before ``horizon``, tuples having got new slots."""
+        for store in self._stores.values():
+            store.compact(horizon, slots)

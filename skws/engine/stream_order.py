@@ -1,0 +1,66 @@
+"""Where a stream stands: what of a batch comes too late, and the ticks of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mesh.columnar.columns import Flags, Ints
+from skws.batches import RecordBatch
+from skws.records import Record
+from windows.tuples import ALWAYS
+
+
+class StreamOrder:
+    """``by_count``: ticks are positions in the stream, and nothing is late; else event times in microseconds.
+
+    Records may come up to ``lateness`` after later ones; ``on_late`` hears of those that come later still.
+    """
+
+    def __init__(self, *, by_count: bool, lateness: int, on_late: Callable[[Record], None]) -> None:
+        self.now = ALWAYS
+        self._by_count = by_count
+        self._lateness = 0 if by_count else lateness
+        self._on_late = on_late
+        self._position = 0
+
+    @property
+    def horizon(self) -> int:
+        """What ended by then matters to no record to come."""
+        return self.now - self._lateness
+
+    def reach(self, tick: int) -> None:
+        """Time has passed up to ``tick``."""
+        self.now = max(self.now, tick)
+
+    def at(self, time: int) -> int:
+        """The tick of an event time between two records.
+
+        With a count window, what the last arrival saw alive is so until the next one.
+        """
+        return self._position - 1 if self._by_count else time
+
+    def accepted(self, batch: RecordBatch) -> tuple[RecordBatch, Ints]:
+        """The records that are not too late, in order of ticks, and their ticks."""
+        if self._by_count:
+            return batch, self._positions(batch)
+        batch = self._without_late(batch)
+        if self._lateness:
+            batch = batch.taken(np.argsort(batch.time, kind="stable"))
+        return batch, batch.time
+
+    def _positions(self, batch: RecordBatch) -> Ints:
+        inserted = 1 - batch.deletes().astype(np.int64)
+        reached: Ints = self._position + np.cumsum(inserted)
+        self._position = int(reached[-1]) if len(reached) else self._position
+        return reached - inserted
+
+    def _without_late(self, batch: RecordBatch) -> RecordBatch:
+        reached = np.maximum.accumulate(np.concatenate([[self.now], batch.time[:-1]]))
+        late: Flags = batch.time < reached[: len(batch)] - self._lateness
+        if not late.any():
+            return batch
+        for record in batch.taken(np.flatnonzero(late)).records():
+            self._on_late(record)
+        return batch.taken(np.flatnonzero(~late))

@@ -1,4 +1,4 @@
-"""Constants of patterns and queries, checked against the attribute they are compared with."""
+"""Types in patterns and queries: constants against attributes, and attributes against one another."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from schema.model import Attribute, AttributeType, Value
 
 _TEXTS = (AttributeType.TEXT, AttributeType.STRING)
 _NUMBERS = (AttributeType.INTEGER, AttributeType.NUMBER)
+
+
+def comparable(one: Attribute, other: Attribute) -> bool:
+    """True if values of the two attributes can be equal."""
+    return one.type is other.type or any({one.type, other.type} <= set(kind) for kind in (_TEXTS, _NUMBERS))
 
 
 def typed(value: Value, attribute: Attribute) -> Value:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import Final, cast
 
 from lark import Token, Tree
 
@@ -27,6 +27,9 @@ from schema.errors import PatternError, UsageError, nearest
 from schema.model import Schema
 from windows.window import Window, parse_window
 
+# Nobody writes as many, and compiling takes time with the cube of them.
+MOST_ATOMS: Final = 64
+
 _MIRRORED = {
     Operator.LESS: Operator.GREATER,
     Operator.AT_MOST: Operator.AT_LEAST,
@@ -39,7 +42,13 @@ def parse_pattern(text: str, schema: Schema) -> Pattern:
     """The pattern of a text. Raises PatternError with carets at the place."""
     trees = cast("list[Tree[Token]]", parse(text, "pattern").children)
     reader = _Reader(text, schema)
-    expression = reader.expression(trees[0])
+    atoms = sum(1 for _ in trees[0].find_data("atom"))
+    if atoms > MOST_ATOMS:
+        raise PatternError(f"the pattern has {atoms} atoms; expected at most {MOST_ATOMS}")
+    try:
+        expression = reader.expression(trees[0])
+    except RecursionError:
+        raise PatternError("the pattern is nested too deeply") from None
     variables = {letter.variable for letter in letters(expression)}
     conditions: list[Condition] = []
     window = None

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from patterns.automata.predicates import Compared, Contains, Same, Test, Unary
-from patterns.constants import typed
+from patterns.constants import comparable, typed
 from patterns.language.expression import Letter, letters
 from patterns.language.syntax import Agreement, Filter, Keyword, Pattern, Reference, Span
 from schema.errors import PatternError, nearest
-from schema.model import Row, Schema
+from schema.model import Attribute, Row, Schema
 
 # Given a text, a relation and the columns to look in: which rows contain it. Raises UsageError.
 TextMatch: TypeAlias = Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]
@@ -46,6 +46,8 @@ def resolve(pattern: Pattern, schema: Schema, text_match: TextMatch) -> Resolved
     """Check the conditions against the schema. Raises PatternError with carets at the place."""
     classes = _classes(pattern)
     resolver = _Resolver(pattern, schema, text_match)
+    for members in classes:
+        resolver.check_types(members)
     readings = {letter: resolver.reading(letter, classes) for letter in letters(pattern.expression)}
     return Resolved(readings, tuple(" = ".join(map(str, members)) for members in classes))
 
@@ -83,6 +85,22 @@ class _Resolver:
             elif isinstance(condition, Keyword) and condition.variable == letter.variable:
                 tests.append(self._contains(letter, condition))
         return Reading(Unary(letter.relation, tuple(dict.fromkeys(tests))), columns)
+
+    def check_types(self, references: list[Reference]) -> None:
+        """Raises PatternError for equated attributes that are never equal."""
+        first: tuple[Reference, Attribute] | None = None
+        for reference in references:
+            mine = (x for x in letters(self._pattern.expression) if x.variable == reference.variable)
+            for letter in sorted(mine):
+                column = self._column(letter, reference.attribute, reference.span)
+                attribute = self._schema.relations[letter.relation].attributes[column]
+                first = first or (reference, attribute)
+                if not comparable(first[1], attribute):
+                    raise self._fault(
+                        reference.span,
+                        f"{first[0]} is of type {first[1].type} and {reference} of type {attribute.type}: "
+                        "they are never equal",
+                    )
 
     def _columns(self, letter: Letter, references: Iterable[Reference]) -> list[int]:
         mine = [r for r in references if r.variable == letter.variable]

@@ -6,11 +6,11 @@ from typing import cast
 
 from lark import Token, Tree
 
-from patterns.constants import typed
+from patterns.constants import comparable, typed
 from patterns.grammar import constant_value, parse, span
 from patterns.queries.query import Atom, ConjunctiveQuery, Constant, Term, Variable
 from schema.errors import PatternError, nearest
-from schema.model import Relation, Schema
+from schema.model import Attribute, Relation, Schema
 
 
 def parse_conjunctive_query(text: str, schema: Schema) -> ConjunctiveQuery:
@@ -22,6 +22,7 @@ def parse_conjunctive_query(text: str, schema: Schema) -> ConjunctiveQuery:
     head = [part for part in parts if isinstance(part, Token)]
     body = [part for part in parts if isinstance(part, Tree)]
     atoms = tuple(_atom(text, tree, schema) for tree in body)
+    _check_types(text, body, atoms, schema)
     known = {name for atom in atoms for name in atom.variables}
     for token in head:
         if token not in known:
@@ -47,6 +48,24 @@ def _atom(text: str, tree: Tree[Token], schema: Schema) -> Atom:
             f"{name} has {len(described.attributes)} attributes ({names}), not {len(terms)}",
         )
     return Atom(relation, tuple(_term(text, t, described, i) for i, t in enumerate(terms)))
+
+
+def _check_types(text: str, body: list[Tree[Token]], atoms: tuple[Atom, ...], schema: Schema) -> None:
+    """Raises PatternError for a variable that stands at attributes which are never equal."""
+    first: dict[str, tuple[str, Attribute]] = {}
+    for tree, atom in zip(body, atoms, strict=True):
+        relation = schema.relations[atom.relation]
+        for token, attribute in zip(tree.children[1:], relation.attributes, strict=True):
+            if not isinstance(token, Token) or token.type != "NAME" or str(token) == "_":
+                continue
+            other, known = first.setdefault(str(token), (relation.name, attribute))
+            if not comparable(known, attribute):
+                raise PatternError.at(
+                    text,
+                    *span(token),
+                    f"{token} is {other}.{known.name} of type {known.type}, and here {relation.name}."
+                    f"{attribute.name} of type {attribute.type}: they are never equal",
+                )
 
 
 def _term(text: str, token: Token, relation: Relation, column: int) -> Term:

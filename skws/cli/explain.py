@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from schema.errors import UsageError
+from schema.model import Schema
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes
 from skws.explain import DEFAULT_LIMIT, Explanation, observe, to_dot, to_svg, to_text
@@ -28,8 +30,16 @@ class ExplainFormat(StrEnum):
 
 
 def explain(
-    query: options.QueryWords,
     schema: options.SchemaFile,
+    query: Annotated[
+        list[str] | None, typer.Argument(metavar="[QUERY...]", help="Keywords.", show_default=False)
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern", metavar="TEXT", help="Instead of keywords: show what becomes of a pattern."
+        ),
+    ] = None,
     replay: Annotated[
         list[Path] | None,
         typer.Option("--replay", "-r", metavar="PATH", help="Show what this replay does to the mesh."),
@@ -49,6 +59,11 @@ def explain(
     skws explain tarantino travolta --schema examples/movies/schema.yaml
     """
     described = options.read_schema(schema)
+    if pattern is not None:
+        _explain_pattern(pattern, described, window, output_format)
+        return
+    if not query:
+        raise UsageError("nothing to explain: expected keywords, or --pattern TEXT")
     parsed = parse_query(options.query_text(query), described, match_names=match_names)
     plan = Plan(described, parsed, parse_window(window or described.window), max_size)
     observed = None
@@ -56,6 +71,19 @@ def explain(
         observed = observe(plan, Replay.open(replay, described), BadRecordLog(OnError.FAIL, None))
     with destination(None, stdout_bytes()) as shown:
         shown.write(_written(explained(plan, limit, observed), output_format).encode())
+
+
+def _explain_pattern(text: str, schema: Schema, window: str | None, output_format: ExplainFormat) -> None:
+    from skws.pattern_search.explain import pattern_dot, pattern_text  # noqa: PLC0415 - who has a pattern
+
+    if output_format is ExplainFormat.SVG:
+        raise UsageError("--format svg does not go together with --pattern: expected text or dot")
+    if output_format is ExplainFormat.DOT:
+        written = pattern_dot(text, schema)
+    else:
+        written = pattern_text(text, schema, None if window is None else parse_window(window))
+    with destination(None, stdout_bytes()) as shown:
+        shown.write(written.encode())
 
 
 def _written(explanation: Explanation, output_format: ExplainFormat) -> str:

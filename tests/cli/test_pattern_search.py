@@ -171,3 +171,23 @@ def test_what_is_refused(
     assert (outcome.code, outcome.out) == (2, "")
     assert message in outcome.err
     assert "Traceback" not in outcome.err
+
+
+def test_explain_shows_the_tree_and_the_automaton(skws: Skws, bank: tuple[object, ...]) -> None:
+    outcome = skws("explain", "--pattern", FORMAL, "--schema", bank[1], "--window", "100 tuples")
+    assert outcome.code == 0, outcome.err
+    lines = outcome.out.splitlines()
+    assert lines[:3] == [f"pattern: {FORMAL}", "window: 100 tuples", "compact q-tree:"]
+    assert lines[3:7] == ["  u", "    0: login(u, _)", "    1: transfer(_, u, _)", "    2: refund(u)"]
+    assert lines[7] == "automaton: 4 states, 6 transitions, final: u"
+    assert skws("explain", "--pattern", URGENT, "--schema", bank[1]).out.startswith(
+        f"pattern: {URGENT}\nwindow: 3600 s\nautomaton: 3 states"
+    )
+    dot = skws("explain", "--pattern", URGENT, "--schema", bank[1], "--format", "dot").out
+    assert dot.startswith("digraph automaton {")
+
+
+def test_explain_needs_something_to_explain(skws: Skws, bank: tuple[object, ...]) -> None:
+    assert skws("explain", "--schema", bank[1]).code == 2
+    refused = skws("explain", "--pattern", FORMAL, "--schema", bank[1], "--format", "svg")
+    assert (refused.code, "expected text or dot" in refused.err) == (2, True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from patterns.automata import PCEA, Contains, Operator
 from patterns.evaluation import Evaluator, by_label
@@ -144,6 +148,11 @@ REFUSED = [
     ("login l where l.memo = 1", "memo is of type text: expected a quoted text", "              ^^^^^^^^^^"),
     ("login l where l.ok = 1", "ok is of type boolean: expected true or false", "              ^^^^^^^^"),
     ("login l where l.at = 'noon'", "at is a time stamp", "              ^^^^^^^^^^^^^"),
+    (
+        "login l ; refund r where l.user = r.memo",
+        "integer and r.memo of type text",
+        "                                  ^^^^^^",
+    ),
     ("login l where 1 = 1", "compared with one attribute", "              ^^^^^"),
     (
         "login l ; refund r where l.user < r.user",
@@ -185,3 +194,57 @@ def test_a_conjunction_that_is_not_hierarchical_is_refused() -> None:
 def test_a_pattern_too_large_is_refused_at_once() -> None:
     with pytest.raises(PatternError, match="more than 20,000 transitions"):
         automaton(" AND ".join(f"login a{i}" for i in range(12)))
+
+
+WORDS = [
+    *(
+        "login",
+        "refund",
+        "l",
+        "r",
+        "l.user",
+        "r.user",
+        "l.memo",
+        "l.at",
+        "*",
+        ";",
+        "AND",
+        "OR",
+        "+",
+        "(",
+        ")",
+    ),
+    *(
+        "where",
+        "within",
+        "=",
+        "<",
+        "~",
+        '"x"',
+        "'",
+        "3",
+        "-1.5",
+        "true",
+        "minutes",
+        "tuples",
+        ",",
+        "\n",
+        "\\",
+    ),
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
+def test_whatever_is_written_is_compiled_or_refused(text: str) -> None:
+    with suppress(PatternError):
+        automaton(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 3000, "(" * 3000 + "login" + ")" * 3000, "login ; " * 300 + "login", "login ; " * 63 + "login"],
+)
+def test_patterns_beyond_reason_are_refused_or_compiled(text: str) -> None:
+    with suppress(PatternError):
+        automaton(text)

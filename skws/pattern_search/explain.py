@@ -1,0 +1,34 @@
+"""What becomes of a pattern: its window, its q-tree if it is a query, and its automaton."""
+
+from __future__ import annotations
+
+from patterns.drawing import AutomatonDrawing
+from patterns.queries import ConjunctiveQuery, compact, qtree
+from patterns.queries.qtree import drawing
+from schema.model import Schema
+from skws.pattern_search.text import read_query
+from windows.window import CountWindow, TimeWindow, Window, parse_window
+
+
+def pattern_text(text: str, schema: Schema, window: Window | None) -> str:
+    """An explanation to read. Raises PatternError, QueryError."""
+    query = read_query(text, schema)
+    used = window or query.window or parse_window(schema.window)
+    parts = [f"pattern: {text}", f"window: {_window_text(used)}"]
+    if isinstance(query.source, ConjunctiveQuery):
+        names = tuple(relation.name for relation in schema.relations)
+        tree = drawing(query.source, compact(qtree(query.source)), names)
+        parts.append("compact q-tree:\n" + "\n".join(f"  {line}" for line in tree.splitlines()))
+    parts.append(f"automaton: {AutomatonDrawing(query.pcea, schema).text()}")
+    return "\n".join(parts) + "\n"
+
+
+def pattern_dot(text: str, schema: Schema) -> str:
+    """The automaton in the DOT language. Raises PatternError, QueryError."""
+    return AutomatonDrawing(read_query(text, schema).pcea, schema).dot()
+
+
+def _window_text(window: Window) -> str:
+    if isinstance(window, CountWindow):
+        return f"{window.size} tuples"
+    return f"{window.length / 1_000_000:g} s" if isinstance(window, TimeWindow) else "none"

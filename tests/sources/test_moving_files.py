@@ -32,6 +32,18 @@ def test_a_cut_file_is_read_from_its_start(tmp_path: Path) -> None:
         list(follower.feed.again(*follower.taken[0][::2]))
 
 
+def test_a_file_cut_behind_its_beginning_is_noticed(tmp_path: Path) -> None:
+    """Its first KiB is as it was."""
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(b"".join(map(line, range(100))))
+    follower = Follower(path)
+    assert len(follower.poll()) == 100
+    with path.open("r+b") as file:
+        file.truncate(50 * len(line(10)))
+    assert len(follower.poll()) > 40
+    assert "was cut from at least" in follower.notices[0]
+
+
 def test_a_rotated_file_is_read_to_its_end_then_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1))

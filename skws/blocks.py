@@ -36,6 +36,9 @@ class Block(Protocol):
     def row(self, place: int) -> Row:
         """One row."""
 
+    def rows(self, places: Sequence[int]) -> list[Row]:
+        """Some rows."""
+
     def values(self, column: int) -> Sequence[Value]:
         """A column."""
 
@@ -67,6 +70,9 @@ class RowBlock:
     def row(self, place: int) -> Row:
         return self._rows[place]
 
+    def rows(self, places: Sequence[int]) -> list[Row]:
+        return [self._rows[place] for place in places]
+
     def values(self, column: int) -> Sequence[Value]:
         if self._columns is not None:
             return self._columns[column]
@@ -95,11 +101,18 @@ class ArrowBlock:
     def __len__(self) -> int:
         return len(self._columns[0])
 
+    def slice(self, first: int, end: int) -> ArrowBlock:
+        """Some of the rows."""
+        return ArrowBlock(self.relation, [column.slice(first, end - first) for column in self._columns])
+
     def moved(self, relation: int) -> ArrowBlock:
         return ArrowBlock(relation, self._columns)
 
     def row(self, place: int) -> Row:
         return tuple(column[place].as_py() for column in self._columns)
+
+    def rows(self, places: Sequence[int]) -> list[Row]:
+        return list(zip(*(column.take(places).to_pylist() for column in self._columns), strict=True))
 
     def values(self, column: int) -> Sequence[Value]:
         values: list[Value] = self._columns[column].to_pylist()

@@ -189,10 +189,11 @@ class Finder:
         """Results as they are completed, and retractions of those whose early end is known."""
         for results in found:
             natural, time = self._natural(results.members)
+            names = self.known.names(results.members[results.members != NO_MEMBER])
             columns = (rows_of(results), *(c.tolist() for c in (results.start, results.end, natural, time)))
             for (query, operator, slots), start, end, due, at in zip(*columns, strict=True):
                 _, mesh, assembler = self.queries[query]
-                named = [self.known.name(slot) for slot in slots if slot >= 0]
+                named = [names[slot] for slot in slots if slot >= 0]
                 shown = FOREVER if isinstance(self._window, CountWindow) else due
                 began = None if at == ALWAYS else at
                 result = assembler.result("+", mesh.network(operator), named, began, shown, snapshot)

@@ -76,17 +76,21 @@ class KnownTuples:
     def name(self, slot: int) -> Named:
         """The tuple in a slot as results show it."""
         known = self._named.get(slot)
-        if known is None:
-            known = self._named[slot] = self._named_anew(slot)
-        return known
+        return known or self.names(np.array([slot], dtype=np.int64))[slot]
 
-    def _named_anew(self, slot: int) -> Named:
-        followed = self._followed.get(slot)
-        if followed is not None:
-            return self._names.of(followed)
-        relation, start, _ = self._live.tuple_in(slot)
-        occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
-        return self._names.name(relation, self._rows.row(slot), start, occurrence)
+    def names(self, slots: Ints) -> dict[int, Named]:
+        """Names by slot, those asked for among them."""
+        named = self._named
+        new = [slot for slot in np.unique(slots).tolist() if slot not in named]
+        plain = [slot for slot in new if slot not in self._followed]
+        for slot in new:
+            if slot in self._followed:
+                named[slot] = self._names.of(self._followed[slot])
+        for slot, row in zip(plain, self._rows.rows_in(np.array(plain, dtype=np.int64)), strict=True):
+            relation, start, _ = self._live.tuple_in(slot)
+            occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
+            named[slot] = self._names.name(relation, row, start, occurrence)
+        return named
 
     def member(self, slot: int) -> StreamTuple:
         """The tuple in a slot."""

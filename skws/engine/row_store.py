@@ -28,6 +28,20 @@ class RowStore(Table):
         block, place, _, _ = self._columns
         return self._blocks[block.item(slot)].row(place.item(slot))
 
+    def rows_in(self, slots: Ints) -> list[Row]:
+        """Rows by slot, block by block."""
+        if not len(slots):
+            return []
+        block, place, _, _ = self.columns()
+        rows: list[Row] = [()] * len(slots)
+        order = np.argsort(block[slots], kind="stable")
+        numbers, first = np.unique(block[slots][order], return_index=True)
+        for number, mine in zip(numbers.tolist(), np.split(order, first[1:]), strict=True):
+            found = self._blocks[number].rows(place[slots[mine]].tolist())
+            for at, row in zip(mine.tolist(), found, strict=True):
+                rows[at] = row
+        return rows
+
     @property
     def times(self) -> Ints:
         """Event times by slot, in microseconds."""

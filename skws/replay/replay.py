@@ -76,6 +76,9 @@ class Replay:
 
     def batches(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
         """The records of ``stream`` by the thousand; read as they are asked for if the files are in order."""
+        if self._columnar:
+            yield from self._parquet_columns(policy, progress)
+            return
         if not (self._plain and self._has_streams() and in_order(self.splits)):
             yield from batched(self.stream(policy, progress))
             return
@@ -88,6 +91,28 @@ class Replay:
                 else:
                     records = policy.records(chunk)
                     yield from batched(r for r in records if r.relation not in self._tables)
+
+    @property
+    def _columnar(self) -> bool:
+        return self._has_streams() and all(
+            split.format is Format.PARQUET and split.relation is not None for split in self.splits
+        )
+
+    def _parquet_columns(self, policy: BadRecordLog, progress: Progress) -> Iterator[RecordBatch]:
+        from skws.replay import parquet_columns  # noqa: PLC0415 - only Parquet loads Arrow
+
+        streams = [split for split in self.splits if split.relation not in self._tables]
+        if not parquet_columns.plain(streams, self.schema):
+            yield from batched(self.stream(policy, progress))
+            return
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            progress(done)
+
+        yield from parquet_columns.batches(streams, self.schema, advance)
 
     @property
     def _plain(self) -> bool:

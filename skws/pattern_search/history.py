@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schema.model import Row, Schema
+from skws.pattern_search.result import PatternTuple
 from skws.records import Record
-from skws.results.assemble import Named, TupleNames
+from skws.results.assemble import TupleNames
 from windows.window import FOREVER, CountWindow, Window
 
 
@@ -19,15 +21,17 @@ class _Seen:
     tick: int
     occurrence: int
     successor: bool
-    named: Named | None = None
+    shown: dict[frozenset[str], PatternTuple] | None = None  # made for those that are in results
 
 
 class History:
-    """Remembers tuples for as long as a window can show them."""
+    """Remembers tuples for as long as a window can show them. ``keywords``: those that labels stand for."""
 
-    def __init__(self, schema: Schema, window: Window) -> None:
+    def __init__(self, schema: Schema, window: Window, keywords: Mapping[str, tuple[str, ...]]) -> None:
         self._relations = schema.relations
-        self._names = TupleNames(schema, by_count=isinstance(window, CountWindow))
+        self._keywords = keywords
+        self._by_count = isinstance(window, CountWindow)
+        self._names = TupleNames(schema, by_count=self._by_count)
         self._window = window
         self._tuples: deque[_Seen] = deque()
         self._first = 0
@@ -42,14 +46,14 @@ class History:
         while self._tuples and self._window.end(self._tuples[0].tick) <= tick:
             self._tuples.popleft()
             self._first += 1
-        if tick != self._tick:
+        if tick != self._tick and not self._by_count:
             self._instant.clear()
             self._tick = tick
         keyed = self._relations[record.relation].key_columns
         occurrence, successor = 0, False
         if keyed:
             successor = self._follows(record, tick, keyed)
-        else:
+        elif not self._by_count:  # where no two tuples start together
             occurrence = self._instant[record.relation, record.row]
             self._instant[record.relation, record.row] += 1
         self._tuples.append(_Seen(record, tick, occurrence, successor))
@@ -71,12 +75,27 @@ class History:
         seen = self._tuples[position - self._first]
         return seen.record, seen.tick
 
-    def named(self, position: int) -> Named:
-        """The name of the tuple at a position."""
+    def shown(self, position: int, labels: frozenset[str]) -> PatternTuple:
+        """The tuple at a position, in a result where it has some labels."""
         seen = self._tuples[position - self._first]
-        if seen.named is None:
-            record = seen.record
-            seen.named = self._names.name(
-                record.relation, record.row, seen.tick, seen.occurrence, successor=seen.successor
-            )
-        return seen.named
+        if seen.shown is None:
+            seen.shown = {}
+        known = seen.shown.get(labels)
+        if known is None:
+            known = seen.shown[labels] = self._shown(seen, position, sorted(labels))
+        return known
+
+    def _shown(self, seen: _Seen, position: int, labels: list[str]) -> PatternTuple:
+        record = seen.record
+        named = self._names.name(
+            record.relation, record.row, seen.tick, seen.occurrence, successor=seen.successor
+        )
+        return PatternTuple(
+            named.relation,
+            named.id,
+            tuple(keyword for label in labels for keyword in self._keywords.get(label, ())),
+            tuple(labels),
+            position,
+            named.row,
+            "\x1f".join((named.identity, *labels)),
+        )

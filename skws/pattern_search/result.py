@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -10,9 +11,12 @@ import orjson
 from skws.results.model import JsonRow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PatternTuple:
-    """One tuple of a result: what it stands for in the pattern, and its position in the stream (from 0)."""
+    """One tuple of a result: what it stands for in the pattern, and its position in the stream (from 0).
+
+    ``identity`` is its part in the ids of results.
+    """
 
     relation: str
     id: str
@@ -20,6 +24,23 @@ class PatternTuple:
     labels: tuple[str, ...]
     position: int
     row: JsonRow = field(hash=False)
+    identity: str = field(repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form as plain objects."""
+        return {
+            "relation": self.relation,
+            "id": self.id,
+            "keywords": list(self.keywords),
+            "labels": list(self.labels),
+            "position": self.position,
+            "row": self.row,
+        }
+
+    @cached_property
+    def json(self) -> orjson.Fragment:
+        """The JSON form as text: one tuple is in many results."""
+        return orjson.Fragment(orjson.dumps(self.to_dict()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +59,17 @@ class PatternResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
+        return self._with([member.to_dict() for member in self.tuples])
+
+    def to_json(self) -> bytes:
+        return orjson.dumps(self._with([member.json for member in self.tuples]))
+
+    def _with(self, tuples: list[Any]) -> dict[str, Any]:
         return {
             "op": "+",
             "query": self.query,
             "id": self.id,
             "start": self.start,
             "end": self.end,
-            "tuples": [
-                {
-                    "relation": t.relation,
-                    "id": t.id,
-                    "keywords": list(t.keywords),
-                    "labels": list(t.labels),
-                    "position": t.position,
-                    "row": t.row,
-                }
-                for t in self.tuples
-            ],
+            "tuples": tuples,
         }
-
-    def to_json(self) -> bytes:
-        return orjson.dumps(self.to_dict())

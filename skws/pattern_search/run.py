@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
-from patterns.evaluation import Evaluator, Valuation
+from patterns.evaluation import Evaluator, Mark, Valuation
 from schema.model import Schema
 from skws.engine.collector import expect_long_lived_objects
 from skws.pattern_search.history import History
-from skws.pattern_search.result import PatternResult, PatternTuple
+from skws.pattern_search.result import PatternResult
 from skws.pattern_search.text import read_query
 from skws.progress import Progress, ReportProgress, unreported
 from skws.records import Record
@@ -78,7 +79,7 @@ class PatternSearch:
         return self.counts.results
 
     def _results(self, report: ReportProgress) -> Iterator[PatternResult]:
-        history = History(self.request.schema, self.window)
+        history = History(self.request.schema, self.window, self.query.keywords)
         for tick, record in self._stream(report):
             history.add(record, tick)
             if self._evaluator.update(record.relation, record.row, tick):
@@ -102,29 +103,17 @@ class PatternSearch:
                 self.counts.tuples += 1
 
     def _result(self, valuation: Valuation, history: History) -> PatternResult:
-        labels: dict[int, list[str]] = {}
-        for position, marked in valuation:
-            labels.setdefault(position, []).extend(marked)
-        tuples, identities = [], []
-        for position in sorted(labels):
-            named = history.named(position)
-            mine = tuple(sorted(labels[position]))
-            tuples.append(
-                PatternTuple(named.relation, named.id, self._keywords(mine), mine, position, named.row)
-            )
-            identities.append("\x1f".join((named.identity, *mine)))
-        last, _ = history.at(max(labels))
+        marks = sorted(valuation, key=itemgetter(0))
+        if len({position for position, _ in marks}) < len(marks):
+            marks = _merged(marks)
+        tuples = tuple([history.shown(position, labels) for position, labels in marks])
         return PatternResult(
             self.query.text,
-            blake2b("\x1e".join(sorted(identities)).encode(), digest_size=12).hexdigest(),
-            last.time / MICROSECOND,
-            self._end(min(history.at(position)[1] for position in labels)),
-            tuple(tuples),
+            _result_id([member.identity for member in tuples]),
+            history.at(marks[-1][0])[0].time / MICROSECOND,
+            self._end(history.at(marks[0][0])[1]),
+            tuples,
         )
-
-    def _keywords(self, labels: Iterable[str]) -> tuple[str, ...]:
-        found = self.query.keywords
-        return tuple(keyword for label in labels for keyword in found.get(label, ())) if found else ()
 
     def _end(self, first: int) -> float | None:
         """When a result that began at a tick leaves the window, where positions do not tell."""
@@ -132,3 +121,15 @@ class PatternSearch:
             return None
         end = self.window.end(first)
         return None if end >= FOREVER else end / MICROSECOND
+
+
+def _merged(marks: list[Mark]) -> list[Mark]:
+    """One mark for each position, where a tuple was read more than once."""
+    labels: dict[int, frozenset[str]] = {}
+    for position, marked in marks:
+        labels[position] = labels.get(position, frozenset()) | marked
+    return list(labels.items())
+
+
+def _result_id(identities: list[str]) -> str:
+    return blake2b("\x1e".join(sorted(identities)).encode(), digest_size=12).hexdigest()

@@ -42,14 +42,18 @@ class Checkpoint:
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StateError(f"{folder}: cannot be a checkpoint folder: {error.strerror}") from None
-        self._hold()
-        self.journal = Journal(folder / "journal")
         self._described = _described(request)
-        known = self._manifest()
+        self.journal = Journal(folder / "journal")
+        try:
+            self._hold()
+            known = self._manifest()
+            if known is not None:
+                self._check(known)
+        except BaseException:
+            os.close(self._lock)
+            raise
         self.fresh = known is None
         self.id = known["id"] if known else uuid4().hex
-        if known is not None:
-            self._check(known)
 
     @property
     def sinks(self) -> Path:
@@ -109,7 +113,6 @@ class Checkpoint:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._lock)
             raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
 
     def _manifest(self) -> dict[str, Any] | None:

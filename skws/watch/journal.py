@@ -58,6 +58,7 @@ class Journal:
     folder: Path
     segments: list[Segment] = field(default_factory=list)
     _file: IO[bytes] | None = None
+    _synced: bool = True
 
     def open(self) -> None:
         """Find the segments that are there."""
@@ -72,7 +73,7 @@ class Journal:
             yield from self._read(segment, last=segment is self.segments[-1])
 
     def append(self, entry: Entry, standing: tuple[Standing, ...]) -> None:
-        """Keep an entry; ``standing``: the queries before it. Behind this, it is there for good."""
+        """Keep an entry, also if this process is killed; ``standing``: the queries before it."""
         try:
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
                 self._roll(entry, standing)
@@ -80,10 +81,20 @@ class Journal:
             assert self._file is not None  # noqa: S101 - rolled just now
             self._file.write(line)
             self._file.flush()
-            os.fdatasync(self._file.fileno())
+            self._synced = False
         except OSError as error:
             raise StateError(f"{self.folder}: cannot write the journal: {error.strerror}") from None
         self.segments[-1].count(entry, len(line))
+
+    def sync(self) -> None:
+        """What was appended is there for good, also after a loss of power. Takes the disk's time."""
+        if self._file is None or self._synced:
+            return
+        try:
+            os.fdatasync(self._file.fileno())
+        except OSError as error:
+            raise StateError(f"{self.folder}: cannot write the journal: {error.strerror}") from None
+        self._synced = True
 
     def trim(self, committed: int, over: Callable[[Segment], bool]) -> None:
         """Drop the oldest segments that are ``over``, as far as all in them is committed."""
@@ -96,6 +107,7 @@ class Journal:
             self._file = None
 
     def _roll(self, entry: Entry, standing: tuple[Standing, ...]) -> None:
+        self.sync()
         self.close()
         position = self.segments[-1].after if self.segments else 0
         path = self.folder / f"{entry.number:012d}{_SUFFIX}"

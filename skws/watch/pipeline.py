@@ -83,7 +83,11 @@ class Pipeline:
             results = results[: limit - self.gauges.told]
             self.full = True
         late = self.intake.letters(outcome.late) if self._request.dead_letters is not None else ()
-        self.delivery.write(entry.number, results, (*entry.letters, *late))
+        letters = (*entry.letters, *late)
+        if self._checkpoint is not None and (results or letters):
+            # What has been told must never be found anew in other batches.
+            self._checkpoint.journal.sync()
+        self.delivery.write(entry.number, results, letters)
         self._delivered = entry.number
         self.gauges.delivered(entry.records, results, len(outcome.late))
 
@@ -92,6 +96,8 @@ class Pipeline:
         if self._checkpoint is not None and offset != self._kept:
             # The source moved on past nothing of ours; it may forget that too.
             self.take([], Batch((), offset), commands_to, self._now())
+        if self._checkpoint is not None:
+            self._checkpoint.journal.sync()
         self.delivery.flush()
         if self._checkpoint is None or self._committed == self._delivered:
             return

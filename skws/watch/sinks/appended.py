@@ -21,7 +21,10 @@ class AppendedFile:
         self.batch: int = kept.get("batch", NONE)
         try:
             self._file: IO[bytes] = path.open("ab")
-            self._cut(kept.get("bytes"), tell)
+            if kept:
+                self._cut(kept["bytes"], tell)
+            else:
+                marks.keep(NONE, bytes=self._size())
         except OSError as error:
             raise SinkError(f"cannot write to {path}: {error.strerror}") from None
 
@@ -44,7 +47,7 @@ class AppendedFile:
         try:
             if self._path.is_file():
                 os.fsync(self._file.fileno())
-            self._marks.keep(batch, bytes=self._file.tell())
+            self._marks.keep(batch, bytes=self._size())
         except OSError as error:
             raise SinkError(f"cannot write to {self._path}: {error.strerror}") from None
         self.batch = batch
@@ -52,10 +55,13 @@ class AppendedFile:
     def close(self) -> None:
         self._file.close()
 
-    def _cut(self, length: int | None, tell: Callable[[str], None]) -> None:
-        if length is None or not self._path.is_file():
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def _cut(self, length: int, tell: Callable[[str], None]) -> None:
+        if not self._path.is_file():
             return
-        here = os.fstat(self._file.fileno()).st_size
+        here = self._size()
         if here > length:
             self._file.truncate(length)
         elif here < length:

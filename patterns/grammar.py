@@ -20,7 +20,7 @@ _GRAMMAR: Final = r"""
     _repeated: _primary | repetition
     repetition: _primary "+"
     _primary: atom | "(" _expression ")"
-    atom: (NAME | STAR) [NAME]
+    atom: (NAME | STAR | STRING) [NAME]
 
     condition: _operand (COMPARISON _operand)+ -> comparison
              | (reference | NAME) "~" STRING -> contains

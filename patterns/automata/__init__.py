@@ -1,5 +1,6 @@
 """Automata over streams of tuples: CCEA, PCEA and, without data, PFA."""
 
+from patterns.automata.ambiguity import Ambiguity, find_ambiguity
 from patterns.automata.ccea import CCEA, Link
 from patterns.automata.pcea import PCEA, Source, State, Transition
 from patterns.automata.pfa import DFA, PFA
@@ -11,6 +12,7 @@ __all__ = [
     "DFA",
     "PCEA",
     "PFA",
+    "Ambiguity",
     "Columns",
     "Compared",
     "Contains",
@@ -25,5 +27,6 @@ __all__ = [
     "Transition",
     "Unary",
     "accepting_runs",
+    "find_ambiguity",
     "runs_at",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from patterns.language.expression import Expression, Letter, Read, alternation, sequence
-from patterns.language.syntax import Keyword, Pattern
+from patterns.language.parse import parse_pattern
+from patterns.language.syntax import Pattern
 from schema.errors import PatternError
 from schema.model import Schema
 
@@ -11,22 +11,18 @@ from schema.model import Schema
 def keyword_order(text: str, schema: Schema) -> Pattern:
     """The pattern of keywords in order: one tuple of any searched stream for each, labelled by the keyword.
 
-    A keyword is a word or a quoted phrase; the same one may come again.
-    Raises PatternError.
+    A keyword is whatever a keyword query understands, such as a word or a
+    quoted phrase. Raises PatternError.
     """
-    steps = [part.strip() for part in _steps(text)]
-    streams = [i for i, r in enumerate(schema.relations) if r.search and not r.table]
-    if not streams:
-        raise PatternError("no stream of the schema is searched for keywords")
-    parts: list[Expression] = []
-    conditions: list[Keyword] = []
-    for number, step in enumerate(steps):
-        if not step:
-            raise PatternError(f"a keyword is missing before or after ';' in {text!r}")
-        variable = f"{number}: {step}"
-        parts.append(alternation(*(Read(Letter(i, variable)) for i in streams)))
-        conditions.append(Keyword(variable, None, step, (0, len(text))))
-    return Pattern(text, sequence(*parts), tuple(conditions))
+    steps = [step.strip() for step in _steps(text)]
+    if not all(steps):
+        raise PatternError(f"a keyword is missing before or after ';' in {text!r}")
+    return parse_pattern(" ; ".join(map(_quoted, steps)), schema)
+
+
+def _quoted(step: str) -> str:
+    escaped = step.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _steps(text: str) -> list[str]:

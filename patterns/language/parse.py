@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Final, cast
 
 from lark import Token, Tree
 
-from patterns.automata.predicates import Operator
-from patterns.grammar import constant_value, parse, span, string_value
+from patterns.grammar import parse, span, string_value
+from patterns.language.conditions import read_condition, read_window
 from patterns.language.expression import (
     Expression,
     Letter,
@@ -23,47 +23,40 @@ from patterns.language.expression import (
     star,
 )
 from patterns.language.syntax import Agreement, Condition, Filter, Keyword, Pattern, Reference
-from schema.errors import PatternError, UsageError, nearest
-from schema.model import Schema
-from windows.window import Window, parse_window
+from schema.errors import PatternError, nearest
+from schema.model import Relation, Schema
 
 # Nobody writes as many, and compiling takes time with the cube of them.
 MOST_ATOMS: Final = 64
 
-_MIRRORED = {
-    Operator.LESS: Operator.GREATER,
-    Operator.AT_MOST: Operator.AT_LEAST,
-    Operator.GREATER: Operator.LESS,
-    Operator.AT_LEAST: Operator.AT_MOST,
-}
-
 
 def parse_pattern(text: str, schema: Schema) -> Pattern:
     """The pattern of a text. Raises PatternError with carets at the place."""
-    trees = cast("list[Tree[Token]]", parse(text, "pattern").children)
-    reader = _Reader(text, schema)
-    atoms = sum(1 for _ in trees[0].find_data("atom"))
+    tree, *rest = cast("list[Tree[Token]]", parse(text, "pattern").children)
+    conditions = [read_condition(text, part) for part in rest if part.data != "window"]
+    windows = [read_window(text, part) for part in rest if part.data == "window"]
+    atoms = sum(1 for _ in tree.find_data("atom"))
     if atoms > MOST_ATOMS:
         raise PatternError(f"the pattern has {atoms} atoms; expected at most {MOST_ATOMS}")
+    reader = _Reader(text, schema, conditions)
     try:
-        expression = reader.expression(trees[0])
+        expression = reader.expression(tree)
     except RecursionError:
         raise PatternError("the pattern is nested too deeply") from None
-    variables = {letter.variable for letter in letters(expression)}
-    conditions: list[Condition] = []
-    window = None
-    for tree in trees[1:]:
-        if tree.data == "window":
-            window = reader.window(tree)
-        else:
-            conditions.append(reader.condition(tree, variables))
-    return Pattern(text, expression, tuple(conditions), window)
+    _check_variables(text, expression, conditions)
+    return Pattern(
+        text, expression, (*conditions, *dict.fromkeys(reader.keywords)), windows[0] if windows else None
+    )
 
 
 class _Reader:
-    def __init__(self, text: str, schema: Schema) -> None:
+    """Reads expressions; ``keywords`` are the conditions that quoted atoms stand for."""
+
+    def __init__(self, text: str, schema: Schema, conditions: list[Condition]) -> None:
+        self.keywords: list[Keyword] = []
         self._text = text
         self._schema = schema
+        self._conditions = conditions
 
     def expression(self, tree: Tree[Token]) -> Expression:
         if tree.data == "atom":
@@ -82,69 +75,66 @@ class _Reader:
     def _atom(self, tree: Tree[Token]) -> Expression:
         name, *rest = cast("list[Token]", tree.children)
         variable = str(rest[0]) if rest else str(name)
+        if name.type == "STRING":
+            keyword = Keyword(
+                str(rest[0]) if rest else string_value(name), None, string_value(name), span(name)
+            )
+            self.keywords.append(keyword)
+            return self._any(name, keyword.variable, searched=True)
         if name.type == "STAR":
             if not rest:
-                raise self._fault(span(name), "a tuple of any relation needs a variable, as in '* t'")
-            streams = [i for i, relation in enumerate(self._schema.relations) if not relation.table]
-            return alternation(*(Read(Letter(i, variable)) for i in streams))
+                raise self._fault(name, "a tuple of any relation needs a variable, as in '* t'")
+            return self._any(name, variable)
         relation = self._schema.index.get(name)
         if relation is None:
-            raise self._fault(
-                span(name), f"there is no relation {str(name)!r}{nearest(name, self._schema.index)}"
-            )
+            raise self._fault(name, f"there is no relation {str(name)!r}{nearest(name, self._schema.index)}")
         if self._schema.relations[relation].table:
-            raise self._fault(span(name), f"{name} is a static table: a pattern is over streams")
+            raise self._fault(name, f"{name} is a static table: a pattern is over streams")
         return Read(Letter(relation, variable))
 
-    def condition(self, tree: Tree[Token], variables: Iterable[str]) -> Condition:
-        found = self._contains(tree) if tree.data == "contains" else self._comparison(tree)
-        used = found.references if isinstance(found, Agreement) else (found,)
-        for part in used:
-            variable = part.reference.variable if isinstance(part, Filter) else part.variable
+    def _any(self, token: Token, variable: str, *, searched: bool = False) -> Expression:
+        """A tuple of any stream that has what the conditions ask of it."""
+        references = [r for c in self._conditions for r in _references(c) if r.variable == variable]
+        searched |= any(
+            isinstance(c, Keyword) and c.variable == variable and c.attribute is None
+            for c in self._conditions
+        )
+
+        def fits(relation: Relation) -> bool:
+            has_all = all(reference.attribute in relation.columns for reference in references)
+            return not relation.table and has_all and (bool(relation.search) or not searched)
+
+        streams = [i for i, relation in enumerate(self._schema.relations) if fits(relation)]
+        if not streams:
+            asked = ", ".join(dict.fromkeys(r.attribute for r in references)) or "searched attributes"
+            raise self._fault(token, f"no stream has what {variable} needs: {asked}")
+        return alternation(*(Read(Letter(i, variable)) for i in streams))
+
+    def _fault(self, token: Token, message: str) -> PatternError:
+        return PatternError.at(self._text, *span(token), message)
+
+
+def _references(condition: Condition) -> Iterator[Reference]:
+    """The attributes that a condition speaks of."""
+    match condition:
+        case Agreement(references):
+            yield from references
+        case Filter(reference):
+            yield reference
+        case Keyword(variable, str(attribute), _, place):
+            yield Reference(variable, attribute, place)
+
+
+def _check_variables(text: str, expression: Expression, conditions: list[Condition]) -> None:
+    """Raises PatternError for a variable that the pattern does not have."""
+    variables = {letter.variable for letter in letters(expression)}
+    for condition in conditions:
+        used = [(r.variable, r.span) for r in _references(condition)]
+        if isinstance(condition, Filter | Keyword):
+            variable = condition.variable if isinstance(condition, Keyword) else condition.reference.variable
+            used = [(variable, condition.span)]
+        for variable, place in used:
             if variable not in variables:
-                raise self._fault(
-                    part.span, f"the pattern has no variable {variable!r}{nearest(variable, variables)}"
+                raise PatternError.at(
+                    text, *place, f"the pattern has no variable {variable!r}{nearest(variable, variables)}"
                 )
-        return found
-
-    def _contains(self, tree: Tree[Token]) -> Keyword:
-        place, quoted = tree.children
-        text = string_value(cast("Token", quoted))
-        if isinstance(place, Token):
-            return Keyword(str(place), None, text, span(tree))
-        reference = _reference(place)
-        return Keyword(reference.variable, reference.attribute, text, span(tree))
-
-    def _comparison(self, tree: Tree[Token]) -> Agreement | Filter:
-        operators = [Operator(str(child)) for child in tree.children[1::2]]
-        operands = tree.children[::2]
-        references = [_reference(o) for o in operands if isinstance(o, Tree)]
-        if len(references) == len(operands):
-            if any(operator is not Operator.EQUAL for operator in operators):
-                raise self._fault(
-                    span(tree),
-                    "attributes of two tuples can only be equal: an automaton keeps no other comparison",
-                )
-            return Agreement(tuple(references))
-        if len(operands) > 2 or not references:
-            raise self._fault(span(tree), "a constant is compared with one attribute, as in t.amount > 5")
-        constant = next(o for o in operands if isinstance(o, Token))
-        compared = operators[0]
-        if isinstance(operands[0], Token):
-            compared = _MIRRORED.get(compared, compared)
-        return Filter(references[0], compared, constant_value(constant), span(tree))
-
-    def window(self, tree: Tree[Token]) -> Window:
-        start, end = span(tree)
-        try:
-            return parse_window(self._text[start:end])
-        except UsageError as error:
-            raise self._fault((start, end), str(error)) from None
-
-    def _fault(self, place: tuple[int, int], message: str) -> PatternError:
-        return PatternError.at(self._text, *place, message)
-
-
-def _reference(tree: Tree[Token]) -> Reference:
-    variable, attribute = tree.children
-    return Reference(str(variable), str(attribute), span(tree))

@@ -54,7 +54,8 @@ def read_query(text: str, schema: Schema) -> PatternQuery:
     keywords: dict[str, tuple[str, ...]] = {}
     for condition in pattern.conditions:
         if isinstance(condition, Keyword):
-            keywords[condition.variable] = (*keywords.get(condition.variable, ()), condition.text)
+            known = keywords.get(condition.variable, ())
+            keywords[condition.variable] = tuple(dict.fromkeys((*known, condition.text)))
     return PatternQuery(text, compiled.pcea, pattern.window, compiled, keywords)
 
 

@@ -128,7 +128,7 @@ def test_keywords_in_order() -> None:
     stream = [(2, row(1, '"re; fund"')), (0, row(2, "fraud")), (1, row(3, "x")), (2, row(4, '"re; fund"'))]
     found = [list(evaluator.feed(relation, values)) for relation, values in stream]
     assert [len(results) for results in found] == [0, 0, 0, 1]
-    assert by_label(found[3][0]) == {"0: fraud": {1}, '1: "re; fund"': {3}}
+    assert by_label(found[3][0]) == {"fraud": {1}, '"re; fund"': {3}}
     with pytest.raises(PatternError, match="a keyword is missing"):
         keyword_order("fraud ;", SCHEMA)
 
@@ -136,7 +136,7 @@ def test_keywords_in_order() -> None:
 REFUSED = [
     ("logn l", "no relation 'logn'; did you mean 'login'", "^^^^"),
     ("branch b", "branch is a static table", "^^^^^^"),
-    ("login l ;", "the text ends here; expected '\\(' or '\\*' or a name", "         ^"),
+    ("login l ;", "the text ends here; expected '\\(' or '\\*' or a name or a quoted text", "         ^"),
     ("login l & refund r", "unexpected '&'", "        ^"),
     ("login l where k.user = 1", "no variable 'k'", "              ^^^^^^^^^^"),
     ("login l where l.usr = 1", "no attribute 'usr'; did you mean 'user'", "              ^^^^^^^^^"),
@@ -248,3 +248,29 @@ def test_whatever_is_written_is_compiled_or_refused(text: str) -> None:
 def test_patterns_beyond_reason_are_refused_or_compiled(text: str) -> None:
     with suppress(PatternError):
         automaton(text)
+
+
+def test_any_relation_is_any_stream_that_has_what_is_asked() -> None:
+    other = Relation("note", (Attribute("text", AttributeType.STRING),))
+    schema = Schema("more", (*SCHEMA.relations, other), ())
+
+    def relations(text: str) -> set[int]:
+        pattern = parse_pattern(text, schema)
+        return {t.unary.relation for t in compile_pattern(pattern, schema, contains).pcea.transitions}
+
+    assert relations("* t") == {0, 1, 2, 4}
+    assert relations("* t where t.user = 1") == {0, 1, 2}
+    assert relations('* t where t ~ "x"') == {0, 1, 2}
+    assert relations("* t where t.text = 'x'") == {4}
+    with pytest.raises(PatternError, match="no stream has what t needs: text, user"):
+        relations("* t where t.text = 'x' and t.user = 1")
+
+
+def test_a_quoted_atom_is_any_tuple_that_contains_it() -> None:
+    pcea = automaton('"fraud" ; "refund now" r where r.user = 1')
+    assert pcea.labels == {"fraud", "r"}
+    evaluator = Evaluator(pcea, 4, CountWindow(10))
+    stream = [(0, row(5, "fraud")), (1, row(2, "refund now")), (2, row(1, "refund now")), (2, row(1, "no"))]
+    found = [list(evaluator.feed(relation, values)) for relation, values in stream]
+    assert [len(results) for results in found] == [0, 0, 1, 0]
+    assert by_label(found[2][0]) == {"fraud": {0}, "r": {2}}

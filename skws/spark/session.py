@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,8 +19,12 @@ PACKAGES = ("schema", "windows", "purging", "mesh", "skws")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
-def start_session(master: str | None = None, app_name: str = "skws") -> SparkSession:
+def start_session(
+    master: str | None = None, app_name: str = "skws", packages: Sequence[str] = ()
+) -> SparkSession:
     """A session set up for skws; on a cluster, executors get the packages of this installation.
+
+    ``packages``: coordinates of connectors that Spark shall load.
 
     Raises SourceError if there is no Java.
     """
@@ -30,6 +35,8 @@ def start_session(master: str | None = None, app_name: str = "skws") -> SparkSes
     builder = SparkSession.builder.appName(app_name)
     for name, value in _settings().items():
         builder = builder.config(name, value)
+    if packages:
+        builder = builder.config("spark.jars.packages", ",".join(packages))
     if not submitted:
         chosen = master or "local[*]"
         builder = builder.master(chosen)

@@ -1,0 +1,1 @@
+"""Live searches on Spark: Structured Streaming around meshes that stay in memory."""

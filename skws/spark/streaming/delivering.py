@@ -1,0 +1,123 @@
+"""What the shards told, put together again: results in order to the sinks, counts to the gauges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from skws.results.model import Result
+from skws.spark.streaming.outbox import Told
+from skws.spark.streaming.parcels import Head
+from skws.watch.control import Command
+from skws.watch.delivery import Delivery
+from skws.watch.gauges import Gauges
+from skws.watch.log import Log
+from skws.watch.request import WatchRequest
+from windows.window import MICROSECOND
+
+_KEPT_REASONS: Final = 5
+
+
+class Delivering:
+    """Takes batches in order. ``done`` hears which commands were carried out.
+
+    ``full``: the limit of results is reached; ``ended``: so is the source's end.
+    """
+
+    def __init__(
+        self, request: WatchRequest, log: Log, gauges: Gauges, done: Callable[[tuple[Command, ...]], None]
+    ) -> None:
+        self._request = request
+        self._log = log
+        self._gauges = gauges
+        self._done = done
+        self._delivery: Delivery | None = None
+        self.table_letters: tuple[str, ...] = ()
+        self.full = self.ended = False
+        self.delivered = 0
+        self.bad = 0
+        self.reasons: list[str] = []
+        self.behind = ""
+        self.live = self.operators = self.waiting = 0
+
+    @property
+    def delivery(self) -> Delivery:
+        assert self._delivery is not None  # noqa: S101 - deliver_to comes first
+        return self._delivery
+
+    def deliver_to(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    def take(self, told: Told, *, again: bool = False) -> None:
+        """One batch. ``again``: of an earlier process. Raises SinkError."""
+        stats = [orjson.loads(blob) for _, part, blob in told.rows if part == 0]
+        results = self._limited(_results(told))
+        letters: tuple[str, ...] = ()
+        heads = [(Head.from_json(one["head"].encode()), one) for one in stats if "head" in one]
+        for head, first in heads:
+            letters += (*head.letters, *first["late_letters"])
+            self._heed(head, first, again=again)
+        if self.table_letters and not again:
+            letters, self.table_letters = (*self.table_letters, *letters), ()
+        self.delivery.write(told.number, results, letters)
+        self.delivered = told.number
+        self._count(stats, results)
+        if heads and not again:
+            self._gauges.worked(time.time() - heads[0][0].read)
+
+    def _limited(self, results: list[Result]) -> list[Result]:
+        limit = self._request.limit
+        if limit is None or len(results) < limit - self._gauges.told:
+            return results
+        self.full = True
+        return results[: limit - self._gauges.told]
+
+    def _heed(self, head: Head, first: dict[str, Any], *, again: bool) -> None:
+        """What is not about results."""
+        for notice in head.notices:
+            self._log.warning("source", notice)
+        if head.commands:
+            self._done(head.commands)
+        self.ended = self.ended or (head.ended and not again)
+        self.behind = self.behind if head.behind is None else head.behind
+        self.bad += head.bad
+        self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
+        counters = self._gauges.counters
+        for relation, count in enumerate(first["relations"]):
+            if count:
+                counters["relation", relation] += count
+                counters["tuples"] += count
+        counters["deletions"] += first["deletions"]
+        counters["late"] += first["late"]
+        if first["latest"] is not None:
+            self._gauges.event_time = max(first["latest"], self._gauges.event_time or first["latest"])
+
+    def _count(self, stats: list[dict[str, Any]], results: list[Result]) -> None:
+        self._gauges.delivered((), results, 0)
+        if stats:
+            self.live = max((one.get("live", 0) for one in stats), default=0)
+            self.operators = max(one["operators"] for one in stats)
+            self.waiting = sum(one["waiting"] for one in stats)
+
+    def bad_summary(self) -> str:
+        """One line with the count, then the first few reasons."""
+        lines = [f"{self.bad} bad record{'' if self.bad == 1 else 's'}"]
+        return "\n".join([*lines, *(f"  {reason}" for reason in self.reasons)])
+
+
+def _results(told: Told) -> list[Result]:
+    """As one engine gives them: by time, at one time retractions first, then by id."""
+    lines = [line for _, part, blob in told.rows if part for line in blob.split(b"\n")]
+    results = [Result.from_json(line) for line in lines]
+    if len({shard for shard, part, _ in told.rows if part}) > 1:
+        # A snapshot comes before what the batch's records lead to; sorting is stable otherwise.
+        results.sort(key=lambda r: (not r.snapshot, _time(r) * MICROSECOND, r.op == "+", r.id))
+    return results
+
+
+def _time(result: Result) -> float:
+    told = result.start if result.op == "+" else result.end
+    return -1.0 if told is None else told

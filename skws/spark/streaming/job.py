@@ -1,0 +1,88 @@
+"""The streaming query: source -> mesh, one stateful stage -> the driver.
+
+LiveSource -> groupBy(shard).transformWithState(mesh) -> foreachBatch
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from skws.spark.streaming.layout import Layout
+from skws.spark.streaming.outbox import Told, in_order
+from skws.spark.streaming.processor import OUTPUT, MeshProcessor
+from skws.spark.streaming.reader import NAME, Reading, source_of
+
+SETTINGS: Final = {
+    # transformWithState takes no other; with a changelog, a batch writes what it changed.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Nothing happens without data: time passes with records.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    # A row is a parcel here, so few fill a batch.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+}
+
+
+@contextmanager
+def workers_unheard(spark: SparkSession) -> Iterator[None]:
+    """Python processes that Spark starts meanwhile print nothing: one tells of its progress on stderr.
+
+    Their errors come as exceptions, and Spark's own log goes on.
+    """
+    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # noqa: SLF001
+    former = system.err
+    system.setErr(spark.sparkContext._jvm.java.io.PrintStream(os.devnull))  # type: ignore[union-attr]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        system.setErr(former)
+
+
+def streaming_session(spark: SparkSession, shards: int) -> SparkSession:
+    """A session of the same application with the settings of the job."""
+    session = spark.newSession()
+    for name, value in SETTINGS.items():
+        session.conf.set(name, value)
+    session.conf.set("spark.sql.shuffle.partitions", str(shards))
+    return session
+
+
+def meshed(parcels: DataFrame, reading: Reading, layout: Layout) -> DataFrame:
+    """What the shards tell of each parcel, columns OUTPUT."""
+    processor = MeshProcessor(reading.start, reading.request, layout.shares)
+    return parcels.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
+
+
+def start_job(
+    spark: SparkSession, reading: Reading, layout: Layout, state: str, take: Callable[[Told], None]
+) -> StreamingQuery:
+    """Start the job; ``take`` gets what each batch came to, from a thread, and raises to end it.
+
+    Batches are numbered from 1. ``state``: where Spark keeps its checkpoint.
+    """
+    session = streaming_session(spark, layout.shards)
+    session.dataSource.register(source_of(reading))
+
+    def collect(told: DataFrame, batch: int) -> None:
+        rows = [(row.shard, row.part, bytes(row.told)) for row in told.collect()]
+        take(Told(batch + 1, in_order(rows)))
+
+    return (
+        session.readStream.format(NAME)
+        .load()
+        .transform(meshed, reading, layout)
+        .writeStream.foreachBatch(collect)
+        .option("checkpointLocation", state)
+        .outputMode("append")
+        .queryName("skws")
+        .start()
+    )

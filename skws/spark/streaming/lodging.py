@@ -1,0 +1,103 @@
+"""A task's way to the process that keeps its shard's mesh: found by its socket, or started."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import schema.errors
+from schema.errors import SkwsError
+from skws.spark.streaming.frames import Message, receive, send
+from skws.spark.streaming.keeper import Setup
+from skws.spark.streaming.shard import Share
+from skws.watch.request import WatchRequest
+
+PATIENCE: Final = 60.0  # seconds until a keeper must have started
+
+
+def lodge(run: str) -> Path:
+    """Where the keepers of a run have their sockets on this machine; short, as paths of sockets must be."""
+    return Path(tempfile.gettempdir()) / f"skws-{os.getuid()}-{run}"
+
+
+def vacate(run: str) -> None:
+    """End the keepers of a run on this machine: they go when their sockets do."""
+    folder = lodge(run)
+    if folder.is_dir():
+        for path in folder.iterdir():
+            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            folder.rmdir()
+
+
+class Lodger:
+    """One conversation with a shard's keeper. Raises SkwsError as the keeper does, OSError, EOFError."""
+
+    def __init__(self, run: str, request: WatchRequest, share: Share) -> None:
+        folder = lodge(run)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to another user")
+        self._path = folder / f"{share.number}.socket"
+        self._socket = self._connected() or self._started(request, share)
+
+    def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> Message:
+        """One message, and the answer to it."""
+        send(self._socket, head, blobs)
+        answer = receive(self._socket)
+        if answer.head["op"] != "error":
+            return answer
+        kind = getattr(schema.errors, answer.head["kind"], None)
+        if isinstance(kind, type) and issubclass(kind, SkwsError):
+            raise kind(answer.head["message"])
+        raise RuntimeError(answer.head["message"])
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _connected(self) -> socket.socket | None:
+        found = socket.socket(socket.AF_UNIX)
+        try:
+            found.connect(str(self._path))
+        except OSError:
+            found.close()
+            return None
+        return found
+
+    def _started(self, request: WatchRequest, share: Share) -> socket.socket:
+        log = self._path.with_suffix(".log")
+        # A worker's parent is the daemon that forked it, which lives as long as the executor.
+        setup = Setup(request, share, self._path, os.getppid())
+        with log.open("wb") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "skws.spark.streaming.keeper"],
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+        with process.stdin:
+            process.stdin.write(pickle.dumps(setup))
+        return self._awaited(process, log)
+
+    def _awaited(self, process: subprocess.Popen[bytes], log: Path) -> socket.socket:
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and process.poll() is None:
+            found = self._connected()
+            if found is not None:
+                return found
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        raise RuntimeError(f"the keeper of a shard did not start:\n{log.read_text()[-2000:]}")

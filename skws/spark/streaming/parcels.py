@@ -1,0 +1,99 @@
+"""What the source hands to each shard for a micro-batch: a head for the job, and records as columns of JSON.
+
+A log keeps the records as they came, so they are packed once and never again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from struct import Struct
+from typing import Final
+
+import numpy as np
+import orjson
+
+from skws.batches import RecordBatch, Rows
+from skws.records import Record
+from skws.watch.control import Command
+
+_LENGTHS: Final = Struct("<II")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """All of a micro-batch but its records.
+
+    ``read``: seconds since the epoch when it was read. ``letters``: bad
+    records as lines of the dead letter file; ``bad``: their number.
+    ``reasons``: the first few, told to the user. ``notices`` are lines for the
+    user, ``behind`` what waits in the source (None: not asked). ``ended``:
+    nothing will come after this.
+    """
+
+    read: float
+    commands: tuple[Command, ...] = ()
+    letters: tuple[str, ...] = ()
+    bad: int = 0
+    reasons: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    behind: str | None = None
+    ended: bool = False
+
+    def to_json(self) -> bytes:
+        return orjson.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Head:
+        """Inverse of ``to_json``."""
+        told = orjson.loads(text)
+        told["commands"] = tuple(Command(**one) for one in told["commands"])
+        for name in ("letters", "reasons", "notices"):
+            told[name] = tuple(told[name])
+        return cls(**told)
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """``tables`` and ``records`` are packed, empty if there are none."""
+
+    head: Head
+    tables: bytes = b""
+    records: bytes = field(default=b"")
+
+    def to_bytes(self) -> bytes:
+        head = self.head.to_json()
+        return _LENGTHS.pack(len(head), len(self.tables)) + head + self.tables + self.records
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> Parcel:
+        """Inverse of ``to_bytes``."""
+        head, tables = _LENGTHS.unpack_from(blob)
+        first, second = _LENGTHS.size + head, _LENGTHS.size + head + tables
+        return cls(Head.from_json(blob[_LENGTHS.size : first]), blob[first:second], blob[second:])
+
+
+def packed(records: Sequence[Record]) -> bytes:
+    """Records by column; empty if there are none."""
+    if not records:
+        return b""
+    relations, times, rows, deletes = zip(*records, strict=True)
+    told = {"relations": relations, "times": times, "rows": rows}
+    if any(deletes):
+        told["deletes"] = deletes
+    return orjson.dumps(told)
+
+
+def unpacked(blob: bytes) -> RecordBatch:
+    """Inverse of ``packed``, as columns."""
+    if not blob:
+        return RecordBatch.of(())
+    told = orjson.loads(blob)
+    relation = np.array(told["relations"], dtype=np.int64)
+    deletes = told.get("deletes")
+    return RecordBatch(
+        relation,
+        np.array(told["times"], dtype=np.int64),
+        Rows.of(relation, [tuple(row) for row in told["rows"]]),
+        None if deletes is None else np.array(deletes, dtype=bool),
+    )

@@ -1,0 +1,130 @@
+"""The stateful stage: a shard's log in Spark's state store, its mesh with a keeper.
+
+The state store holds what a mesh is made from: static tables, standing
+queries, and the records of the last two windows in chunks, one a micro-batch.
+Of all that a batch reads one row and writes what it brought. ``mark`` holds
+the epoch that is committed; a mesh of any other is never trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    MapState,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+
+from skws.spark.streaming.frames import Message
+from skws.spark.streaming.lodging import Lodger
+from skws.spark.streaming.parcels import Parcel
+from skws.spark.streaming.shard import Share
+from skws.watch.request import WatchRequest
+from windows.tuples import ALWAYS
+
+INPUT: Final = "shard int, sequence long, parcel binary"
+OUTPUT: Final = "shard int, part int, told binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks; ``tables``: how many blobs."""
+
+    epoch: int = 0
+    oldest: int = 0
+    next: int = 0
+    tables: int = 0
+    position: int = 0
+    now: int = ALWAYS
+
+
+MARK: Final = "epoch long, oldest long, next long, tables long, position long, now long"
+
+
+class MeshProcessor(StatefulProcessor):
+    """Runs the shards; ``shares`` by the key that brings a shard to its partition."""
+
+    def __init__(self, run: str, request: WatchRequest, shares: Mapping[int, Share]) -> None:
+        self._run = run
+        self._request = request
+        self._shares = shares
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._mark = handle.getValueState("mark", MARK)
+        self._chunks = handle.getMapState("chunks", "number long", "chunk binary, records binary")
+        self._queries = handle.getMapState("queries", "name string", "standing binary")
+        self._tables = handle.getMapState("tables", "number long", "records binary")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: TimerValues,  # noqa: N803, ARG002 - Spark's name
+    ) -> Iterator[Row]:
+        share = self._shares[key[0]]
+        lodger = Lodger(self._run, self._request, share)
+        try:
+            mark = Mark(*(self._mark.get() or ()))
+            for row in sorted(rows, key=lambda row: row.sequence):
+                mark, told = self._worked(lodger, mark, bytes(row.parcel))
+                yield from (Row(shard=share.number, part=part, told=blob) for part, blob in enumerate(told))
+            self._mark.update((mark.epoch, mark.oldest, mark.next, mark.tables, mark.position, mark.now))
+        finally:
+            lodger.close()
+
+    def _worked(self, lodger: Lodger, mark: Mark, blob: bytes) -> tuple[Mark, list[bytes]]:
+        """One parcel: through the mesh, into the log."""
+        question = {"op": "work", "epoch": mark.epoch, "chunk": mark.next}
+        answer = lodger.ask(question, [blob])
+        if answer.head["op"] == "behind":
+            self._tell(lodger, mark)
+            answer = lodger.ask(question, [blob])
+        return self._kept(mark, Parcel.from_bytes(blob), answer), answer.blobs
+
+    def _tell(self, lodger: Lodger, mark: Mark) -> None:
+        """All that a mesh is made from."""
+        tables = [_known(self._tables, number)[0] for number in range(mark.tables)]
+        queries = [orjson.loads(bytes(value[0])) for value in self._queries.values()]
+        queries.sort(key=lambda one: one.pop("place"))
+        lodger.ask({"op": "begin", "queries": queries}, tables)
+        for number in range(mark.oldest, mark.next):
+            chunk, records = _known(self._chunks, number)
+            lodger.ask({"op": "chunk", "chunk": orjson.loads(chunk)}, [records])
+        lodger.ask({"op": "stand", "position": mark.position, "now": mark.now, "epoch": mark.epoch})
+
+    def _kept(self, mark: Mark, parcel: Parcel, answer: Message) -> Mark:
+        """The log with a parcel in it, and without what is over."""
+        head = answer.head
+        if parcel.tables:
+            self._tables.updateValue((mark.tables,), (parcel.tables,))
+        for name in head["removed"]:
+            self._queries.removeKey((name,))
+        for place, one in enumerate(head["added"]):
+            standing = {**one, "place": [mark.epoch, place]}
+            self._queries.updateValue((one["name"],), (orjson.dumps(standing),))
+        if head["chunk"] is not None:
+            self._chunks.updateValue((mark.next,), (orjson.dumps(head["chunk"]), parcel.records))
+        for number in head["dropped"]:
+            self._chunks.removeKey((number,))
+        return Mark(
+            epoch=mark.epoch + 1,
+            oldest=max([mark.oldest, *(number + 1 for number in head["dropped"])]),
+            next=mark.next + (head["chunk"] is not None),
+            tables=mark.tables + bool(parcel.tables),
+            position=head["position"],
+            now=head["now"],
+        )
+
+
+def _known(state: MapState, number: int) -> list[bytes]:
+    """Blobs that the mark says are there."""
+    found = state.getValue((number,))
+    if found is None:
+        raise RuntimeError(f"the state of a shard has no blob {number}, though its mark says so")
+    return [bytes(blob) for blob in found]

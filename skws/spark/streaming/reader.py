@@ -1,0 +1,187 @@
+"""A live source as Spark's: a feed and the commands of the run, on the driver's machine.
+
+Every micro-batch is one row for each shard, a parcel. Spark writes the
+offsets down before a batch runs, and asks for the same stretch again after a
+failure: the feed gives it again, commands are read from their file.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import current_thread, main_thread
+from typing import Any, Final
+
+import orjson
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from skws.records import Record
+from skws.replay.policy import place
+from skws.sources.addresses import parse_source
+from skws.sources.clock import SystemClock
+from skws.sources.feed import Feed, Item, Offset
+from skws.spark.streaming.parcels import Head, Parcel, packed
+from skws.spark.streaming.processor import INPUT
+from skws.watch.control import Command
+from skws.watch.entry import unchecked
+from skws.watch.intake import Intake
+from skws.watch.pace import Pace
+from skws.watch.request import WatchRequest
+from skws.watch.speeds import Rest, replay_rate
+
+NAME: Final = "skws"
+MOST: Final = 50_000  # records in a micro-batch
+_MOVED_EVERY: Final = 5.0  # seconds between micro-batches that tell of nothing but a later offset
+_REASONS: Final = 5
+
+Rows = Iterator[tuple[int, int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reader needs. ``start``: tells starts of the run apart; ``keys``: one for each shard."""
+
+    request: WatchRequest
+    folder: Path
+    start: str
+    keys: tuple[int, ...]
+    first: Offset
+
+    @property
+    def commands(self) -> Path:
+        return self.folder / "commands" / "commands.jsonl"
+
+
+def source_of(reading: Reading) -> type[DataSource]:
+    """The data source to register with Spark."""
+
+    class LiveSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return NAME
+
+        def schema(self) -> str:
+            return INPUT
+
+        def simpleStreamReader(self, schema: StructType) -> FeedReader:  # noqa: N802, ARG002 - Spark's names
+            return FeedReader(reading)
+
+    return LiveSource
+
+
+class FeedReader(SimpleDataSourceStreamReader):
+    """Reads for Spark, in a process of its own. Raises SourceError, BadRecordsError."""
+
+    def __init__(self, reading: Reading) -> None:
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver says when to end
+        self._reading = reading
+        self._intake = Intake(reading.request.on_error)
+        self._rest = Rest(SystemClock())
+        self._feed: Feed | None = None
+        self._moved = time.monotonic()
+        # Where polls that gave nothing came to: (the offset that Spark knows, the feed's).
+        self._beyond: tuple[Offset, Offset] | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        return {
+            "feed": self._reading.first,
+            "commands": 0,
+            "tables": False,
+            "sequence": 0,
+            "start": "",
+            "ended": False,
+        }
+
+    def read(self, start: Offset) -> tuple[Rows, Offset]:
+        """What is there behind ``start``, and where that ends."""
+        greeting = start["start"] != self._reading.start
+        if start["ended"] and not greeting:
+            self._rest.after(busy=False)
+            return iter(()), start
+        beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
+        polled = self._opened().poll(beyond, MOST)
+        commands, read_to = self._commands(start["commands"], None)
+        end = {
+            "feed": polled.end,
+            "commands": read_to,
+            "tables": True,
+            "sequence": start["sequence"] + 1,
+            "start": self._reading.start,
+            "ended": polled.ended,
+        }
+        busy = bool(polled.items or commands or polled.notices or greeting or polled.ended)
+        self._rest.after(busy=busy)
+        if not busy and not self._has_moved(start, polled.end):
+            return iter(()), start
+        behind = self._opened().behind(polled.end)
+        return self._parcel(start, end, polled.items, commands, polled.notices, behind), end
+
+    def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
+        """The same once more."""
+        items = list(self._opened().again(start["feed"], end["feed"]))
+        commands, _ = self._commands(start["commands"], end["commands"])
+        return self._parcel(start, end, items, commands, (), None)
+
+    def commit(self, end: Offset) -> None:
+        self._opened().commit(end["feed"])
+
+    def _opened(self) -> Feed:
+        if self._feed is None:
+            request = self._reading.request
+            pace = Pace(SystemClock(), replay_rate(request))
+            source = parse_source(request.source, folder=self._reading.folder / "source", clock=pace)
+            self._feed = source.open(request.schema)
+        return self._feed
+
+    def _has_moved(self, start: Offset, feed: Offset) -> bool:
+        """Whether the source went on past nothing of ours, and should be allowed to forget it by now."""
+        if feed == start["feed"] or time.monotonic() - self._moved < _MOVED_EVERY:
+            self._beyond = start, feed
+            return False
+        return True
+
+    def _parcel(
+        self,
+        start: Offset,
+        end: Offset,
+        items: Any,
+        commands: tuple[Command, ...],
+        notices: tuple[str, ...],
+        behind: str | None,
+    ) -> Rows:
+        self._moved, self._beyond = time.monotonic(), None
+        read = time.time()
+        known = len(self._intake.bad.first)
+        records, letters, bad = self._intake.parted(_listed(items))
+        reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
+        head = Head(read, commands, letters, bad, reasons, notices, behind, end["ended"])
+        tables = b"" if start["tables"] else packed(list(self._tables()))
+        blob = Parcel(head, tables, packed(records)).to_bytes()
+        return iter([(key, end["sequence"], blob) for key in self._reading.keys])
+
+    def _tables(self) -> Iterator[Record]:
+        """As the checkpoint keeps them."""
+        with (self._reading.folder / "tables.log").open("rb") as file:
+            for line in file:
+                relation, time_, row, delete = orjson.loads(unchecked(line) or b"")
+                yield Record(relation, time_, tuple(row), delete)
+
+    def _commands(self, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
+        """Whole lines behind an offset; the driver has checked them all."""
+        path = self._reading.commands
+        if not path.exists() or path.stat().st_size <= start:
+            return (), start
+        with path.open("rb") as file:
+            file.seek(start)
+            told = file.read(-1 if end is None else end - start)
+        told = told[: told.rfind(b"\n") + 1]
+        return tuple(Command.of(orjson.loads(line)) for line in told.splitlines()), start + len(told)
+
+
+def _listed(items: Any) -> list[Item]:
+    return items if isinstance(items, list) else list(items)

@@ -1,0 +1,264 @@
+"""A live search on Spark: the job, and on the driver its commands, sinks and metrics.
+
+Spark's thread puts what a batch came to into the outbox; the thread of the
+run gives it to the sinks, so that a slow sink holds Spark up only when
+``_AHEAD`` batches wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from queue import Empty, Full, Queue
+from typing import Final
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from schema.errors import UsageError
+from skws.sources.addresses import parse_source
+from skws.spark.faults import told_plainly
+from skws.spark.interrupts import interrupts_deferred
+from skws.spark.session import start_session
+from skws.spark.streaming.delivering import Delivering
+from skws.spark.streaming.job import start_job, workers_unheard
+from skws.spark.streaming.layout import Layout, kept_layout, new_layout
+from skws.spark.streaming.lodging import vacate
+from skws.spark.streaming.outbox import Outbox, Told
+from skws.spark.streaming.place import Place
+from skws.spark.streaming.reader import Reading
+from skws.spark.streaming.standing import Register
+from skws.spark.streaming.telling import Telling
+from skws.watch.control import Answer, Command, ControlFolder
+from skws.watch.delivery import Delivery
+from skws.watch.gauges import Gauges
+from skws.watch.inbox import Inbox
+from skws.watch.log import Log
+from skws.watch.metrics import Metrics, State
+from skws.watch.pace import StoppableClock
+from skws.watch.publishing import Publishing
+from skws.watch.request import WatchRequest
+from skws.watch.signals import ending_on_signals
+from skws.watch.sinks import Sink, open_sinks
+from skws.watch.sinks.base import Run
+from skws.watch.speeds import replay_rate
+from windows.window import MICROSECOND
+
+SHARDS: Final = "spark.skws.shards"
+STATE: Final = "spark.skws.stateLocation"
+_AHEAD: Final = 64
+_TICK: Final = 0.1  # seconds
+
+
+class SparkWatch:
+    """A live search of ``request``. Other threads than that of ``run`` may ``stop`` it and ``post`` commands.
+
+    ``sinks``: those of the request unless given. ``answered`` hears what
+    became of commands; ``each_step`` is called in the thread of the run, ten
+    times a second. ``shards``: None for Spark's setting ``spark.skws.shards``,
+    else one. Raises QueryError, UsageError, SourceError before anything is opened.
+    """
+
+    def __init__(
+        self,
+        request: WatchRequest,
+        log: Log,
+        *,
+        sinks: Sequence[Sink] | None = None,
+        shards: int | None = None,
+        answered: Callable[[Answer], None] = lambda _: None,
+        each_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.request = request
+        self.clock = StoppableClock()
+        self._log = log
+        self._given = request.plans()
+        replay_rate(request)
+        self._source = parse_source(request.source)
+        if self._source.local_only:
+            raise UsageError(f"{self._source.name} can be read once only: it needs --engine local")
+        self._sinks = open_sinks(request.sinks) if sinks is None else sinks
+        self._shards = shards
+        self._inbox = Inbox(log, answered)
+        self._each_step = each_step
+        self._began = self._flushed = self.clock.now()
+        self._state: State = "starting"
+        self._queue: Queue[Told] = Queue(_AHEAD)
+        gauges = self._gauges = Gauges(request, self._began)
+        self._delivering = Delivering(request, log, gauges, self._carried_out)
+        self._telling = Telling(request, self._source.name, gauges, self._delivering)
+        self._register: Register | None = None
+        self._outbox: Outbox | None = None
+
+    @property
+    def source_name(self) -> str:
+        """Fit to be shown."""
+        return self._source.name
+
+    @property
+    def ended(self) -> bool:
+        """True if the source ended, or the limit is reached."""
+        return self._delivering.ended or self._delivering.full
+
+    def stop(self) -> None:
+        """End the run soon."""
+        self.clock.stopping.set()
+
+    def post(self, command: Command) -> None:
+        """A command for a micro-batch to come."""
+        self._inbox.post(command)
+
+    def metrics(self) -> Metrics:
+        """What the run is at now. Only for the thread that runs it."""
+        standing = () if self._register is None else self._register.standing.shown()
+        return self._telling.metrics(self._began, self.clock.now(), self._state, standing)
+
+    def run(self) -> None:
+        """Until the source ends, the limit is reached, ``stop``, or a signal, which is raised at the end.
+
+        Raises SkwsError, KeyboardInterrupt.
+        """
+        with Publishing(self.request, self._log) as publishing, ending_on_signals(self.stop) as came:
+            try:
+                with told_plainly(), ExitStack() as stack:
+                    self._run(stack, publishing)
+            finally:
+                self._state = "ended"
+                self._tell_bad()
+                publishing.publish(self.metrics)
+        self._log.info("ended", self._telling.summary((self.clock.now() - self._began) / MICROSECOND))
+        if came:
+            raise KeyboardInterrupt
+
+    def _run(self, stack: ExitStack, publishing: Publishing) -> None:
+        place = stack.enter_context(Place(self.request))
+        layout = kept_layout(place.folder, self._shards)
+        spark = self._session(stack)
+        layout = self._layout(spark, place, layout)
+        first = place.first_offset()
+        register = self._commands(place)
+        self._open_sinks(stack, place)
+        reading = Reading(self.request, place.folder, uuid4().hex[:12], layout.keys, first)
+        stack.callback(vacate, reading.start)
+        state = spark.conf.get(STATE, None) or place.spark.as_uri()
+        unheard = stack.enter_context(ExitStack())
+        unheard.enter_context(workers_unheard(spark))
+        query = start_job(spark, reading, layout, state, self._put)
+        stack.callback(query.stop)
+        self._state = "running"
+        self._log.info(
+            "started", f"watching {self.source_name}", source=self.source_name, shards=layout.shards
+        )
+        while not self._over(query):
+            self._step(register, place)
+            if self._gauges.batches:
+                unheard.close()
+            publishing.each_second(self.clock.now(), self.metrics)
+        self._finish(query, place)
+
+    def _session(self, stack: ExitStack) -> SparkSession:
+        own = SparkSession.getActiveSession() is None
+        with interrupts_deferred():
+            spark = start_session(self.request.master, packages=self.request.packages)
+            if own:
+                stack.callback(spark.stop)
+        return spark
+
+    def _layout(self, spark: SparkSession, place: Place, kept: Layout | None) -> Layout:
+        if kept is not None:
+            return kept
+        shards = self._shards or int(spark.conf.get(SHARDS, None) or 1)
+        layout = new_layout(shards, len(self._given))
+        layout.keep(place.folder)
+        return layout
+
+    def _commands(self, place: Place) -> Register:
+        """Take up the standing queries, and make them those that are given."""
+        register = self._register = place.register()
+        register.give(self._given, place.checkpoint.given())
+        place.checkpoint.give(self._given)
+        control = None if self.request.control is None else ControlFolder(self.request.control)
+        self._inbox.open(control, register.read_to)
+        self._inbox.done((), register.standing)
+        return register
+
+    def _open_sinks(self, stack: ExitStack, place: Place) -> None:
+        """Give the sinks what an earlier process left in the outbox."""
+        run = Run(
+            place.checkpoint.id,
+            place.checkpoint.sinks,
+            self.request.schema,
+            self.request.match_names,
+            lambda seconds: not self.clock.stopping.wait(seconds),
+            lambda line: self._log.warning("sink", line),
+        )
+        delivery = Delivery(self._sinks, self.request.dead_letters, run)
+        stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
+        self._delivering.deliver_to(delivery)
+        self._delivering.table_letters = place.letters
+        outbox = self._outbox = place.outbox()
+        stack.callback(outbox.close)
+        committed = self._delivering.delivered = place.checkpoint.committed()
+        for told in outbox.open():
+            if told.number > committed:
+                self._delivering.take(told, again=True)
+        outbox.last = max(outbox.last, committed)
+
+    def _put(self, told: Told) -> None:
+        """From Spark's thread: what a batch came to. Spark goes on when it is in the outbox."""
+        assert self._outbox is not None  # noqa: S101 - made before the job
+        if told.number <= self._outbox.last:
+            return  # of a batch that Spark did not know to be done
+        if any(part or b'"commands":[]' not in blob for _, part, blob in told.rows) or told.rows:
+            self._outbox.put(told)
+        while not self.clock.stopping.is_set():
+            try:
+                self._queue.put(told, timeout=_TICK)
+            except Full:
+                continue
+            return
+
+    def _over(self, query: StreamingQuery) -> bool:
+        if self.clock.stopping.is_set() or self.ended:
+            return True
+        if not query.isActive:
+            error = query.exception()
+            if error is not None:
+                raise error
+            return True
+        return False
+
+    def _step(self, register: Register, place: Place) -> None:
+        """Commands in, what came out to the sinks."""
+        commands = self._inbox.commands(register.standing)
+        if commands:
+            register.take(commands, self._inbox.read_to)
+        with suppress(Empty):
+            self._delivering.take(self._queue.get(timeout=_TICK))
+        if self.clock.now() - self._flushed >= self._delivering.delivery.every * MICROSECOND:
+            self._commit(place)
+        self._gauges.sample(self.clock.now())
+        self._each_step()
+
+    def _finish(self, query: StreamingQuery, place: Place) -> None:
+        """Stop the job, deliver what it still gave, and commit."""
+        query.stop()
+        while not self._queue.empty() and not self._delivering.full:
+            self._delivering.take(self._queue.get())
+        self._commit(place)
+
+    def _commit(self, place: Place) -> None:
+        self._delivering.delivery.flush()
+        place.checkpoint.commit(self._delivering.delivered)
+        if self._outbox is not None:
+            self._outbox.trim(self._delivering.delivered)
+        self._flushed = self.clock.now()
+
+    def _carried_out(self, commands: tuple[Command, ...]) -> None:
+        if self._register is not None:
+            self._inbox.done(commands, self._register.standing)
+
+    def _tell_bad(self) -> None:
+        if self._delivering.bad:
+            self._log.warning("bad records", self._delivering.bad_summary(), bad=self._delivering.bad)

@@ -71,8 +71,6 @@ class Node:
 
     def arrive(self, time: int, rows: Rows) -> None:
         """The tuples of one time step."""
-        if not all(rows.get(relation) for relation in self.relations):
-            return
         tables: list[Table] = []
         for reader, relation, probe in zip(self._readers, self.relations, self._probes, strict=True):
             read = (reader.read(time, row) for row in rows[relation])
@@ -106,7 +104,7 @@ class CaseRun:
         for node in self.nodes:
             node.link(self.nodes)
         self._roots = query.roots
-        # Children before parents, though what they keep counts from the next time step on only.
+        self._alone = len(query.roots) == 1
         self._tops = [self._top(query, columns, root) for root in self._roots]
 
     def _shared(self, query: Modified, number: int) -> set[int]:
@@ -140,20 +138,19 @@ class CaseRun:
         """All tuples of one time, which has to be later than all before; ``put_out`` gets key and count."""
         if not self.possible:
             return
-        for node in self.nodes:
+        touched = [node for node in self.nodes if all(r in rows and rows[r] for r in node.relations)]
+        for node in touched:
             node.arrive(time, rows)
         emit = partial(self._emit, put_out)
         for root, (steps, tables) in zip(self._roots, self._tops, strict=True):
             own = self.nodes[root].synopsis
             if own.new:
                 extend([None] * self._size, 1, steps, [{(): own.new}, *tables], emit)
-                if len(self._roots) > 1:
-                    own.pass_on()
-        for node in self.nodes:
-            node.synopsis.pass_on() if not self._is_single(node) else node.synopsis.new.clear()
-
-    def _is_single(self, node: Node) -> bool:
-        return len(self._roots) == 1 and node is self.nodes[self._roots[0]]
+                # Roots that come after this one meet its new tuples as past ones, and none twice.
+                own.new.clear() if self._alone else own.pass_on()
+        for node in touched:
+            if node.synopsis.new:
+                node.synopsis.pass_on()
 
     def _emit(self, put_out: Emit, binding: Binding, weight: int) -> None:
         put_out(

@@ -30,6 +30,9 @@ class Closure:
         for term, number in self.class_of.items():
             self.members[number].append(term)
         self.above = self._above()
+        self.below = self._below()
+        self._anchored = sum(1 << i for i, m in enumerate(self.members) if any(map(self._anchor, m)))
+        self._discrete = [all(t.domain.discrete for t in members) for members in self.members]
         self.consistent = not any(self.above[i] >> i & 1 for i in range(len(self.above))) and self._fits()
 
     def _steps(self) -> Iterator[tuple[int, int]]:
@@ -62,11 +65,19 @@ class Closure:
                     above[low] |= above[middle]
         return above
 
+    def _below(self) -> list[int]:
+        below = [0] * len(self.above)
+        for low, mask in enumerate(self.above):
+            for high in range(len(below)):
+                if mask >> high & 1:
+                    below[high] |= 1 << low
+        return below
+
     def _fits(self) -> bool:
         """True if between constants there is room for all integers that have to be different."""
         least: dict[int, int] = {}
         for number in sorted(range(len(self.members)), key=lambda i: -self.above[i].bit_count()):
-            if not all(t.domain.discrete for t in self.members[number]):
+            if not self._discrete[number]:
                 continue
             below = [least[low] + 1 for low in least if self.above[low] >> number & 1]
             fixed = [t.value for t in self.members[number] if isinstance(t, Constant)]
@@ -88,11 +99,11 @@ class Closure:
 
     def between(self, low: int, high: int) -> bool:
         """True if some class stands strictly between two: ``low < high`` is redundant (Definition 8, 1)."""
-        return any(self.above[low] >> i & 1 and self.above[i] >> high & 1 for i in range(len(self.members)))
+        return bool(self.above[low] & self.below[high])
 
     def anchored(self, number: int) -> bool:
         """True if a class equals a constant or an attribute with finitely many values."""
-        return any(self._anchor(term) for term in self.members[number])
+        return bool(self._anchored >> number & 1)
 
     def _anchor(self, term: Term) -> bool:
         return not isinstance(term, Attr) or term.stream in self.anchors
@@ -105,11 +116,8 @@ class Closure:
         """
         if self.anchored(number):
             return True
-        if not all(t.domain.discrete for t in self.members[number]):
-            return False
-        others = range(len(self.members))
-        lower = any(self.above[i] >> number & 1 and self.anchored(i) for i in others)
-        return lower and any(self.above[number] >> i & 1 and self.anchored(i) for i in others)
+        below, above = self.below[number] & self._anchored, self.above[number] & self._anchored
+        return self._discrete[number] and bool(below) and bool(above)
 
     def because(self, low: Term, high: Term) -> tuple[Atom, ...]:
         """The atoms of a shortest derivation of ``low < high`` or ``low = high``, without added cases."""

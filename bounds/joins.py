@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from bounds.modified import Modified
 from bounds.query import Attr
@@ -22,12 +23,17 @@ class Inequality:
     high: Attr
 
 
-def comparisons(query: Modified) -> Iterator[tuple[int, int]]:
+@lru_cache(maxsize=16)
+def comparisons(query: Modified) -> tuple[tuple[int, int], ...]:
     """Each pair of classes (low, high) whose order has to be checked when tuples are joined.
 
     Left out: what follows from another (Definition 8), what compares with a
     constant or an extreme, and the order of application times between nodes.
     """
+    return tuple(_comparisons(query))
+
+
+def _comparisons(query: Modified) -> Iterator[tuple[int, int]]:
     closure = query.closure
     held = [any(isinstance(t, Attr) for t in members) for members in closure.members]
     for low in range(len(held)):
@@ -41,21 +47,28 @@ def comparisons(query: Modified) -> Iterator[tuple[int, int]]:
                 yield low, high
 
 
-def inequality_classes(query: Modified) -> Iterator[tuple[int, int]]:
+@lru_cache(maxsize=16)
+def inequality_classes(query: Modified) -> tuple[tuple[int, int], ...]:
     """The comparisons between attributes of infinite streams that no node can check by itself."""
-    for low, high in comparisons(query):
-        nodes = query.nodes_of_class[low], query.nodes_of_class[high]
-        known = query.closure.anchored(low) or query.closure.anchored(high)
-        if nodes[0] and nodes[1] and not known and not nodes[0] & nodes[1]:
-            yield low, high
+    return tuple(
+        (low, high)
+        for low, high in comparisons(query)
+        if query.nodes_of_class[low]
+        and query.nodes_of_class[high]
+        and not query.nodes_of_class[low] & query.nodes_of_class[high]
+        and not (query.closure.anchored(low) or query.closure.anchored(high))
+    )
 
 
-def inequalities(query: Modified) -> Iterator[Inequality]:
+@lru_cache(maxsize=16)
+def inequalities(query: Modified) -> tuple[Inequality, ...]:
     """The non-redundant inequality joins between nodes, attribute by attribute."""
-    for low, high in inequality_classes(query):
-        for one in attributes(query, low):
-            for other in attributes(query, high):
-                yield Inequality(one, other)
+    return tuple(
+        Inequality(one, other)
+        for low, high in inequality_classes(query)
+        for one in attributes(query, low)
+        for other in attributes(query, high)
+    )
 
 
 def equalities(query: Modified) -> Iterator[tuple[int, frozenset[int]]]:
@@ -81,7 +94,7 @@ class References:
 
 def references(query: Modified, node: int) -> References:
     """MaxRef (``greatest``) and MinRef (``least``) of a node (Definition 9), as the joins that make them."""
-    joins = list(inequalities(query))
+    joins = inequalities(query)
 
     def own(attr: Attr) -> bool:
         bounded = query.closure.bounded(query.closure.class_of[attr])

@@ -90,12 +90,12 @@ def _failure(query: Modified, node: int) -> Failure:
         for one in attributes(query, low)
         for other in attributes(query, high)
     )
-    atoms = tuple(dict.fromkeys(a for j in joins for a in query.closure.because(j.low, j.high)))
+    derived = tuple((j.low, j.high) for j in joins)
     message = (
         f"{', '.join(map(str, attrs))} would have to be kept together for what comes after {query.name(node)}"
     )
     streams = tuple(dict.fromkeys(a.stream for a in attrs))
-    return Failure("C3", message, atoms, streams, tuple(attrs), joins=joins)
+    return Failure("C3", message, derived, streams, tuple(attrs), joins=joins)
 
 
 def _outward(query: Modified, inside: frozenset[int]) -> Iterator[tuple[int, int, bool]]:

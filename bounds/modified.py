@@ -16,7 +16,7 @@ from bounds.query import Atom, Attr, Constant, Domain, Kind, Query, Stream, Term
 from bounds.split import extremes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Modified:
     """A conjunctive query with its closure, its nodes (infinite) and its finite and static streams."""
 
@@ -121,7 +121,7 @@ def modified(query: Query, extra: Iterable[Atom] = ()) -> Modified | None:
     finite = _finite(query, first)
     anchors = [s.alias for s in (*static, *finite)]
     known = [t for t in first.class_of if isinstance(t, Attr) and t.stream in anchors and _ordered(t)]
-    closure = Closure((*query.atoms, *extremes(known)), also, anchors)
+    closure = Closure((*query.atoms, *extremes(known)), also, anchors) if anchors else first
     if not closure.consistent:
         return None
     return Modified(query, closure, _nodes(query, closure, anchors), tuple(finite), tuple(static))

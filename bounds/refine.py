@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 from bounds.failure import Failure
@@ -18,7 +19,7 @@ from bounds.modified import Modified, modified
 from bounds.query import Atom, Attr, Domain, Op, Query, Term
 from bounds.theorem2 import time_cases
 
-MOST_CASES = 3000
+MOST_CASES = 2000
 
 Criterion = Callable[[Modified], tuple[Failure, ...]]
 
@@ -35,24 +36,33 @@ class Case:
     failures: tuple[Failure, ...]
 
 
-def cases(query: Query, criterion: Criterion, *, times: bool = False) -> Iterator[Case]:
+@dataclass(slots=True)
+class Budget:
+    """How many more cases may be looked at."""
+
+    left: int = MOST_CASES
+
+
+def cases(
+    query: Query, criterion: Criterion, budget: Budget | None = None, *, times: bool = False
+) -> Iterator[Case]:
     """Disjoint cases of a conjunctive query, each of which passes or is split to the end.
 
     With ``times`` the order of streams is told apart too, until the dependency
     graph is a forest. Raises TooManyCasesError.
     """
-    yield from _Search(criterion, times).cases(query, ())
+    yield from _Search(criterion, budget or Budget(), times).cases(query, ())
 
 
 class _Search:
-    def __init__(self, criterion: Criterion, times: bool) -> None:
+    def __init__(self, criterion: Criterion, budget: Budget, times: bool) -> None:
         self._criterion = criterion
         self._times = times
-        self._left = MOST_CASES
+        self._budget = budget
 
     def cases(self, query: Query, extra: tuple[Atom, ...]) -> Iterator[Case]:
-        self._left -= 1
-        if self._left < 0:
+        self._budget.left -= 1
+        if self._budget.left < 0:
             raise TooManyCasesError
         found = modified(query, extra)
         if found is None:
@@ -68,23 +78,35 @@ class _Search:
 
 def _split(query: Modified, failures: tuple[Failure, ...]) -> tuple[tuple[Atom, ...], ...]:
     """The three orders of a pair that is not ordered yet; none if everything is."""
-    for one, other in chain(_blamed(query, failures), _local(query)):
+    for one, first, other in chain(_blamed(query, failures), _local(query)):
         if one != other and not query.closure.decided(one, other):
-            return tuple((Atom(one, op, other, case=True),) for op in (Op.GREATER, Op.LESS, Op.EQUAL))
+            return tuple((Atom(one, op, other, case=True),) for op in (first, first.turned, Op.EQUAL))
     return ()
 
 
-def _blamed(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Term, Term]]:
+def _blamed(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Term, Op, Term]]:
+    """Pairs with an end of a join to blame, and how they are ordered in the case to be looked at first.
+
+    First pairs after which the join may be redundant: past a bound of the other
+    side, a comparison follows from two with that bound. The case where it stays
+    as it is comes before, since one failing case is enough.
+    """
     joins = dict.fromkeys(j for f in failures for j in f.joins)
+    for join in joins:
+        for bound in _beside(query, join.high):
+            if query.closure.less(join.low, bound):
+                yield join.high, Op.LESS, bound
+        for bound in _beside(query, join.low):
+            if query.closure.less(bound, join.high):
+                yield join.low, Op.GREATER, bound
     for end in dict.fromkeys(e for j in joins for e in (j.low, j.high)):
-        yield from ((end, other) for other in _beside(query, end))
+        yield from ((end, Op.GREATER, other) for other in _beside(query, end))
 
 
-def _local(query: Modified) -> Iterator[tuple[Term, Term]]:
-    used = dict.fromkeys(t for a in query.query.atoms for t in (a.left, a.right))
-    for term in used:
+def _local(query: Modified) -> Iterator[tuple[Term, Op, Term]]:
+    for term in _used(query):
         if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
-            yield from ((term, other) for other in _beside(query, term))
+            yield from ((term, Op.GREATER, other) for other in _beside(query, term))
 
 
 def _beside(query: Modified, attr: Attr) -> Iterator[Term]:
@@ -96,5 +118,6 @@ def _beside(query: Modified, attr: Attr) -> Iterator[Term]:
                 yield other
 
 
-def _used(query: Modified) -> frozenset[Term]:
-    return frozenset(t for a in query.query.atoms for t in (a.left, a.right))
+@lru_cache(maxsize=16)
+def _used(query: Modified) -> dict[Term, None]:
+    return dict.fromkeys(t for a in query.query.atoms for t in (a.left, a.right))

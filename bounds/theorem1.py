@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from bounds.failure import Failure
 from bounds.joins import attributes, equalities, inequalities, inequality_classes, references
 from bounds.modified import Modified
-from bounds.query import Atom, Attr
+from bounds.query import Attr
 
 
 def forms_trees(query: Modified) -> Iterator[Failure]:
@@ -16,9 +16,9 @@ def forms_trees(query: Modified) -> Iterator[Failure]:
         if len(parents) > 1:
             names = sorted(query.name(p) for p in parents)
             streams = (*query.nodes[node], *(a for p in sorted(parents) for a in query.nodes[p]))
-            atoms = tuple(a for p in sorted(parents) for a in _order(query, node, p))
+            derived = tuple((_time(query, node), _time(query, p)) for p in sorted(parents))
             message = f"{query.name(node)} comes before {' and '.join(names)}, whose order is not told"
-            yield Failure("C1", message, atoms, streams, necessary=False)
+            yield Failure("C1", message, derived, streams, necessary=False)
 
 
 def joins_within_reach(query: Modified) -> Iterator[Failure]:
@@ -27,11 +27,11 @@ def joins_within_reach(query: Modified) -> Iterator[Failure]:
         pairs = [(a, b) for a in attributes(query, low) for b in attributes(query, high)]
         if not any(_within_reach(query, *_ends(query, pair)) for pair in pairs):
             joins = tuple(j for j in inequalities(query) if (j.low, j.high) in pairs)
-            yield _out_of_reach(query, *pairs[0], joins=joins)
+            yield _out_of_reach(*pairs[0], joins=joins)
     for number, nodes in equalities(query):
         for part in _unreached(query, nodes):
             one, other = attributes(query, number, min(nodes))[0], attributes(query, number, part)[0]
-            yield _out_of_reach(query, one, other)
+            yield _out_of_reach(one, other)
 
 
 def output_is_kept(query: Modified) -> Iterator[Failure]:
@@ -73,9 +73,8 @@ def inequalities_are_bounded(query: Modified) -> Iterator[Failure]:
             message = (
                 f"{own} is compared with {join.low if own is join.high else join.high}, but is not bounded"
             )
-            atoms = query.closure.because(join.low, join.high)
             streams = (join.low.stream, join.high.stream)
-            yield Failure("C5", message, atoms, streams, (own,), joins=(join,))
+            yield Failure("C5", message, ((join.low, join.high),), streams, (own,), joins=(join,))
 
 
 CONDITIONS: tuple[Callable[[Modified], Iterator[Failure]], ...] = (
@@ -95,14 +94,13 @@ def failures(query: Modified) -> tuple[Failure, ...]:
 def unbounded_equality(condition: str, query: Modified, number: int) -> Failure:
     """The failure of a class of equal attributes that is not bounded."""
     attrs = attributes(query, number)
-    atoms = tuple(dict.fromkeys(a for b in attrs[1:] for a in query.closure.because(attrs[0], b)))
+    derived = tuple((attrs[0], other) for other in attrs[1:])
     message = f"{' = '.join(map(str, attrs))} is joined by equality, but is not bounded"
-    return Failure(condition, message, atoms, tuple(dict.fromkeys(a.stream for a in attrs)), tuple(attrs))
+    return Failure(condition, message, derived, tuple(dict.fromkeys(a.stream for a in attrs)), tuple(attrs))
 
 
-def _order(query: Modified, earlier: int, later: int) -> tuple[Atom, ...]:
-    one, other = (query.query.stream(query.nodes[n][0]).clock for n in (earlier, later))
-    return query.closure.because(one, other)
+def _time(query: Modified, node: int) -> Attr:
+    return query.query.stream(query.nodes[node][0]).clock
 
 
 def _ends(query: Modified, pair: tuple[Attr, Attr]) -> tuple[int, int]:
@@ -126,8 +124,7 @@ def _unreached(query: Modified, nodes: frozenset[int]) -> list[int]:
     return sorted(nodes - reached)[:1]
 
 
-def _out_of_reach(query: Modified, one: Attr, other: Attr, **more: object) -> Failure:
+def _out_of_reach(one: Attr, other: Attr, **more: object) -> Failure:
     message = f"{one} and {other} are joined, but neither of their streams follows the other directly"
-    atoms = query.closure.because(one, other)
     streams = (one.stream, other.stream)
-    return Failure("C2", message, atoms, streams, (one, other), necessary=False, **more)  # type: ignore[arg-type]
+    return Failure("C2", message, ((one, other),), streams, (one, other), necessary=False, **more)  # type: ignore[arg-type]

@@ -46,11 +46,11 @@ def one_reference(query: Modified) -> Iterator[Failure]:
             own = tuple(
                 dict.fromkeys(a for j in joins for a in (j.low, j.high) if a.stream in query.nodes[node])
             )
-            atoms = tuple(dict.fromkeys(a for j in joins for a in query.closure.because(j.low, j.high)))
+            derived = tuple((j.low, j.high) for j in joins)
             ends = [f"the greatest {query.closure.members[n][0]}" for n in sorted(greatest)]
             ends += [f"the least {query.closure.members[n][0]}" for n in sorted(least)]
             message = f"{query.name(node)} would have to keep {' and '.join(ends)}"
-            yield Failure("C3", message, atoms, query.nodes[node], own, joins=joins)
+            yield Failure("C3", message, derived, query.nodes[node], own, joins=joins)
 
 
 def failures(query: Modified) -> tuple[Failure, ...]:

@@ -11,7 +11,7 @@ from bounds.failure import Failure
 from bounds.kept import unkeepable
 from bounds.modified import Modified
 from bounds.query import Query, Union
-from bounds.refine import Criterion, TooManyCasesError, cases
+from bounds.refine import Budget, Criterion, TooManyCasesError, cases
 from bounds.split import conjunctions
 
 
@@ -53,38 +53,66 @@ def check(union: Union) -> Verdict:
     return Verdict(False, False, found, certain=necessary and not _repeats(union))
 
 
+def _all_failures(union: Union) -> tuple[tuple[Failure, ...], bool]:
+    """The failures, and whether all cases could be looked at."""
+    found: list[Failure] = []
+    try:
+        for query in union.queries:
+            for failure in _failures(query, distinct=union.distinct):
+                found.append(failure)  # noqa: PERF402 - what was found counts, though the search may stop
+    except TooManyCasesError:
+        return tuple(_merged(found)), False
+    return tuple(_merged(found)), True
+
+
 def keepable(query: Modified, *, distinct: bool) -> tuple[Failure, ...]:
     """The criterion that the synopses rest on: what a forest of nodes keeps is bounded."""
     return unkeepable(query, distinct=distinct)
 
 
 def _failures(query: Query, *, distinct: bool) -> Iterator[Failure]:
+    told: set[object] = set()
+    budget = Budget()
     for conjunction in conjunctions(query):
         theorem = theorem2.failures if distinct else theorem1.failures
-        found = tuple(_lasting(conjunction, theorem))
+        found = tuple(_lasting(conjunction, theorem, told, budget))
         yield from found
         if distinct and not found:
-            yield from _lasting(conjunction, partial(keepable, distinct=True), times=True)
+            criterion = partial(keepable, distinct=True)
+            yield from _lasting(conjunction, criterion, told, budget, times=True)
 
 
-def _lasting(query: Query, criterion: Criterion, *, times: bool = False) -> Iterator[Failure]:
-    """For what a query fails at once, and for what in the first case that is split to the end."""
+def _lasting(
+    query: Query, criterion: Criterion, told: set[object], budget: Budget, *, times: bool = False
+) -> Iterator[Failure]:
+    """For what a query fails at once, and for what in the first case that is split to the end.
+
+    What has been told of another query of the union is not looked for again.
+    """
 
     def at_once(modified: Modified) -> tuple[Failure, ...]:
         return tuple(f for f in criterion(modified) if not f.joins)
 
     def later(modified: Modified) -> tuple[Failure, ...]:
-        return tuple(f for f in criterion(modified) if f.joins)
+        return tuple(f for f in criterion(modified) if f.joins and _key(f) not in told)
 
     for part in (at_once, later):
-        yield from next((c.failures for c in cases(query, part, times=times) if c.failures), ())
+        for case in cases(query, part, budget, times=times):
+            if case.failures:
+                yield from (f.explained(case.query.closure) for f in case.failures)
+                told.update(map(_key, case.failures))
+                break
+
+
+def _key(failure: Failure) -> object:
+    return failure.condition, failure.streams, failure.attributes
 
 
 def _merged(failures: Iterable[Failure]) -> Iterator[Failure]:
     """Each condition once for the same attributes, with all atoms to blame."""
     found: dict[object, Failure] = {}
     for failure in failures:
-        key = failure.condition, failure.streams, failure.attributes
+        key = _key(failure)
         if key in found:
             atoms = {str(a): a for a in (*found[key].atoms, *failure.atoms)}
             found[key] = replace(found[key], atoms=tuple(atoms.values()))

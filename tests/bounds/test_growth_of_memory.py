@@ -57,7 +57,7 @@ def _search(count: int, streams: int, first: int) -> tuple[list[str], list[str],
             denied += 1
             if witness(union, seed=seed, tries=TRIES * 20) is None:
                 unconfirmed.append(text)
-        elif witness(union, seed=seed, tries=TRIES, n=6) and verdict.bounded:
+        elif witness(union, seed=seed, tries=TRIES * 4, n=6) and verdict.bounded:
             wrong.append(text)
     return wrong, unconfirmed, denied
 

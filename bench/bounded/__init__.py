@@ -1,0 +1,1 @@
+"""Measures of queries in constant memory: ``python -m bench.bounded``."""

@@ -1,0 +1,69 @@
+"""Measures queries in constant memory: time to decide, memory over a long stream, and peers beside.
+
+Each run has a process of its own; peers have environments of their own, made when first needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.bounded import decide
+from bench.peers.environment import chosen, python_of
+
+_ROOT = Path(__file__).resolve().parents[2]
+_FOUND = Path(sys.executable)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.bounded", description=__doc__)
+    parser.add_argument("--records", type=int, default=10_000_000, help="length of the long stream")
+    parser.add_argument("--sizes", default="300,600,3000,6000", help="records of the streams given to all")
+    parser.add_argument("--engines", default="duckdb,pathway", help="peers; '' for none")
+    parser.add_argument("--limit", type=float, default=120, help="seconds that a peer may take")
+    parser.add_argument("--queries", type=int, default=200, help="queries of six streams to decide")
+    told = parser.parse_args()
+    middle, most, verdicts = decide.seconds(told.queries)
+    print(f"decide six streams: median {middle:.3f} s, greatest {most:.3f} s, verdicts {verdicts}")
+    print(f"{'engine':8} {'records':>10} {'seconds':>9} {'records/s':>10} {'MB':>7} results")
+    for line in _run(_FOUND, "skws", told.records, max(1, told.records // 10), None):
+        _show("skws", line)
+    peers = chosen(told.engines) if told.engines else ()
+    for size in map(int, told.sizes.split(",")):
+        for engine in ("skws", *peers):
+            python = (
+                _FOUND if engine == "skws" else python_of(engine, lambda text: print(text, file=sys.stderr))
+            )
+            lines = _run(python, engine, size, max(1, size // 6), told.limit)
+            _show(engine, lines[-1] if lines else {"records": size})
+
+
+def _run(python: Path, engine: str, count: int, every: int, limit: float | None) -> list[dict[str, Any]]:
+    """What a run printed; nothing if it took longer than ``limit`` seconds."""
+    command = [str(python), "-m", f"bench.bounded.{engine}_run", str(count), str(every)]
+    try:
+        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=limit, check=True)
+    except subprocess.TimeoutExpired:
+        return []
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def _show(engine: str, line: dict[str, Any]) -> None:
+    if "seconds" not in line:
+        print(f"{engine:8} {line['records']:>10,} over the limit")
+        return
+    rate = line["records"] / line["seconds"]
+    memory = line["resident_bytes"] / 1e6
+    print(
+        f"{engine:8} {line['records']:>10,} {line['seconds']:>9.2f} {rate:>10,.0f} {memory:>7.1f} "
+        f"{line['results']}"
+    )
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""How long verdicts take: random queries of six streams."""
+
+from __future__ import annotations
+
+import random
+from statistics import median
+from time import process_time
+
+from bounds import check, parse_sql
+from schema.model import Attribute, AttributeType, Relation, Schema
+
+NAMES = "stuvwx"
+
+
+def schema() -> Schema:
+    def stream(name: str) -> Relation:
+        integers = (Attribute(a, AttributeType.INTEGER) for a in "abc")
+        return Relation(name, (*integers, Attribute("at", AttributeType.TIMESTAMP)), time="at")
+
+    return Schema("six", tuple(stream(name) for name in NAMES), ())
+
+
+def query(chance: random.Random) -> str:
+    """Six streams, most of them ordered in time, twelve conditions."""
+    names = chance.sample(NAMES, 6)
+    conditions = [
+        f"{names[i]}.at {chance.choice('>><=')} {names[i + 1]}.at" for i in range(5) if chance.random() < 0.8
+    ]
+    attributes = [f"{name}.{a}" for name in names for a in "abc"]
+    for _ in range(6):
+        low = chance.randint(0, 9)
+        attribute = chance.choice(attributes)
+        conditions += [f"{attribute} > {low}", f"{attribute} < {low + chance.randint(2, 9)}"]
+    for _ in range(6):
+        one, other = chance.sample(attributes, 2)
+        conditions.append(f"{one} {chance.choice(['<', '>', '=', '<>', '<='])} {other}")
+    distinct = chance.choice(["", "DISTINCT "])
+    return f"SELECT {distinct}{chance.choice(attributes)} FROM {', '.join(names)} WHERE {' AND '.join(conditions)}"
+
+
+def seconds(count: int) -> tuple[float, float, dict[bool | None, int]]:
+    """(median, greatest, verdicts) over ``count`` queries."""
+    chance, described = random.Random(6), schema()
+    taken: list[float] = []
+    verdicts: dict[bool | None, int] = {True: 0, False: 0, None: 0}
+    for _ in range(count):
+        union = parse_sql(query(chance), described)
+        began = process_time()
+        verdicts[check(union).bounded] += 1
+        taken.append(process_time() - began)
+    return median(taken), max(taken), verdicts

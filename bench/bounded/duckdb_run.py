@@ -1,0 +1,48 @@
+"""The example query in DuckDB, run in its own environment: ``-m bench.bounded.duckdb_run RECORDS EVERY``.
+
+DuckDB keeps no results up to date, so each slice's new S tuples are joined with
+all T and U tuples so far; counts are grouped, as skws gives them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import duckdb
+
+from bench.bounded.load import Meter, records
+
+_NEW = """
+SELECT coalesce(sum(n), 0) FROM (
+    SELECT s.i, s.a, t.b, count(*) AS n
+    FROM s, t, u
+    WHERE s.i > t.j AND t.j > u.k AND s.a > t.b AND 0 < t.b AND t.b < 5 AND s.i > ?
+    GROUP BY s.i, s.a, t.b
+)
+"""
+
+
+def main(count: int, every: int) -> None:
+    base = duckdb.connect()
+    base.execute("SET threads = 1")
+    for name, value, time in (("s", "a", "i"), ("t", "b", "j"), ("u", "c", "k")):
+        base.execute(f"CREATE TABLE {name} ({value} BIGINT, {time} BIGINT)")
+    meter = Meter()
+    results = done = 0
+    arrived: dict[str, list[tuple[int, int]]] = {"s": [], "t": [], "u": []}
+    for name, value, time in records(count):
+        arrived[name].append((value, time))
+        if time % every == 0:
+            for stream, rows in arrived.items():
+                if rows:
+                    values = ", ".join(f"({v}, {t})" for v, t in rows)
+                    base.execute(f"INSERT INTO {stream} VALUES {values}")
+                    rows.clear()
+            found = base.execute(_NEW, [done]).fetchone()
+            results += int(found[0]) if found else 0
+            done = time
+            meter.tell(time, results)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

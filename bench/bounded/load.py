@@ -1,0 +1,44 @@
+"""The streams of the bounded-memory paper's example, as long as one likes; standard library only, peers load it.
+
+One tuple a second, of S(a), T(b) or U(c) by turns of chance. The query: S after T after U, ``a > b`` and
+``0 < b < 5``; every combination counts.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+SEED = 20
+SECOND = 1_000_000
+
+
+def records(count: int) -> Iterator[tuple[str, int, int]]:
+    """(stream, value, time in seconds from 1)."""
+    chance = random.Random(SEED)
+    for time in range(1, count + 1):
+        name = "stu"[int(chance.random() * 3)]
+        yield name, int(chance.random() * (100 if name == "s" else 10)), time
+
+
+class Meter:
+    """Prints, as JSON lines, how far a run is, how long it took and what is in memory."""
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+
+    def tell(self, done: int, results: int) -> None:
+        seconds = perf_counter() - self._began
+        line = {"records": done, "seconds": seconds, "resident_bytes": resident(), "results": results}
+        print(json.dumps(line))
+        sys.stdout.flush()
+
+
+def resident() -> int:
+    """Bytes of this process in memory now; 0 where the system does not tell."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * 4096 if statm.exists() else 0

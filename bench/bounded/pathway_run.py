@@ -1,0 +1,63 @@
+"""The example query in Pathway, run in its own environment: ``-m bench.bounded.pathway_run RECORDS EVERY``.
+
+Its joins take equalities only, so all is joined with all and then filtered; the joins keep every tuple.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pathway as pw
+
+from bench.bounded.load import Meter, records
+
+
+class _Source(pw.io.python.ConnectorSubject):
+    def __init__(self, count: int, every: int) -> None:
+        super().__init__()
+        self._count = count
+        self._every = every
+
+    def run(self) -> None:
+        for name, value, time in records(self._count):
+            self.next(name=name, value=value, time=time)
+            if time % self._every == 0:
+                self.commit()
+
+
+def main(count: int, every: int) -> None:
+    schema = pw.schema_from_types(name=str, value=int, time=int)
+    replayed = pw.io.python.read(_Source(count, every), schema=schema, autocommit_duration_ms=None)
+    s, t, u = (replayed.filter(pw.this.name == name) for name in "stu")
+    t = t.filter((pw.this.value > 0) & (pw.this.value < 5))
+    pairs = _all(t, u).filter(pw.this.j > pw.this.k)
+    triples = _all_three(s, pairs).filter((pw.this.i > pw.this.j) & (pw.this.a > pw.this.b))
+    counted = triples.groupby(pw.this.i, pw.this.a, pw.this.b).reduce(n=pw.reducers.count())
+    total = counted.reduce(n=pw.reducers.sum(pw.this.n))
+    seen = {"n": 0}
+
+    def on_change(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:  # noqa: ARG001
+        if is_addition:
+            seen["n"] = int(row["n"])
+
+    meter = Meter()
+    pw.io.subscribe(total, on_change)
+    pw.run(monitoring_level=pw.MonitoringLevel.NONE)
+    meter.tell(count, seen["n"])
+
+
+def _all(t: Any, u: Any) -> Any:
+    """T and U, each tuple with each; b, j and k are kept."""
+    one, other = (table.with_columns(one=1) for table in (t, u))
+    return one.join(other, one.one == other.one).select(b=one.value, j=one.time, k=other.time, one=1)
+
+
+def _all_three(s: Any, pairs: Any) -> Any:
+    one = s.with_columns(one=1)
+    joined = one.join(pairs, one.one == pairs.one)
+    return joined.select(i=one.time, a=one.value, b=pairs.b, j=pairs.j)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -172,11 +172,13 @@ def _run(
     limit: int | None,
     quiet: bool,
 ) -> None:
-    from skws.windowing import writers  # noqa: PLC0415 - as above
+    from skws.engine.collector import expect_long_lived_objects  # noqa: PLC0415 - as above
+    from skws.windowing import writers  # noqa: PLC0415
     from skws.windowing.request import admitted  # noqa: PLC0415
     from skws.windowing.run import Counts, windows  # noqa: PLC0415
 
     started = perf_counter()
+    expect_long_lived_objects()
     processor = request.processor()
     warning = "" if allow_unbounded else admitted(request.verdict(), request.expression)
     if warning and not quiet:

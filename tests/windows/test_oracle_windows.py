@@ -37,7 +37,7 @@ def cases(draw: st.DrawFn) -> tuple[int, list[tuple[r.Regular, r.Regular]], list
     return k, pairs, draw(words())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases(), st.lists(st.integers(0, 9), max_size=2))
 def test_every_window_of_the_definition_is_found(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], cuts: list[int]
@@ -47,7 +47,7 @@ def test_every_window_of_the_definition_is_found(
     assert found(processor, word, cuts) == windows_by_definition(pairs, k, word)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     cases(),
     LIMITS,
@@ -103,7 +103,7 @@ def can_end(expressed: WindowExpression, first: int, now: int, word: list[Stream
     return False
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(cases(), st.one_of(st.just(Limits()), LIMITS), st.lists(st.integers(0, 9), max_size=2))
 def test_first_windows_do_not_overlap(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], limits: Limits, cuts: list[int]
@@ -127,3 +127,27 @@ def test_records_that_do_nothing_may_be_passed_over(
     given_expression = expression(pairs, k, selection, limits)
     whole, single = Processor(given_expression, ALPHABET), Processor(given_expression, ALPHABET)
     assert found(whole, long, []) == found(single, long, list(range(0, len(long), 9)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.sampled_from(Selection), st.lists(st.integers(0, 12), max_size=3), words(12))
+def test_each_key_has_a_stream_of_its_own(
+    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
+    selection: Selection,
+    cuts: list[int],
+    word: list[StreamRecord],
+) -> None:
+    k, pairs, _ = case
+    split = Processor(expression(pairs, k, selection, per=("n.b", "x")), ALPHABET)
+    expected = []
+    for key in {(ALPHABET.value("n.b", record), ALPHABET.value("x", record)) for record in word}:
+        places = [i for i, w in enumerate(word) if (ALPHABET.value("n.b", w), ALPHABET.value("x", w)) == key]
+        if None in key:
+            continue
+        alone = Processor(expression(pairs, k, selection), ALPHABET)
+        windows = alone.process([word[i] for i in places])
+        expected += [(places[w.last], w.first, w._replace(key=key)) for w in windows]
+    bounds = [0, *sorted(min(c, len(word)) for c in cuts), len(word)]
+    batches = [word[a:b] for a, b in pairwise(bounds)]
+    found_windows = [w for batch in batches for w in split.process(batch)]
+    assert found_windows == [w for *_, w in sorted(expected, key=lambda e: e[:2])]

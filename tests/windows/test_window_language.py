@@ -185,7 +185,7 @@ FAULTS = {
     "match [x > 1": ("expected", 12),
     "match .{3,2}": ("at least 3", 6),
     "match .{201}": ("more than 200 repetitions", 6),
-    "match (.{100}){100}": ("more than 2,000 letters", 6),
+    "match (.{100}){100}": ("more than 500 letters", 6),
     "match [x contains 'a']": ("x is no text", 7),
     "match [s contains '!']": ("at least one letter or digit", 18),
     "match [x / 0 > 1]": ("other than 0", 11),
@@ -203,6 +203,15 @@ def test_faults_point_at_the_place(text: str, fault: tuple[str, int]) -> None:
     assert fault[0] in message
     place = caret.index("^") - 2
     assert text[fault[1] : fault[1] + 1] == shown[2:][place : place + 1]
+
+
+@pytest.mark.parametrize("text", ["not " * 2000 + "b", "x" + " + 1" * 2000 + " > 1", "-" * 3000 + "x > 1"])
+def test_long_chains_are_read_or_refused(text: str) -> None:
+    try:
+        found = parse_regular(f"[{text}]", ALPHABET)
+    except UsageError as error:
+        found = error
+    assert "nested too deeply" in str(found) or isinstance(found, Letter)
 
 
 def test_attributes_of_different_types_need_their_relation() -> None:

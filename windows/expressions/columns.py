@@ -38,11 +38,11 @@ class Column:
         """The same column seen ``records`` later."""
         if not records:
             return self
-        size = len(self.values)
-        places = np.maximum(np.arange(size) - records, 0)
-        present = self.present[places] if size else self.present
-        present[:records] = False
-        return Column(self.values[places] if size else self.values, present)
+        present = np.zeros_like(self.present)
+        present[records:] = self.present[:-records]
+        # What stands before the batch is absent; its values only have to be of the right type.
+        values = np.concatenate([self.values[:records], self.values[:-records]])
+        return Column(values[: len(present)], present)
 
 
 class Columns:
@@ -127,12 +127,16 @@ class Columns:
 
     def _read(self, name: str) -> Column:
         info = self._alphabet.fields[name]
-        if info.columns and info.columns[0] == TIME_COLUMN:
+        if TIME_COLUMN in info.columns:
             return Column(self._time, np.ones(len(self), dtype=bool))
-        places = np.array(info.columns, dtype=np.int64)[self._relation]
-        return _typed(self._listed(places), info.sort)
+        return _typed(self.listed(name), info.sort)
 
-    def _listed(self, places: Ints) -> list[Any]:
+    def listed(self, name: str) -> list[Any]:
+        """The values of a field, None where there is none."""
+        columns = self._alphabet.fields[name].columns
+        if TIME_COLUMN in columns:
+            return list(self._time.tolist())
+        places = np.array(columns, dtype=np.int64)[self._relation]
         if len(places) and places[0] != ABSENT and (places == places[0]).all():
             place = int(places[0])
             return [row[place] for row in self._rows]

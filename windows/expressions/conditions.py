@@ -11,10 +11,13 @@ from schema.errors import UsageError, nearest
 from windows.expressions import guards as g
 from windows.expressions.alphabet import Alphabet, FieldInfo, Sort
 from windows.expressions.grammar import fault
+from windows.expressions.nodes import position, taken, tree, unquoted
 from windows.window import parse_duration
 
 if TYPE_CHECKING:
     from lark import Token, Tree
+
+    from windows.expressions.nodes import Node
 
 MAX_BACK: Final = 100
 _MIRRORED: Final = {">": "<", ">=": "<="}
@@ -68,7 +71,7 @@ class Conditions:
         except UsageError as error:
             raise self._fault(str(error), tree) from None
 
-    def _truth(self, node: Tree[Token] | Token) -> g.Guard:
+    def _truth(self, node: Node) -> g.Guard:
         meaning = self._meaning(node)
         if not isinstance(meaning, Operand):
             return meaning
@@ -78,8 +81,8 @@ class Conditions:
             f"expected a condition, found a value {meaning.what}; compare it with something", node
         )
 
-    def _meaning(self, node: Tree[Token] | Token) -> Meaning:  # noqa: PLR0911 - a case each
-        kind, parts = _taken(node)
+    def _meaning(self, node: Node) -> Meaning:  # noqa: PLR0911 - a case each
+        kind, parts = taken(node)
         match kind:
             case "any_of":
                 return g.disjunction([self._truth(part) for part in parts])
@@ -103,17 +106,17 @@ class Conditions:
                 return self._named(node)
         return self._value(kind, node)
 
-    def _value(self, kind: str, node: Tree[Token] | Token) -> Operand:  # noqa: PLR0911 - a case each
-        _, parts = _taken(node)
+    def _value(self, kind: str, node: Node) -> Operand:  # noqa: PLR0911 - a case each
+        _, parts = taken(node)
         match kind:
             case "integer":
                 return Operand(g.Constant(self._integer(parts[0])), Sort.INTEGER)
             case "decimal":
                 return Operand(g.Constant(self._decimal(parts[0])), Sort.NUMBER)
             case "text":
-                return Operand(g.Constant(_unquoted(str(parts[0]))), Sort.TEXT)
+                return Operand(g.Constant(unquoted(str(parts[0]))), Sort.TEXT)
             case "duration":
-                return Operand(g.Constant(self.duration(_tree(node))), Sort.TIMESTAMP)
+                return Operand(g.Constant(self.duration(tree(node))), Sort.TIMESTAMP)
             case "negative":
                 operand = self._operand(parts[0])
                 return self._scaled(operand, -1, node)
@@ -121,7 +124,7 @@ class Conditions:
                 return self._sum(kind, node)
         return self._product(kind, node)
 
-    def _operand(self, node: Tree[Token] | Token) -> Operand:
+    def _operand(self, node: Node) -> Operand:
         meaning = self._meaning(node)
         if isinstance(meaning, g.Truth):
             return Operand(g.Constant(meaning.value), Sort.BOOLEAN)
@@ -129,10 +132,10 @@ class Conditions:
             raise self._fault("expected a value, found a condition", node)
         return meaning
 
-    def _named(self, node: Tree[Token] | Token) -> Meaning:
+    def _named(self, node: Node) -> Meaning:
         """A field, or a relation taken for the condition that a record is of it."""
-        tree, *rest = _taken(node)[1]
-        name, back = self.name(_tree(tree)), int(str(rest[0])) if rest else 0
+        named, *rest = taken(node)[1]
+        name, back = self.name(tree(named)), int(str(rest[0])) if rest else 0
         if back > MAX_BACK:
             raise self._fault(f"{name}[-{back}]: at most {MAX_BACK} records back can be seen", node)
         info = self._alphabet.fields.get(name)
@@ -142,13 +145,11 @@ class Conditions:
             return g.OfRelation(name, back)
         raise self._unknown(name, node)
 
-    def _comparison(self, node: Tree[Token] | Token) -> g.Guard:
-        left, operator, right = _taken(node)[1]
+    def _comparison(self, node: Node) -> g.Guard:
+        left, operator, right = taken(node)[1]
         return self._compared(_SAME.get(str(operator), str(operator)), left, right, node)
 
-    def _compared(
-        self, operator: str, left: Tree[Token] | Token, right: Tree[Token] | Token, node: Tree[Token] | Token
-    ) -> g.Guard:
+    def _compared(self, operator: str, left: Node, right: Node, node: Node) -> g.Guard:
         a, b = self._operand(left), self._operand(right)
         a, b = self._dated(a, b, left), self._dated(b, a, right)
         if not self._comparable(a, b):
@@ -164,7 +165,7 @@ class Conditions:
             return a.sort is b.sort
         return a.sort is b.sort or (a.sort.numeric and b.sort.numeric)
 
-    def _dated(self, operand: Operand, other: Operand, node: Tree[Token] | Token) -> Operand:
+    def _dated(self, operand: Operand, other: Operand, node: Node) -> Operand:
         """A text that is compared with a time is a time in ISO 8601."""
         if other.sort is not Sort.TIMESTAMP or not isinstance(operand.term, g.Constant):
             return operand
@@ -179,8 +180,8 @@ class Conditions:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return Operand(g.Constant((moment - _EPOCH) // _MICROSECOND), Sort.TIMESTAMP)
 
-    def _contains(self, kind: str, parts: list[Tree[Token] | Token]) -> g.Guard:
-        keyword = _unquoted(str(parts[-1]))
+    def _contains(self, kind: str, parts: list[Node]) -> g.Guard:
+        keyword = unquoted(str(parts[-1]))
         if not re.search(r"\w", keyword):
             raise self._fault("expected a keyword with at least one letter or digit", parts[-1])
         if kind == "contains":
@@ -193,14 +194,14 @@ class Conditions:
             raise self._fault("the schema has no searched text", parts[-1])
         return g.disjunction(g.Contains(g.Field(name), keyword) for name in texts)
 
-    def _field_of(self, node: Tree[Token] | Token) -> g.Field:
+    def _field_of(self, node: Node) -> g.Field:
         operand = self._operand(node)
         if not isinstance(operand.term, g.Field):
             raise self._fault("expected a field", node)
         return operand.term
 
-    def _sum(self, kind: str, node: Tree[Token] | Token) -> Operand:
-        left, right = _taken(node)[1]
+    def _sum(self, kind: str, node: Node) -> Operand:
+        left, right = taken(node)[1]
         a, b = self._number(left), self._number(right)
         times = [operand.sort is Sort.TIMESTAMP for operand in (a, b)]
         if any(times) and not all(times):
@@ -209,8 +210,8 @@ class Conditions:
         summed = g.summed(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
         return Operand(_simple(summed), _wider(a.sort, b.sort))
 
-    def _product(self, kind: str, node: Tree[Token] | Token) -> Operand:
-        left, right = _taken(node)[1]
+    def _product(self, kind: str, node: Node) -> Operand:
+        left, right = taken(node)[1]
         a, b = self._number(left), self._number(right)
         if kind == "divide":
             if not isinstance(b.term, g.Constant) or not b.term.value or b.sort is Sort.TIMESTAMP:
@@ -222,31 +223,31 @@ class Conditions:
             raise self._fault("expected a product with a number (guards are linear)", node)
         return self._scaled(b, a.term.value, node)
 
-    def _scaled(self, operand: Operand, factor: g.Number, node: Tree[Token] | Token) -> Operand:
+    def _scaled(self, operand: Operand, factor: g.Number, node: Node) -> Operand:
         if not operand.sort.numeric:
             raise self._fault(f"expected a number, found a value {operand.what}", node)
         scaled = g.summed(g.Sum(()), _linear(operand.term), factor)
         sort = Sort.NUMBER if isinstance(factor, float) and operand.sort is Sort.INTEGER else operand.sort
         return Operand(_simple(scaled), sort)
 
-    def _number(self, node: Tree[Token] | Token) -> Operand:
+    def _number(self, node: Node) -> Operand:
         operand = self._operand(node)
         if not operand.sort.numeric:
             raise self._fault(f"expected a number, found a value {operand.what}", node)
         return operand
 
-    def _integer(self, token: Tree[Token] | Token) -> int:
+    def _integer(self, token: Node) -> int:
         if len(str(token)) > 19:
             raise self._fault("expected a number of at most 19 digits", token)
         return int(str(token))
 
-    def _decimal(self, token: Tree[Token] | Token) -> float:
+    def _decimal(self, token: Node) -> float:
         value = float(str(token))
         if value == float("inf"):
             raise self._fault("expected a number that a double can hold", token)
         return value
 
-    def _unknown(self, name: str, node: Tree[Token] | Token) -> UsageError:
+    def _unknown(self, name: str, node: Node) -> UsageError:
         known = [*self._alphabet.fields, *self._alphabet.relations]
         shared = [field for field in known if field.endswith(f".{name}")]
         if shared:
@@ -254,31 +255,8 @@ class Conditions:
             return self._fault(message, node)
         return self._fault(f"no field or relation {name!r}{nearest(name, known)}", node)
 
-    def _fault(self, message: str, node: Tree[Token] | Token) -> UsageError:
-        return fault(message, self._text, _position(node))
-
-
-def _taken(node: Tree[Token] | Token) -> tuple[str, list[Tree[Token] | Token]]:
-    """The kind of a node and its parts."""
-    tree = _tree(node)
-    return str(tree.data), tree.children
-
-
-def _tree(node: Tree[Token] | Token) -> Tree[Token]:
-    from lark import Tree as LarkTree  # noqa: PLC0415 - loaded by who has a window expression
-
-    assert isinstance(node, LarkTree)  # noqa: S101 - tokens are taken where the grammar has them
-    return node
-
-
-def _position(node: Tree[Token] | Token) -> int:
-    meta = getattr(node, "meta", None)
-    found = getattr(node, "start_pos", None) if meta is None else getattr(meta, "start_pos", None)
-    return found or 0
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.S)
+    def _fault(self, message: str, node: Node) -> UsageError:
+        return fault(message, self._text, position(node))
 
 
 def _linear(term: g.Term) -> g.Sum:

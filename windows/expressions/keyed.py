@@ -10,7 +10,7 @@ import numpy as np
 
 from schema.model import Row, Value
 from windows.expressions.alphabet import Alphabet, StreamRecord
-from windows.expressions.columns import Ints
+from windows.expressions.columns import Columns, Ints
 
 
 class Part(NamedTuple):
@@ -62,26 +62,45 @@ class Streams:
         return SplitBatch(relation, time, rows, arrival, [Part((), tail, len(rows), early)])
 
     def _split(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> SplitBatch:
-        places: dict[tuple[Value, ...], list[int]] = {}
-        value = self._alphabet.value
-        names = [info.name for info in self._infos]
-        for i, record in enumerate(map(StreamRecord, relation.tolist(), time.tolist(), rows)):
-            key = tuple([value(name, record) for name in names])
-            if None not in key:
-                places.setdefault(key, []).append(i)
-        joined: list[StreamRecord] = []
-        arrival: list[int] = []
+        keys, codes = self._keys(relation, time, rows)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes + 1, minlength=len(keys) + 1))
+        before = [record for key in keys for record in self._last.get(key, ())]
+        taken: list[Ints] = []
         parts: list[Part] = []
-        for key, own in places.items():
-            before = self._last.get(key, [])
-            begin = len(joined) + len(before)
-            fresh = [StreamRecord(relation.item(i), time.item(i), rows[i]) for i in own]
-            joined += before + fresh
-            arrival += [-1] * len(before) + own
-            parts.append(Part(key, begin, len(joined), min(self._k - len(before), len(own))))
-            if self._k:
-                self._last[key] = (before + fresh)[-self._k :]
-        return _split_batch(joined, arrival, parts)
+        held, size = len(rows), 0
+        for number, key in enumerate(keys):
+            own = order[ends[number] : ends[number + 1]]
+            tail = len(self._last.get(key, ()))
+            # The records of before stand behind those of the batch until all are put in order.
+            taken += [np.arange(held, held + tail), own]
+            held += tail
+            parts.append(Part(key, size + tail, size + tail + len(own), min(self._k - tail, len(own))))
+            size += tail + len(own)
+        places = np.concatenate(taken) if taken else np.zeros(0, dtype=np.int64)
+        split = _taken(places, relation, time, rows, before, parts)
+        if self._k:
+            self._remember(split)
+        return split
+
+    def _keys(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> tuple[list[tuple[Value, ...]], Ints]:
+        """The keys of a batch in order of occurrence, and each record's by number; -1 for one with NULL."""
+        columns = Columns(self._alphabet, relation, time, rows)
+        numbers: dict[tuple[Value, ...], int] = {}
+        codes = [
+            -1 if None in key else numbers.setdefault(key, len(numbers))
+            for key in zip(*(columns.listed(info.name) for info in self._infos), strict=True)
+        ]
+        return list(numbers), np.array(codes, dtype=np.int64)
+
+    def _remember(self, split: SplitBatch) -> None:
+        """The last k records of each key, some of which may be of before."""
+        for part in split.parts:
+            begin = max(part.end - self._k, part.begin - len(self._last.get(part.key, ())))
+            here = slice(begin, part.end)
+            self._last[part.key] = list(
+                map(StreamRecord, split.relation[here].tolist(), split.time[here].tolist(), split.rows[here])
+            )
 
 
 def _records(relation: Ints, time: Ints, rows: Sequence[Row], last: int) -> Iterator[StreamRecord]:
@@ -90,11 +109,19 @@ def _records(relation: Ints, time: Ints, rows: Sequence[Row], last: int) -> Iter
     return map(StreamRecord, relation[begin:].tolist(), time[begin:].tolist(), rows[begin:])
 
 
-def _split_batch(joined: list[StreamRecord], arrival: list[int], parts: list[Part]) -> SplitBatch:
+def _taken(
+    places: Ints,
+    relation: Ints,
+    time: Ints,
+    rows: Sequence[Row],
+    before: Sequence[StreamRecord],
+    parts: list[Part],
+) -> SplitBatch:
+    """The records at some places of a batch with records of before behind it."""
+    relations = np.concatenate([relation, np.array([r.relation for r in before], dtype=np.int64)])
+    times = np.concatenate([time, np.array([r.time for r in before], dtype=np.int64)])
+    together = [*rows, *(record.row for record in before)]
+    arrival = np.where(places < len(rows), places, -1)
     return SplitBatch(
-        np.array([r.relation for r in joined], dtype=np.int64),
-        np.array([r.time for r in joined], dtype=np.int64),
-        [r.row for r in joined],
-        np.array(arrival, dtype=np.int64),
-        parts,
+        relations[places], times[places], [together[i] for i in places.tolist()], arrival, parts
     )

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from schema.errors import UsageError
 from windows.expressions import guards as g
 from windows.expressions import regular as r
 from windows.expressions.alphabet import Alphabet
 from windows.expressions.conditions import Conditions
 from windows.expressions.expression import NO_LIMITS, Limits, Selection, WindowExpression, expression
 from windows.expressions.grammar import fault, parse
+from windows.expressions.nodes import tree as as_tree
 
 if TYPE_CHECKING:
     from lark import Token, Tree
 
 MAX_REPEATS: Final = 200
-MAX_LETTERS: Final = 2_000
+MAX_LETTERS: Final = 500
+"""Automata have up to the square of that many transitions."""
 
 
 def parse_expression(text: str, alphabet: Alphabet) -> WindowExpression:
     """``open when temp > 90 close when temp < 70`` and the like. Raises UsageError with a caret."""
-    return _Reader(alphabet, text).window(parse(text, "window"))
+    with _shallow():
+        return _Reader(alphabet, text).window(parse(text, "window"))
 
 
 def parse_regular(text: str, alphabet: Alphabet) -> r.Regular:
     """``[x > 3]* [x > x[-1]]`` and the like. Raises UsageError with a caret."""
-    return _Reader(alphabet, text).regular(parse(text, "regular"))
+    with _shallow():
+        return _Reader(alphabet, text).regular(parse(text, "regular"))
 
 
 def parse_pairs(
@@ -41,6 +47,15 @@ def parse_pairs(
     """Pairs (R, R') of regular expressions; ``lookback`` may exceed what guards need. Raises UsageError."""
     read = [(parse_regular(before, alphabet), parse_regular(window, alphabet)) for before, window in pairs]
     return expression(read, lookback, selection, limits, per)
+
+
+@contextmanager
+def _shallow() -> Iterator[None]:
+    """Long chains of operators nest as deep as they are long."""
+    try:
+        yield
+    except RecursionError:
+        raise UsageError("the expression is nested too deeply to be read") from None
 
 
 class _Reader:
@@ -60,24 +75,24 @@ class _Reader:
         said = parts.get("selection")
         selection = default if said is None else Selection(str(said.children[0]).lower())
         per = parts.get("per")
-        fields = () if per is None else tuple(self._conditions.known_field(_tree(n)) for n in per.children)
+        fields = () if per is None else tuple(self._conditions.known_field(as_tree(n)) for n in per.children)
         limits = self._limits([part for part in tree.children if part is not None])
         return expression([forms[form](parts[form])], None, selection, limits, fields)
 
     def regular(self, tree: Tree[Token]) -> r.Regular:  # noqa: PLR0911 - a case each
         match str(tree.data):
             case "either":
-                return _folded([self.regular(_tree(part)) for part in tree.children])
+                return _folded([self.regular(as_tree(part)) for part in tree.children])
             case "sequence":
-                return r.sequence([self.regular(_tree(part)) for part in tree.children])
+                return r.sequence([self.regular(as_tree(part)) for part in tree.children])
             case "letter":
-                return self._letter(self._conditions.guard(_tree(tree.children[0])), tree)
+                return self._letter(self._conditions.guard(as_tree(tree.children[0])), tree)
             case "any":
                 return self._letter(g.TOP, tree)
             case "identity":
                 return r.IDENTITY
             case "star":
-                return r.star(self.regular(_tree(tree.children[0])))
+                return r.star(self.regular(as_tree(tree.children[0])))
             case "plus":
                 return self._repeated(tree, 1, None)
             case "optional":
@@ -96,7 +111,7 @@ class _Reader:
         if most is not None and most < least:
             raise self._fault(f"expected at least {least} as the second number", tree)
         before = self._letters
-        inner = self.regular(_tree(tree.children[0]))
+        inner = self.regular(as_tree(tree.children[0]))
         self._count((self._letters - before) * max(least, most or 0, 1), tree)
         return r.repeated(inner, least, most)
 
@@ -111,28 +126,28 @@ class _Reader:
 
     def _open_close(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
         """From a record that opens to the next after it that closes."""
-        opening, closing = (self._conditions.guard(_tree(part)) for part in tree.children)
+        opening, closing = (self._conditions.guard(as_tree(part)) for part in tree.children)
         return r.EVERYTHING, r.then(r.Letter(opening), _until(closing))
 
     def _after_until(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
         """From the record after one to the next that is the last."""
-        first, last = (self._conditions.guard(_tree(part)) for part in tree.children)
+        first, last = (self._conditions.guard(as_tree(part)) for part in tree.children)
         return r.then(r.EVERYTHING, r.Letter(first)), _until(last)
 
     def _match(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
-        window, *before = (self.regular(_tree(part)) for part in tree.children)
+        window, *before = (self.regular(as_tree(part)) for part in tree.children)
         return before[0] if before else r.EVERYTHING, window
 
     def _limits(self, parts: Sequence[Tree[Token] | Token]) -> Limits:
         least, most, within = 1, None, None
-        for part in map(_tree, parts):
+        for part in map(as_tree, parts):
             value = part.children[0] if part.children else None
             if part.data == "at_most":
                 most = self._positive(value)
             elif part.data == "at_least":
                 least = self._positive(value)
             elif part.data == "within":
-                within = self._conditions.duration(_tree(value))
+                within = self._conditions.duration(as_tree(value))
         return Limits(least, most, within)
 
     def _positive(self, token: object) -> int:
@@ -155,10 +170,3 @@ def _folded(parts: list[r.Regular]) -> r.Regular:
         return parts[0]
     middle = len(parts) // 2
     return r.either(_folded(parts[:middle]), _folded(parts[middle:]))
-
-
-def _tree(node: object) -> Tree[Token]:
-    from lark import Tree as LarkTree  # noqa: PLC0415 - loaded by who has a window expression
-
-    assert isinstance(node, LarkTree)  # noqa: S101 - tokens are taken where the grammar has them
-    return node

@@ -8,7 +8,7 @@ as exact as if it had been summed alone.
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,22 +51,20 @@ class CountPanes:
         self._prefix = [self._prefix[-1]]
 
 
-class Total(NamedTuple):
-    """A prefix: the number of values, their sum, and what rounding took from it."""
-
-    values: int
-    sum: int | float
-    error: float
+# A prefix: the number of values, their sum, and what rounding took from it.
+Total: TypeAlias = tuple[int, int | float, float]
 
 
 class SumPanes:
     """The sum of a field's values; None if there are none."""
 
     def __init__(self) -> None:
-        self._carried = Total(0, 0, 0.0)
-        self._counts: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        self._carried: Total = (0, 0, 0.0)
+        # Arrays or lists; in either, element i is of the prefix before record i.
+        self._counts: Any = [0]
         self._sums: Any = [0]
-        self._errors: npt.NDArray[np.float64] | None = None
+        self._errors: Any = [0.0]
+        self._listed = True
 
     def __len__(self) -> int:
         return 0
@@ -74,7 +72,11 @@ class SumPanes:
     def feed(self, column: Column | None, size: int, position: int) -> None:
         assert column is not None  # noqa: S101 - only count has no field
         del size, position
-        self._counts = np.concatenate([[0], np.cumsum(column.present)])
+        counts = np.empty(len(column.present) + 1, dtype=np.int64)
+        counts[0] = self._carried[0]
+        np.cumsum(column.present, out=counts[1:])
+        counts[1:] += self._carried[0]
+        self._counts, self._listed = counts, False
         values = np.where(column.present, column.values, 0)
         if values.dtype == np.float64:
             self._add_doubles(values)
@@ -82,56 +84,68 @@ class SumPanes:
             self._add_whole(values)
 
     def _add_doubles(self, values: npt.NDArray[np.float64]) -> None:
-        carried = float(self._carried.sum)
-        sums = np.cumsum(np.concatenate([[carried], values]))
+        sums = np.cumsum(np.concatenate([[float(self._carried[1])], values]))
         before, after = sums[:-1], sums[1:]
         # Knuth's two-sum: what each addition lost, exactly.
         kept = after - before
         lost = (before - (after - kept)) + (values - kept)
         self._sums = sums
-        self._errors = np.cumsum(np.concatenate([[self._carried.error], lost]))
+        self._errors = np.cumsum(np.concatenate([[self._carried[2]], lost]))
 
     def _add_whole(self, values: npt.NDArray[Any]) -> None:
+        carried = int(self._carried[1])
         if values.dtype != object and float(np.abs(values).max(initial=0)) * len(values) < _WHOLE:
-            carried = int(self._carried.sum)
-            sums = [carried + s for s in [0, *np.cumsum(values).tolist()]]
+            self._sums = [carried + s for s in [0, *np.cumsum(values).tolist()]]
         else:
-            sums = list(accumulate((int(v) for v in values.tolist()), initial=int(self._carried.sum)))
-        self._sums, self._errors = sums, None
+            self._sums = list(accumulate((int(v) for v in values.tolist()), initial=carried))
+        self._errors = [0.0] * len(self._sums)
 
     def begin(self, offset: int) -> Total:
-        error = 0.0 if self._errors is None else self._errors.item(offset)
-        total = self._sums[offset]
-        if self._errors is not None:
-            total = float(total)
-        return Total(self._counts.item(offset) + self._carried.values, total, error)
+        if not self._listed:
+            self._to_lists()
+        return self._counts[offset], self._sums[offset], self._errors[offset]
 
-    def total(self, begun: Total, offset: int) -> Total:
-        """What lies between two prefixes."""
-        now = self.begin(offset + 1)
-        if isinstance(now.sum, int) and isinstance(begun.sum, int):
-            return Total(now.values - begun.values, now.sum - begun.sum, 0.0)
-        difference = now.sum - begun.sum
-        kept = difference - now.sum
-        lost = (now.sum - (difference - kept)) - (begun.sum + kept)
-        return Total(now.values - begun.values, difference + (lost + (now.error - begun.error)), 0.0)
+    def _to_lists(self) -> None:
+        """Single elements of lists are got far faster than those of arrays; most segments have no windows."""
+        self._counts, self._sums, self._errors = (
+            part if isinstance(part, list) else part.tolist()
+            for part in (self._counts, self._sums, self._errors)
+        )
+        self._listed = True
+
+    def total(self, begun: Total, offset: int) -> tuple[int, int | float]:
+        """The number of values between two prefixes, and their sum."""
+        count, total, error = self.begin(offset + 1)
+        earlier = begun[1]
+        difference = total - earlier
+        if error != begun[2] or difference.__class__ is float:
+            kept = difference - total
+            lost = (total - (difference - kept)) - (earlier + kept)
+            difference += lost + (error - begun[2])
+        return count - begun[0], difference
 
     def value(self, begun: Total, offset: int) -> Value:
-        total = self.total(begun, offset)
-        return total.sum if total.values else None
+        count, total = self.total(begun, offset)
+        return total if count else None
 
     def forget(self, position: int) -> None:
         """Nothing is kept but the totals."""
 
     def finish(self) -> None:
-        self._carried = self.begin(len(self._counts) - 1)
-        self._counts, self._sums = np.zeros(1, dtype=np.int64), [self._carried.sum]
-        self._errors = None
+        last = len(self._counts) - 1
+        self._carried = (int(self._counts[last]), _plain(self._sums[last]), float(self._errors[last]))
+        self._counts, self._sums, self._errors = [self._carried[0]], [self._carried[1]], [self._carried[2]]
+        self._listed = True
 
 
 class MeanPanes(SumPanes):
     """The mean of a field's values; None if there are none."""
 
     def value(self, begun: Total, offset: int) -> Value:
-        total = self.total(begun, offset)
-        return total.sum / total.values if total.values else None
+        count, total = self.total(begun, offset)
+        return total / count if count else None
+
+
+def _plain(number: Any) -> int | float:
+    """A number of NumPy's as one of Python's."""
+    return number if isinstance(number, int) else float(number)

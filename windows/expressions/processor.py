@@ -9,34 +9,20 @@ their future, and of the windows that end: not of the windows that are open.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from schema.model import Row, Value
+from schema.model import Row
 from windows.expressions.alphabet import Alphabet, StreamRecord
 from windows.expressions.closure import trimmed
 from windows.expressions.columns import Column, Columns, Ints
 from windows.expressions.configurations import Configurations
 from windows.expressions.expression import Pair, WindowExpression
-from windows.expressions.keyed import Streams
+from windows.expressions.keyed import Part, Streams
 from windows.expressions.letters import Letters
 from windows.expressions.monoids import Aggregate
 from windows.expressions.panes import panes
-from windows.expressions.run import Ended, Run, one_is_enough
-
-Key: TypeAlias = tuple[Value, ...]
-
-
-class Window(NamedTuple):
-    """A window: positions (from 0, in the key's stream), times in microseconds, and its aggregates."""
-
-    first: int
-    last: int
-    start: int
-    end: int
-    key: Key
-    aggregates: tuple[Value, ...]
+from windows.expressions.run import Key, Run, Window, one_is_enough
 
 
 class Processor:
@@ -84,49 +70,36 @@ class Processor:
         letters = self._letters.of(columns)
         fields = [None if a.field is None else columns.column(a.field) for a in self.aggregates]
         if len(batch.parts) == 1:
-            part = batch.parts[0]
-            for ended in self._advance(
-                part.key, letters, batch.time, fields, part.begin, part.end, part.early
-            ):
-                yield self._window(part.key, ended, batch.time, part.begin + part.early)
+            yield from self._advance(batch.parts[0], letters, batch.time, fields)
             return
         found: list[tuple[int, Window]] = []
         for part in batch.parts:
-            begin = part.begin + part.early
-            for ended in self._advance(
-                part.key, letters, batch.time, fields, part.begin, part.end, part.early
-            ):
-                window = self._window(part.key, ended, batch.time, begin)
-                found.append((batch.arrival.item(begin + ended.offset), window))
+            run = self._run(part.key)
+            # Where the record at the position of a window's end stands in the batch.
+            begin = part.begin - run.position
+            windows = self._advance(part, letters, batch.time, fields)
+            found += [(batch.arrival.item(begin + window.last), window) for window in windows]
         found.sort(key=lambda pair: (pair[0], pair[1].first))
         yield from (window for _, window in found)
 
-    def _advance(
-        self,
-        key: Key,
-        letters: Ints,
-        time: Ints,
-        fields: Sequence[Column | None],
-        begin: int,
-        end: int,
-        early: int,
-    ) -> Iterator[Ended]:
-        """One stream's records, those between two places of the batch; the first ``early`` have no letter."""
-        run = self._runs.get(key)
-        if run is None:
+    def _run(self, key: Key) -> Run:
+        if key not in self._runs:
             own = [panes(aggregate) for aggregate in self.aggregates]
-            run = Run(self._configurations, self.expression.selection, self.expression.limits, own)
-            self._runs[key] = run
-        run.skip(early)
-        begin += early
-        for kept, column in zip(run.panes, fields, strict=True):
-            part = None if column is None else Column(column.values[begin:end], column.present[begin:end])
-            kept.feed(part, end - begin, run.position)
-        return run.advance(letters[begin:end], time[begin:end])
+            expression = self.expression
+            self._runs[key] = Run(key, self._configurations, expression.selection, expression.limits, own)
+        return self._runs[key]
 
-    def _window(self, key: Key, ended: Ended, time: Ints, begin: int) -> Window:
-        start = ended.start
-        last = self._runs[key].position + ended.offset
-        return Window(
-            start.position, last, start.time, time.item(begin + ended.offset), key, ended.aggregates
-        )
+    def _advance(
+        self, part: Part, letters: Ints, time: Ints, fields: Sequence[Column | None]
+    ) -> Iterator[Window]:
+        """One stream's new records; the first ``early`` of them have no letter."""
+        run = self._run(part.key)
+        run.skip(part.early)
+        here = slice(part.begin + part.early, part.end)
+        for kept, column in zip(run.panes, fields, strict=True):
+            own = None if column is None else Column(column.values[here], column.present[here])
+            kept.feed(own, here.stop - here.start, run.position)
+        return run.advance(letters[here], time[here])
+
+
+__all__ = ["Key", "Processor", "Window"]

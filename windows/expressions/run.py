@@ -34,15 +34,19 @@ class Start(NamedTuple):
     begun: tuple[Any, ...]
 
 
-class Ended(NamedTuple):
-    """A window that ends at a record of the segment (``offset``)."""
+class Window(NamedTuple):
+    """A window: positions (from 0, in the key's stream), times in microseconds, and its aggregates."""
 
-    start: Start
-    offset: int
+    first: int
+    last: int
+    start: int
+    end: int
+    key: Key
     aggregates: tuple[Value, ...]
 
 
 Group: TypeAlias = list[Start]
+Key: TypeAlias = tuple[Value, ...]
 
 
 def one_is_enough(selection: Selection, limits: Limits) -> bool:
@@ -54,8 +58,14 @@ class Run:
     """The state of one stream. ``position`` is that of the next record."""
 
     def __init__(
-        self, shared: Configurations, selection: Selection, limits: Limits, panes: Sequence[Panes]
+        self,
+        key: Key,
+        shared: Configurations,
+        selection: Selection,
+        limits: Limits,
+        panes: Sequence[Panes],
     ) -> None:
+        self.key = key
         self.position = 0
         self.panes = tuple(panes)
         self._shared = shared
@@ -77,19 +87,17 @@ class Run:
         """Records so early that no window can begin there, for lack of records before them."""
         self.position += count
 
-    def advance(self, letters: Ints, times: Ints) -> Iterator[Ended]:
+    def advance(self, letters: Ints, times: Ints) -> Iterator[Window]:
         """The windows that end with the next records, by end, then start; the panes know the records."""
         size = len(letters)
         walk = _Walk(letters, times, self._shared)
+        step = self._step_first if self._first else self._step
         offset = 0
         while offset < size:
             offset = self._next(walk, offset)
             if offset >= size:
                 break
-            if self._first:
-                yield from self._step_first(walk, offset)
-            else:
-                yield from self._step(walk, offset)
+            yield from step(walk, offset)
             offset += 1
         self.position += size
         for panes in self.panes:
@@ -104,27 +112,31 @@ class Run:
             return min(found, max(offset, self._expiry(walk)))
         return found
 
-    def _step(self, walk: _Walk, offset: int) -> Iterator[Ended]:
-        move = self._shared.move(self._configuration, walk.letters[offset], opening=True)
+    def _step(self, walk: _Walk, offset: int) -> Sequence[Window]:
+        move = self._shared.move(self._configuration, walk.letters.item(offset), opening=True)
         self._apply(move)
         if move.opened:
             start = self._start(walk, offset)
             for slot in move.opened:
                 self._add(self._groups[slot], start, walk.times.item(offset))
-        if move.ended:
-            yield from self._ended(move, walk, offset)
+        return self._ended(move, walk, offset) if move.ended else ()
 
     def _apply(self, move: Move) -> None:
         """Move all groups; those that meet become one."""
         if not move.kept:
             groups = self._groups
-            self._groups = [self._merged([groups[i] for i in sources]) for sources in move.gathered]
+            self._groups = [
+                groups[sources[0]]
+                if len(sources) == 1
+                else self._merged([groups[i] for i in sources])
+                if sources
+                else []
+                for sources in move.gathered
+            ]
         self._configuration = move.target
 
     def _merged(self, groups: list[Group]) -> Group:
         """Smaller ones are appended to the largest, so a start moves logarithmically often."""
-        if len(groups) < 2:
-            return groups[0] if groups else []
         if self._one:
             return [min(start for group in groups for start in group)]
         largest = max(groups, key=len)
@@ -143,13 +155,13 @@ class Run:
             group[:] = [s for s in group if self._in_time(s, start.position, now)]
             self._sweep_at = max(_SWEPT, 2 * len(group))
 
-    def _ended(self, move: Move, walk: _Walk, offset: int) -> Iterator[Ended]:
+    def _ended(self, move: Move, walk: _Walk, offset: int) -> Sequence[Window]:
         last, now = self.position + offset, walk.times.item(offset)
         starts = [start for slot in move.ended for start in self._groups[slot]]
         if self._limits.any:
             starts = [start for start in starts if self._admitted(start, last, now)]
         if not starts:
-            return
+            return ()
         if self._longest:
             starts = [min(starts)]
         elif len(move.ended) > 1:
@@ -157,26 +169,26 @@ class Run:
             starts = list({start.position: start for start in starts}.values())
         if len(starts) > 1:
             starts.sort()
-        for start in starts:
-            yield Ended(start, offset, self._aggregates(start, offset))
+        key, aggregates = self.key, self._aggregates
+        return [Window(start[0], last, start[1], now, key, aggregates(start, offset)) for start in starts]
 
-    def _step_first(self, walk: _Walk, offset: int) -> Iterator[Ended]:
+    def _step_first(self, walk: _Walk, offset: int) -> Sequence[Window]:
         if self._groups and self._limits.bounding and self._expiry(walk) <= offset:
             self._close()
         opening = not self._groups
-        move = self._shared.move(self._configuration, walk.letters[offset], opening=opening)
+        move = self._shared.move(self._configuration, walk.letters.item(offset), opening=opening)
         if not opening and not move.target.slots:
             # The open window was given up here, so another may begin.
             self._close()
-            move = self._shared.move(self._configuration, walk.letters[offset], opening=True)
+            move = self._shared.move(self._configuration, walk.letters.item(offset), opening=True)
         self._apply(move)
         if move.opened:
             start = self._start(walk, offset)
             self._groups = [[start] if i in move.opened else [] for i in range(len(move.target.slots))]
-        ended = next(self._ended(move, walk, offset), None)
-        if ended is not None:
+        ended = self._ended(move, walk, offset)
+        if ended:
             self._close()
-            yield ended
+        return ended[:1]
 
     def _close(self) -> None:
         """No window is open."""
@@ -186,7 +198,7 @@ class Run:
     def _expiry(self, walk: _Walk) -> int:
         """The first record that the one open window is too long for."""
         start = min(group[0] for group in self._groups if group)
-        found = len(walk.letters)
+        found = walk.size
         if self._limits.most is not None:
             found = min(found, start.position + self._limits.most - self.position)
         if self._limits.within is not None:
@@ -206,7 +218,7 @@ class Run:
     def _aggregates(self, start: Start, offset: int) -> tuple[Value, ...]:
         if not self.panes:
             return ()
-        return tuple([p.value(b, offset) for p, b in zip(self.panes, start.begun, strict=True)])
+        return tuple([p.value(b, offset) for p, b in zip(self.panes, start[2], strict=True)])
 
     def _sweep_panes(self) -> None:
         """Drop panes older than the oldest live start, when they have doubled since the last time."""
@@ -222,20 +234,20 @@ class _Walk:
     """The letters of a segment, and where those are that do something to a configuration."""
 
     def __init__(self, letters: Ints, times: Ints, shared: Configurations) -> None:
-        self.letters: list[int] = letters.tolist()
+        self.letters = letters
+        self.size = len(letters)
         self.times = times
-        self._array = letters
         self._shared = shared
         self._loud: dict[tuple[Configuration, bool], list[int]] = {}
 
     def loud(self, configuration: Configuration, offset: int, *, opening: bool) -> int:
         """The next record from ``offset`` that does something; the segment's length if there is none."""
-        if len(self.letters) <= _SHORT:
+        if self.size <= _SHORT:
             return offset
         key = (configuration, opening)
         if key not in self._loud:
             flags = self._shared.loud(configuration, opening=opening)
-            self._loud[key] = np.flatnonzero(flags[self._array]).tolist()
+            self._loud[key] = np.flatnonzero(flags[self.letters]).tolist()
         places = self._loud[key]
         place = bisect_left(places, offset)
-        return places[place] if place < len(places) else len(self.letters)
+        return places[place] if place < len(places) else self.size

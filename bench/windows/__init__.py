@@ -1,0 +1,1 @@
+"""Window expressions beside loops written by hand, and beside session windows of other engines."""

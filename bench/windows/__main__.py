@@ -1,0 +1,45 @@
+"""Window expressions beside loops written by hand, and session windows beside Spark's and Pathway's.
+
+    python -m bench.windows
+    python -m bench.windows --records 1000000 --only throughput
+
+Each figure is the best of some runs in this process, over rows that are in
+memory already: no parsing is measured. Windows are checked to be equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+
+from bench.windows.load import KEYS, readings
+from bench.windows.sessions import sessions
+from bench.windows.throughput import overlapping, throughput
+from skws.engine.collector import expect_long_lived_objects
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=500_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", choices=("throughput", "overlapping", "sessions"))
+    options = parser.parse_args()
+    expect_long_lived_objects()
+    rows, times = readings(options.records)
+    keyed = readings(options.records, KEYS)
+    parts: dict[str, Callable[[], Iterator[str]]] = {
+        "throughput": lambda: throughput(rows, times, options.runs),
+        "overlapping": lambda: overlapping(options.records),
+        "sessions": lambda: sessions(*keyed, options.runs),
+    }
+    for name, lines in parts.items():
+        if options.only in (None, name):
+            print(f"{name}, {options.records:,} records")
+            for line in lines():
+                print(f"  {line}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

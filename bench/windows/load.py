@@ -1,0 +1,82 @@
+"""The stream that windows are measured on, and the processor run over it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final, TypeAlias, TypeVar
+
+import numpy as np
+
+from schema.model import Attribute, AttributeType, Relation, Row, Schema
+from windows.expressions.alphabet import Alphabet
+from windows.expressions.check import compiled
+from windows.expressions.language import parse_expression
+from windows.expressions.monoids import Aggregate
+from windows.expressions.processor import Processor
+from windows.expressions.satisfiability import Satisfiability
+
+SCHEMA: Final = Schema(
+    "sensors",
+    (
+        Relation(
+            "reading",
+            (Attribute("sensor", AttributeType.STRING), Attribute("temp", AttributeType.NUMBER)),
+        ),
+    ),
+    (),
+)
+ALPHABET: Final = Alphabet(SCHEMA)
+BATCH: Final = 8192
+SECOND: Final = 1_000_000
+GAP: Final = 30
+KEYS: Final = 100
+Found: TypeAlias = list[tuple[int, int, float]]
+RISING: Final = "open when temp > 90 and temp > temp[-1] close when temp < 70"
+Result = TypeVar("Result")
+MEAN: Final = (Aggregate("mean", "temp"),)
+
+
+def readings(count: int, keys: int = 1) -> tuple[list[Row], list[int]]:
+    """Temperatures that wander around 80, and their times: a second apart, or a pause now and then."""
+    drawn = random.Random(7)  # the same stream in every run
+    rows: list[Row] = []
+    times: list[int] = []
+    temp, time = 80.0, 0
+    for i in range(count):
+        temp += drawn.gauss(0, 2) + (80 - temp) * 0.02
+        # Pauses are of the whole stream, long enough to end the session of every sensor.
+        time += SECOND * 4 * GAP if drawn.random() < 0.0005 else SECOND // keys
+        rows.append((f"s{i * 7919 % keys}", temp))
+        times.append(time)
+    return rows, times
+
+
+def skws(text: str, rows: list[Row], times: list[int]) -> Found:
+    """The windows by the processor, batch after batch."""
+    processor = processor_of(text)
+    relation, clock = np.zeros(len(rows), dtype=np.int64), np.array(times, dtype=np.int64)
+    found: Found = []
+    for begin in range(0, len(rows), BATCH):
+        end = begin + BATCH
+        for window in processor.process_batch(relation[begin:end], clock[begin:end], rows[begin:end]):
+            value = window.aggregates[0]
+            found.append((window.first, window.last, value if isinstance(value, float) else 0.0))
+    return found
+
+
+def processor_of(text: str) -> Processor:
+    """With a mean of each window."""
+    expression = compiled(parse_expression(text, ALPHABET), Satisfiability(ALPHABET))
+    return Processor(expression, ALPHABET, MEAN)
+
+
+def best(run: Callable[[], Result], runs: int) -> tuple[Result, float]:
+    """The result, and the seconds of the fastest run."""
+    fastest = float("inf")
+    for _ in range(runs):
+        started = perf_counter()
+        result = run()
+        fastest = min(fastest, perf_counter() - started)
+    return result, fastest

@@ -56,6 +56,8 @@ class PostgresSink:
                 for statement in self._statements.create:
                     cursor.execute(statement)
                 self._done = self._progress()
+        except SourceError as error:
+            raise SinkError(str(error)) from None
         except psycopg2.Error as error:
             raise SinkError(str(self._address.failure(error))) from None
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from skws import __version__
-from skws.cli import bench, bounds, demo, explain, networks, query, schema, search, watch, windows
+from skws.cli import bench, bounds, demo, explain, networks, query, schema, search, tui, watch, windows
 
 app = typer.Typer(
     name="skws",
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("search")(search.search)
 app.command("watch")(watch.watch)
+app.command("tui")(tui.tui)
 app.command("networks")(networks.networks)
 app.command("explain")(explain.explain)
 app.command("windows", cls=windows.PairCommand)(windows.windows)

@@ -23,6 +23,11 @@ def color_on_stdout() -> bool:
     return sys.stdout.isatty() and not plain()
 
 
+def on_terminal() -> bool:
+    """True if keys can be read and screens be drawn."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def stdout_bytes() -> IO[bytes]:
     """Standard output for bytes; what was written to it as text comes first."""
     sys.stdout.flush()

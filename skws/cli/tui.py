@@ -1,0 +1,139 @@
+"""``skws tui``: the terminal UI over a live search."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schema.errors import UsageError
+from skws.cli import options
+from skws.cli.terminal import on_terminal
+from skws.plan import DEFAULT_MAX_SIZE
+from skws.replay import OnError
+from skws.search import EngineName
+from windows.window import parse_window
+
+
+def tui(
+    context: typer.Context,
+    schema: options.SchemaFile,
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUERY...]",
+            help="Keywords to begin with; several arguments are one query.",
+            show_default=False,
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            "-S",
+            metavar="SOURCE",
+            help="File or directory that grows, replay:PATH?speed=N or postgresql://...",
+            show_default=False,
+        ),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option("--replay", "-r", metavar="PATH", help="Short for --source replay:PATH."),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option("--speed", metavar="N", help="Of a replay: so many times as fast.")
+    ] = 1.0,
+    engine: Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")] = EngineName.LOCAL,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]"),
+    ] = None,
+    window: options.WindowText = None,
+    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
+    match_names: options.MatchNames = False,
+    lateness: Annotated[
+        str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
+    ] = "0 s",
+    on_error: Annotated[
+        OnError, typer.Option("--on-error", help="What to do about bad records.")
+    ] = OnError.SKIP,
+    dead_letters: Annotated[
+        Path | None,
+        typer.Option("--dead-letters", metavar="FILE", help="Where bad and late records go."),
+    ] = None,
+    theme: Annotated[
+        str | None,
+        typer.Option("--theme", metavar="NAME", help="Colours.", show_default="the last, or the terminal's"),
+    ] = None,
+    no_mouse: Annotated[bool, typer.Option("--no-mouse", help="Leave the mouse to the terminal.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Neither restore nor keep queries, history and theme.")
+    ] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the app to a browser instead.")] = False,
+    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where --serve listens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="PORT", min=1, max=65535, help="Of --serve.")] = 8000,
+    open_to_others: Annotated[
+        bool, typer.Option("--open-to-others", help="Let --serve listen beyond this machine.")
+    ] = False,
+) -> None:
+    """The terminal UI: standing queries over a live source or a replay.
+
+    skws tui --schema examples/movies/schema.yaml --replay examples/movies/replay.jsonl --speed 1e8
+    """
+    described = options.read_schema(schema)
+    if source is not None and replay is not None:
+        raise UsageError("--source and --replay are two ways to say one thing: leave one out")
+    if source == "-":
+        raise UsageError(
+            "--source -: the terminal UI reads keys from standard input; expected another source"
+        )
+    from tui.entry import check_host, open_ui, serve_ui  # noqa: PLC0415 - only the UI loads Textual
+    from tui.services.request import UiRequest  # noqa: PLC0415
+
+    text = options.query_text(query or [])
+    request = UiRequest(
+        schema=described,
+        schema_path=schema,
+        source=f"replay:{replay}" if replay is not None else source,
+        queries=(text,) if text else (),
+        window=None if window is None else parse_window(window),
+        max_size=max_size,
+        match_names=match_names,
+        engine=engine,
+        master=master,
+        lateness=options.read_lateness(lateness),
+        on_error=on_error,
+        dead_letters=dead_letters,
+        speed=speed,
+        theme=theme,
+        restore=not fresh,
+    )
+    if serve:
+        check_host(host, open_to_others=open_to_others)
+        serve_ui(_without_serving(sys.argv[1:]), host, port)
+        return
+    need_terminal(context.command_path)
+    open_ui(request, mouse=not no_mouse)
+
+
+def need_terminal(command: str) -> None:
+    """Raises UsageError off a terminal."""
+    if not (on_terminal() or "TEXTUAL_DRIVER" in os.environ):
+        raise UsageError(f"{command} needs a terminal; off one, use skws watch, or {command} --serve")
+
+
+def _without_serving(arguments: list[str]) -> list[str]:
+    """The command line that a browser's own process gets."""
+    kept = []
+    skipped = False
+    for argument in arguments:
+        if skipped:
+            skipped = False
+        elif argument in {"--host", "--port"}:
+            skipped = True
+        elif argument.split("=")[0] not in {"--serve", "--host", "--port", "--open-to-others"}:
+            kept.append(argument)
+    return kept

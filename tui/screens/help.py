@@ -1,0 +1,68 @@
+"""The keys, and how queries are written."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+HELP: Final = """\
+[b]Screens[/b]
+  F2 search   F3 schema   F4 networks   F5 metrics   F6 log   F1 or ? help
+  Ctrl+P every command   Ctrl+Q quit
+
+[b]Keywords[/b]
+  tarantino travolta       joined tuples that contain both
+  "pulp fiction"           a phrase
+  trav*                    words that begin so
+  actor.name:travolta      in one attribute; actor:travolta in one relation
+  (tarantino OR rodriguez) either
+  -trailer                 tuples with it take no part
+  Enter adds the query, Ctrl+J or Ctrl+Enter replaces the selected one
+  Tab completes, Up and Down walk the history, Ctrl+R picks from it
+  Ctrl+S saves a query, Ctrl+D takes what is meant
+
+[b]Results[/b]
+  j k or arrows   next, previous        g or Home   newest, and follow
+  Enter           whole rows            /           filter
+  y   Y           copy, as JSON         Ctrl+E      export what is listed
+  [ ]             query left, right     x           remove the query
+  e               keep ended results    i           back to the keywords
+
+[b]The run[/b]
+  Space pauses and resumes, + and - change the speed of a replay
+
+[b]Schema[/b]
+  Ctrl+S saves, Ctrl+J or Ctrl+Enter applies to the running engine, Ctrl+Z undoes,
+  Ctrl+T infers from the source
+
+Keys can be changed in keys.yaml, see docs/tui.md.
+"""
+
+
+class HelpScreen(ModalScreen[None]):
+    """Shown over the others."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1,q,question_mark", "dismiss_none", "Back"),
+    ]
+    CSS = """
+    HelpScreen { align: center middle; }
+    #help {
+        width: 84; max-width: 100%; height: auto; max-height: 100%;
+        border: round $primary;
+        padding: 0 1;
+        background: $surface;
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="help"):
+            yield Static(HELP.replace("[ ]  ", "\\[ ]  "))
+
+    def action_dismiss_none(self) -> None:
+        self.dismiss(None)

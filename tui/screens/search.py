@@ -1,0 +1,273 @@
+"""The home screen: keywords in, live results out."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import Input, Static
+
+from tui.screens.live import LiveScreen
+from tui.screens.pick import PickScreen
+from tui.screens.prompt import PromptScreen
+from tui.services.drawing import Drawer, plain_text
+from tui.services.empty import why_empty
+from tui.services.results import Shown
+from tui.widgets.asking import Asking
+from tui.widgets.hint import Hint
+from tui.widgets.query_box import QueryBox
+from tui.widgets.result_list import ResultList
+from tui.widgets.standing_bar import StandingBar
+
+_WIDE = 110
+
+
+class SearchScreen(LiveScreen):
+    """Standing queries and their results."""
+
+    name_shown = "search"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", id="filter"),
+        Binding("enter", "detail", "Detail", id="detail"),
+        Binding("y", "copy", "Copy", id="copy"),
+        Binding("Y", "copy_json", "Copy JSON", show=False, id="copy-json"),
+        Binding("x,delete", "remove_query", "Remove query", id="remove-query"),
+        Binding("left_square_bracket", "query(-1)", "Query left", show=False, id="previous-query"),
+        Binding("right_square_bracket", "query(1)", "Query right", show=False, id="next-query"),
+        Binding("e", "keep_ended", "Keep ended", show=False, id="keep-ended"),
+        Binding("i", "ask", "Keywords", show=False, id="ask"),
+        Binding("ctrl+r", "pick", "History", show=False, id="history"),
+        Binding("ctrl+e", "export", "Export", show=False, id="export"),
+        Binding("ctrl+n", "next_hint", "Next hint", show=False, id="next-hint"),
+        Binding("escape", "back", "Back", show=False),
+    ]
+    CSS = """
+    #body { height: 1fr; }
+    #detail { width: 42%; border-left: solid $primary-background; padding: 0 1; display: none; }
+    #body.with-detail #detail { display: block; }
+    #body.below { layout: vertical; }
+    #body.below #detail { width: 100%; height: 60%; border-left: none; }
+    #body.below #detail { border-top: solid $primary-background; }
+    #filter { height: 1; border: none; padding: 0 1; display: none; }
+    #notice { height: 1; padding: 0 1; display: none; color: $text-muted; }
+    #empty { height: 1fr; padding: 1 2; content-align: center middle; color: $text-muted; display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network: str | None = None
+        self._drawn_theme = ""
+
+    def compose_body(self) -> ComposeResult:
+        yield Asking(self.skws.view, self.skws.live_run, self.palette)
+        yield StandingBar(self.skws.view, id="standing")
+        yield Hint()
+        yield Input(placeholder="filter results", id="filter", compact=True)
+        yield Static(id="notice")
+        with Horizontal(id="body"):
+            yield ResultList(Drawer(self.skws.view, self.palette), id="results")
+            yield Static(id="empty")
+            with VerticalScroll(id="detail", can_focus=False):
+                yield Static(id="detail-text")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.box.recall(self.skws.session.history)
+        self.box.focus()
+        if self.skws.touring:
+            self.hint.begin()
+
+    @property
+    def box(self) -> QueryBox:
+        return self.query_one(QueryBox)
+
+    @property
+    def results(self) -> ResultList:
+        return self.query_one(ResultList)
+
+    @property
+    def bar(self) -> StandingBar:
+        return self.query_one(StandingBar)
+
+    @property
+    def hint(self) -> Hint:
+        return self.query_one(Hint)
+
+    @property
+    def words(self) -> str:
+        """The filter."""
+        return self.query_one("#filter", Input).value
+
+    def refresh_view(self) -> None:
+        view = self.skws.view
+        if self._drawn_theme != self.app.theme or self.results.drawer.view_schema is not view.schema:
+            self._drawn_theme = self.app.theme
+            self.results.redraw(Drawer(view, self.palette))
+            self.query_one(Asking).palette = self.palette
+        if self.bar.selected is not None and self.bar.selected not in view.queries:
+            self.bar.choose(None)
+        listed = view.results.listed(self.bar.selected, self.words, self.network)
+        self.results.show(listed, self.skws.new_results())
+        self.bar.refresh()
+        self._show_empty(listed)
+        self._show_notice(len(listed))
+        self._show_detail()
+
+    def look_at_network(self, query: str, network: str) -> None:
+        """Only the results of one network, until Escape."""
+        self.network = network
+        self.bar.choose(query)
+        self.results.focus()
+
+    def on_asking_asked(self, message: Asking.Asked) -> None:
+        text, selected = message.text, self.bar.selected
+        if not text:
+            self.results.focus()
+        elif self.skws.add_query(text):
+            if message.replace and selected and text != selected:
+                self.skws.remove_query(selected)
+            self.hint.done(0)
+            self.box.value = ""
+            self.box.recall(self.skws.session.history)
+
+    def on_asking_save(self, message: Asking.Save) -> None:
+        text = message.text or self.bar.selected or ""
+        if text:
+            kept = self.skws.session.toggle_saved(text)
+            self.notify(f"{text}: {'saved' if kept else 'no longer saved'}", markup=False)
+
+    def on_query_box_leave(self) -> None:
+        self.results.focus()
+
+    def on_standing_bar_selected(self) -> None:
+        self.results.action_follow()
+        self.refresh_view()
+
+    def on_result_list_selected(self) -> None:
+        self.hint.done(1)
+        self._show_detail()
+        self._show_notice(len(self.results.listed))
+
+    def on_result_list_opened(self) -> None:
+        self.query_one("#body").add_class("with-detail")
+        self._show_detail()
+
+    @on(Input.Changed, "#filter")
+    def _filtered(self) -> None:
+        self.refresh_view()
+
+    @on(Input.Submitted, "#filter")
+    def _filter_done(self) -> None:
+        self.results.focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.query_one("#body").set_class(event.size.width < _WIDE, "below")
+
+    def action_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.display = True
+        box.focus()
+
+    def action_detail(self) -> None:
+        self.query_one("#body").toggle_class("with-detail")
+        self._show_detail()
+
+    def action_back(self) -> None:
+        """Out of what is narrowest: the filter, a network, the detail; then to the keywords."""
+        filter_box = self.query_one("#filter", Input)
+        if filter_box.display:
+            filter_box.value, filter_box.display = "", False
+            self.results.focus()
+        elif self.network is not None:
+            self.network = None
+        elif self.query_one("#body").has_class("with-detail"):
+            self.query_one("#body").remove_class("with-detail")
+        else:
+            self.box.focus()
+        self.refresh_view()
+
+    def action_ask(self) -> None:
+        self.box.focus()
+
+    def action_query(self, step: int) -> None:
+        self.bar.step(step)
+
+    def action_copy(self) -> None:
+        shown = self.results.selected
+        if shown is not None:
+            self.app.copy_to_clipboard(plain_text(self.results.drawer.lines(shown)))
+            self.notify("result copied")
+
+    def action_copy_json(self) -> None:
+        shown = self.results.selected
+        if shown is not None:
+            self.app.copy_to_clipboard(shown.result.to_json().decode())
+            self.notify("result copied as JSON")
+
+    def action_remove_query(self) -> None:
+        if self.bar.selected is None and len(self.skws.view.queries) != 1:
+            self.notify("choose a query first, with [ and ]")
+            return
+        self.skws.remove_query(self.bar.selected or self.skws.view.queries[0])
+
+    def action_keep_ended(self) -> None:
+        results = self.skws.view.results
+        results.keep_ended = not results.keep_ended
+        self.notify("ended results stay" if results.keep_ended else "ended results go")
+
+    def action_next_hint(self) -> None:
+        self.hint.done(self.hint.at)
+
+    def action_pick(self) -> None:
+        session = self.skws.session
+        self.app.push_screen(PickScreen(session.saved, list(reversed(session.history))), self._picked)
+
+    def action_export(self) -> None:
+        asked = f"Export {len(self.results.listed):,} results to (.jsonl, .csv, .parquet):"
+        self.app.push_screen(PromptScreen(asked, "results.jsonl"), self._export)
+
+    def _picked(self, text: str | None) -> None:
+        if text:
+            self.query_one(Asking).write(text)
+
+    def _export(self, path: str | None) -> None:
+        if path:
+            self.skws.export([shown.result for shown in self.results.listed], path)
+
+    def _show_empty(self, listed: list[Shown]) -> None:
+        empty = self.query_one("#empty", Static)
+        empty.display = not listed
+        self.results.display = bool(listed)
+        if not listed:
+            filtered = bool(self.words or self.network)
+            empty.update(
+                why_empty(self.skws.view, self.bar.selected, filtered=filtered, source=self.skws.live_run)
+            )
+
+    def _show_notice(self, listed: int) -> None:
+        view, notice = self.skws.view, self.query_one("#notice", Static)
+        parts = []
+        if self.results.unseen:
+            parts.append(f"▲ {self.results.unseen:,} new (g)")
+        if self.network is not None:
+            parts.append(f"network {self.network} (esc)")
+        if self.words:
+            parts.append(f"{listed:,} match the filter (esc)")
+        if view.results.dropped:
+            parts.append(
+                f"{view.results.dropped:,} older ones dropped: the list holds {view.results.capacity:,}"
+            )
+        if view.skipped:
+            parts.append(f"{view.skipped:,} not shown: they came too fast")
+        notice.display = bool(parts)
+        notice.update("  ".join(parts).replace("[", "\\["))
+
+    def _show_detail(self) -> None:
+        if not self.query_one("#body").has_class("with-detail"):
+            return
+        shown = self.results.selected
+        text = self.results.drawer.detail(shown) if shown else "No result is selected."
+        self.query_one("#detail-text", Static).update(text)

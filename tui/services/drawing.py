@@ -1,0 +1,172 @@
+"""Results as styled lines: a heading, and the tree of joined tuples with joins on its edges.
+
+Lines are made of rich's Text, which both a terminal and a test can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.style import Style
+from rich.text import Text
+
+from schema.model import Schema
+from skws.results.model import JsonRow, Result, ResultTuple
+from skws.results.writers.text import instant, shortened, value_text, visible
+from skws.results.writers.tree import lifespan
+from tui.services.results import Shown
+from tui.services.view import View
+
+_VALUE_WIDTH: Final = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """Styles of one theme. ``keywords``: one a slot, told apart by more than colour: all are underlined."""
+
+    heading: Style
+    relation: Style
+    dim: Style
+    new: Style
+    ended: Style
+    keywords: tuple[Style, ...]
+
+
+class Drawer:
+    """Draws results of a view in the styles of a palette."""
+
+    def __init__(self, view: View, palette: Palette) -> None:
+        self._view = view
+        self._palette = palette
+        self._schema = view.schema
+
+    @property
+    def view_schema(self) -> Schema:
+        """What was drawn over another schema is to be drawn anew."""
+        return self._schema
+
+    def lines(self, shown: Shown) -> list[Text]:
+        """The heading, then a tuple a line."""
+        result = shown.result
+        lines = [self._heading(shown), *self._branch(result, 0, "", "", None)]
+        if shown.ending:
+            for line in lines:
+                line.stylize(self._palette.ended)
+        return lines
+
+    def detail(self, shown: Shown) -> Text:
+        """All that is known of a result: its lifespan, its network, whole rows."""
+        result, palette = shown.result, self._palette
+        parts = [
+            Text(result.query, palette.heading),
+            Text(f"{self.countdown(shown)}\n{lifespan(result)}", palette.dim),
+            Text.assemble(("network  ", palette.dim), visible(result.network)),
+        ]
+        for place, shown_tuple in enumerate(result.tuples):
+            parts.append(self._whole(result, place, shown_tuple))
+        parts.append(Text(f"id {result.id}", palette.dim))
+        return Text("\n\n").join(parts)
+
+    def countdown(self, shown: Shown) -> str:
+        """How long the result still lives, in event time."""
+        if shown.ending:
+            return shown.ending
+        end, now = shown.result.end, self._view.event_time
+        if end is None:
+            return "alive, no end known"
+        return f"alive, ends in {duration(end - now)}" if now is not None else "alive"
+
+    def _heading(self, shown: Shown) -> Text:
+        result, palette = shown.result, self._palette
+        when = instant(result.start) if result.start is not None else "always"
+        line = Text.assemble((visible(result.query), palette.heading), (f"  {_short(when)}", palette.dim))
+        line.append(f"  {len(result.tuples)} tuple{'s' * (len(result.tuples) > 1)}", palette.dim)
+        if result.snapshot:
+            line.append("  there before", palette.dim)
+        if shown.ending:
+            line.append(f"  {shown.ending}", palette.dim)
+        return line
+
+    def _branch(
+        self, result: Result, node: int, indent: str, corner: str, join: str | None
+    ) -> Iterator[Text]:
+        shown = result.tuples[node]
+        line = Text.assemble((indent + corner, self._palette.dim))
+        line.append(visible(shown.relation), self._palette.relation)
+        if join is not None:
+            line.append(f" [{visible(join)}]", self._palette.dim)
+        line.append("  ")
+        line.append_text(self._attributes(result, shown))
+        yield line
+        inner = indent + {"": "", "├─ ": "│  ", "└─ ": "   "}[corner]
+        children = [
+            (max(left, right), name) for left, right, name in result.joins if min(left, right) == node
+        ]
+        for child, name in children:
+            last = child == children[-1][0]
+            yield from self._branch(result, child, inner, "└─ " if last else "├─ ", name)
+
+    def _attributes(self, result: Result, shown: ResultTuple) -> Text:
+        """Values that keywords are looked for in stand first: they are what was asked for."""
+        parts: list[Text] = []
+        for name, value in self._ordered(shown.relation, shown.row):
+            part = Text.assemble((f"{visible(name)} ", self._palette.dim))
+            part.append_text(self._value(result, shown.relation, name, value_text(value), _VALUE_WIDTH))
+            parts.append(part)
+        return Text("  ").join(parts)
+
+    def _ordered(self, relation: str, row: JsonRow) -> list[tuple[str, str | int | float | bool]]:
+        known = self._view.schema.index.get(relation)
+        search = self._view.schema.relations[known].search if known is not None else ()
+        pairs = [(name, value) for name, value in row.items() if value is not None]
+        return sorted(pairs, key=lambda pair: pair[0] not in search)
+
+    def _value(self, result: Result, relation: str, attribute: str, text: str, width: int) -> Text:
+        found = self._view.spans(result, relation, attribute, text)
+        short, spans = shortened(visible(text), found, width)
+        value = Text(short)
+        for start, end, slot in spans:
+            value.stylize(self._palette.keywords[slot % len(self._palette.keywords)], start, end)
+        return value
+
+    def _whole(self, result: Result, place: int, shown: ResultTuple) -> Text:
+        palette = self._palette
+        whole = Text.assemble(
+            (visible(shown.relation), palette.relation), (f"  {visible(shown.id)}", palette.dim)
+        )
+        for left, right, name in result.joins:
+            if max(left, right) == place:
+                other = result.tuples[min(left, right)]
+                whole.append(f"\n  joined to {visible(other.id)} by {visible(name)}", palette.dim)
+        for name, value in shown.row.items():
+            whole.append(f"\n  {visible(name)}  ", palette.dim)
+            if value is None:
+                whole.append("NULL", palette.dim)
+            else:
+                whole.append_text(self._value(result, shown.relation, name, value_text(value), 2_000))
+        return whole
+
+
+def plain_text(results: Sequence[Text]) -> str:
+    """Lines without their styles, to be copied."""
+    return "\n".join(line.plain.rstrip() for line in results)
+
+
+def duration(seconds: float) -> str:
+    """A length of time in its two largest units: ``3 h 20 min``."""
+    left = max(0, round(seconds))
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count:,} {unit}")
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
+
+
+def _short(when: str) -> str:
+    """An instant without what says nothing: midnight, the Z of all of them."""
+    return when.removesuffix("Z").removesuffix("T00:00:00").replace("T", " ")

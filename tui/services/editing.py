@@ -1,0 +1,87 @@
+"""A schema while it is edited: what is wrong with the text, its join graph, what would change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from schema.drawing import draw
+from schema.errors import Problem, SchemaError, UsageError
+from schema.evolve import SchemaChange
+from schema.infer import infer
+from schema.load import parse_schema, warnings
+from schema.model import Schema
+from skws.sampling import sample
+from skws.sources.addresses import is_postgres, parse_source
+from skws.sources.files.source import FilesSource
+from skws.sources.paced import PacedReplay
+from skws.watch.atomic import replaced
+from windows.window import parse_window
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A text and what it means; ``schema`` is None while something is wrong."""
+
+    text: str
+    schema: Schema | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[str, ...] = ()
+    graph: tuple[str, ...] = ()
+
+
+def read_draft(text: str, path: Path) -> Draft:
+    """Check a text as the file at ``path`` would be."""
+    try:
+        schema = parse_schema(text, str(path), check_window=_window_fault, default_name=path.stem)
+    except SchemaError as error:
+        problems = error.problems or (Problem(str(path), 1, 1, str(error)),)
+        return Draft(text, None, problems)
+    return Draft(text, schema, (), tuple(warnings(schema)), tuple(draw(schema)))
+
+
+def change_text(before: Schema, after: Schema) -> str:
+    """What a change of the running schema would do, in one line."""
+    change = SchemaChange.between(before, after)
+    parts = []
+    for word, (relations, joins), schema in (
+        ("adds", change.added, change.after),
+        ("removes", change.removed, before),
+    ):
+        names = [schema.relations[r].name for r in sorted(relations)]
+        names += [schema.joins[j].name for j in sorted(joins)]
+        if names:
+            parts.append(f"{word} {', '.join(names)}")
+    return "; ".join(parts) or "changes nothing that is running"
+
+
+def save(text: str, path: Path) -> None:
+    """Put the text in the place of the file. Raises StateError."""
+    replaced(path, text.encode())
+
+
+def inferred(source: str | None, name: str, window: str) -> str:
+    """The YAML of a schema inferred from a source. Raises UsageError, SourceError."""
+    if source is None:
+        raise UsageError("nothing to infer from: the UI was opened without a source")
+    if is_postgres(source):
+        from skws.sources.postgres.inferring import infer_schema  # noqa: PLC0415 - psycopg2 is an extra
+        from skws.sources.postgres.source import PostgresSource  # noqa: PLC0415
+
+        opened = parse_source(source)
+        assert isinstance(opened, PostgresSource)  # noqa: S101 - for the type checker
+        return infer_schema(opened.address, name, window)
+    match parse_source(source):
+        case PacedReplay(path=path) | FilesSource(path=path):
+            samples = sample([path])
+            return infer(samples.tables(), name, timed=samples.timed, window=window).to_yaml()
+        case other:
+            raise UsageError(f"{other.name}: a schema is inferred from files or a database")
+
+
+def _window_fault(text: str) -> str | None:
+    try:
+        parse_window(text)
+    except UsageError as error:
+        return str(error).removeprefix("window ")
+    return None

@@ -1,0 +1,43 @@
+"""What an empty list of results says: why it is empty, and the next thing to do."""
+
+from __future__ import annotations
+
+from skws.watch.metrics import Metrics
+from tui.services.run import Run
+from tui.services.view import View
+
+
+def why_empty(view: View, query: str | None, *, filtered: bool, source: Run | None) -> str:
+    """A line or two for the user."""
+    if source is None:
+        return (
+            "No source: start with --source or --replay.\n"
+            "The schema can be edited with F3, the command line searches replays."
+        )
+    if filtered:
+        return "Nothing matches the filter.\nEsc clears it."
+    if view.metrics is None:
+        return "The engine is starting.\nKeywords can be typed meanwhile; F6 shows the log."
+    if not view.queries:
+        return f"No query stands.\nType keywords above and press Enter, for example: {_example(view)}"
+    return _why_no_result(view.metrics, query)
+
+
+def _why_no_result(metrics: Metrics, query: str | None) -> str:
+    seen = f"{metrics.tuples:,} tuples so far, {metrics.live_tuples:,} of them live"
+    if metrics.state != "ended":
+        name = "these queries" if query is None else repr(query)
+        return f"No result for {name} yet ({seen}).\nF4 shows which networks are waited for."
+    if not metrics.tuples:
+        return "The source gave nothing.\nF6 shows the log."
+    return (
+        f"No joined tuples contain all keywords ({seen}).\n"
+        "Type other keywords, or start with a longer --window or a larger --max-size."
+    )
+
+
+def _example(view: View) -> str:
+    if view.schema.name == "movies":
+        return "tarantino travolta"
+    searched = [relation.name for relation in view.schema.relations if relation.search]
+    return f"{searched[0]}:word" if searched else "a word"

@@ -1,0 +1,34 @@
+"""Results written to a file, in the formats of the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from schema.errors import UsageError
+from skws.plan import Plan
+from skws.results.model import Result
+from skws.results.writers import OutputFormat, open_writer
+
+FORMATS: Final = {
+    ".jsonl": OutputFormat.JSONL,
+    ".csv": OutputFormat.CSV,
+    ".parquet": OutputFormat.PARQUET,
+}
+
+
+def export(results: Sequence[Result], path: Path, plan: Plan) -> None:
+    """Write results in the order given, in the format that the name of the file ends in.
+
+    ``plan``: of any of the queries; the formats tell results apart by
+    themselves. Raises UsageError for another ending, OutputError.
+    """
+    if path.suffix not in FORMATS:
+        raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; expected the name of a file")
+    with open_writer(FORMATS[path.suffix], path, plan, sys.stdout.buffer) as writer:
+        for result in results:
+            writer.write(result)

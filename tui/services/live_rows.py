@@ -1,0 +1,156 @@
+"""The latest tuples of the window, as the UI needs them: to count what keywords match, and to complete words.
+
+Apart from the engine's own store, which has no words. Bounded: of more tuples
+the oldest leave, and whoever counts is told so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from threading import Lock
+from typing import Final, NamedTuple, TypeAlias
+
+from schema.model import Relation, Row, Schema
+from skws.keywords import EXCLUDED, Matcher, tokens
+from skws.records import Record
+from windows.window import CountWindow, TimeWindow, Window
+
+KEPT_ROWS: Final = 50_000
+Identity: TypeAlias = tuple[str, Row]
+NodeCounts: TypeAlias = Mapping[tuple[int, int], int]
+"""Live tuples by relation and keyword bitmap: the nodes of the expanded schema."""
+
+
+class _Kept(NamedTuple):
+    identity: Identity
+    time: int
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCounts:
+    """How many of ``tuples`` satisfy each slot; ``whole`` if those are all live ones."""
+
+    slots: tuple[int, ...]
+    tuples: int
+    whole: bool
+
+
+class LiveRows:
+    """Live rows in order of arrival; any thread may ask, one thread adds."""
+
+    def __init__(self, schema: Schema, window: Window, kept: int = KEPT_ROWS) -> None:
+        self._schema = schema
+        self._window = window
+        self._kept = min(kept, window.size) if isinstance(window, CountWindow) else kept
+        self._lock = Lock()
+        self._number = count()
+        self._rows: OrderedDict[int, _Kept] = OrderedDict()
+        # Of keyed relations one a key, else all equal rows, oldest first.
+        self._places: dict[Identity, deque[int]] = {}
+        self._words: Counter[str] = Counter()
+        self._static: list[_Kept] = []
+        self._cut = False
+
+    def __len__(self) -> int:
+        return len(self._rows) + len(self._static)
+
+    def load_tables(self, records: Iterable[Record]) -> None:
+        """Take in the rows of static tables, as many as there is room for."""
+        with self._lock:
+            for record in records:
+                relation = self._schema.relations[record.relation]
+                if len(self._static) == self._kept:
+                    self._cut = True
+                    return
+                self._static.append(_Kept((relation.name, ()), 0, record.row))
+                self._words.update(_words(relation, record.row))
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Take in stream records in order of arrival."""
+        with self._lock:
+            for record in records:
+                self._take(record)
+            while len(self._rows) > self._kept:
+                self._cut = self._cut or not isinstance(self._window, CountWindow)
+                self._drop(next(iter(self._rows)))
+            if len(self._words) > 4 * self._kept:
+                self._words = +self._words  # without those that no row has any more
+
+    def expire(self, event_time: int) -> None:
+        """Let go of what has left the window; ``event_time`` in microseconds."""
+        if not isinstance(self._window, TimeWindow):
+            return
+        ended = event_time - self._window.length
+        with self._lock:
+            while self._rows and next(iter(self._rows.values())).time <= ended:
+                self._drop(next(iter(self._rows)))
+
+    def change_schema(self, schema: Schema) -> None:
+        """Go on with another schema; the tuples of relations that are gone or other ones leave."""
+        with self._lock:
+            old = self._schema
+            stay = {r.name for r in schema.relations if r.name in old.index and old.relation(r.name) == r}
+            for number in [n for n, kept in self._rows.items() if kept.identity[0] not in stay]:
+                self._drop(number)
+            self._static = [kept for kept in self._static if kept.identity[0] in stay]
+            self._schema = schema
+
+    def slot_counts(self, matcher: Matcher) -> SlotCounts:
+        """How many live tuples satisfy each slot of a query."""
+        counts = [0] * len(matcher.query.slots)
+        bitmaps = self.node_counts(matcher)
+        for (_, bitmap), found in bitmaps.items():
+            for slot in range(len(counts)):
+                counts[slot] += found if bitmap != EXCLUDED and bitmap >> slot & 1 else 0
+        return SlotCounts(tuple(counts), sum(bitmaps.values()), not self._cut)
+
+    def node_counts(self, matcher: Matcher) -> NodeCounts:
+        """Live tuples by relation and the keywords they contain."""
+        with self._lock:
+            rows = [(kept.identity[0], kept.row) for kept in (*self._static, *self._rows.values())]
+        index = matcher.schema.index
+        counts: Counter[tuple[int, int]] = Counter()
+        for name, row in rows:
+            if name in index:
+                counts[index[name], matcher.bitmap(index[name], row)] += 1
+        return counts
+
+    def words(self) -> Mapping[str, int]:
+        """Searchable words with the number of their occurrences."""
+        with self._lock:
+            return +self._words
+
+    def completions(self, start: str, most: int = 8) -> list[tuple[str, int]]:
+        """Words that begin with ``start`` (folded), the most frequent first, with their counts."""
+        with self._lock:
+            found = [(word, n) for word, n in self._words.items() if n > 0 and word.startswith(start)]
+        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:most]
+
+    def _take(self, record: Record) -> None:
+        relation = self._schema.relations[record.relation]
+        key = tuple(record.row[column] for column in relation.key_columns) if relation.key else record.row
+        identity = (relation.name, key)
+        if (relation.key or record.delete) and identity in self._places:
+            self._drop(self._places[identity][0])
+        if not record.delete:
+            number = next(self._number)
+            self._rows[number] = _Kept(identity, record.time, record.row)
+            self._places.setdefault(identity, deque()).append(number)
+            self._words.update(_words(relation, record.row))
+
+    def _drop(self, number: int) -> None:
+        gone = self._rows.pop(number)
+        places = self._places[gone.identity]
+        places.remove(number)
+        if not places:
+            del self._places[gone.identity]
+        self._words.subtract(_words(self._schema.relation(gone.identity[0]), gone.row))
+
+
+def _words(relation: Relation, row: Row) -> list[str]:
+    texts = (row[column] for column in relation.search_columns)
+    return [t.word for text in texts if text is not None for t in tokens(str(text)) if t.searchable]

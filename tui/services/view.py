@@ -1,0 +1,116 @@
+"""All that the screens show, without a screen: brought up to date by the news of the run."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from schema.model import Schema
+from skws.explain.observed import Observed
+from skws.plan import Plan
+from skws.results.model import Result
+from skws.results.writers.text import KeywordSpans
+from skws.watch.metrics import Metrics
+from tui.services.news import LogLine, News
+from tui.services.request import UiRequest
+from tui.services.results import ResultBuffer
+
+HISTORY: Final = 240
+"""Points of a sparkline: a minute at four a second."""
+LOG_LINES: Final = 2_000
+
+
+@dataclass(slots=True)
+class History:
+    """One number over time, for a sparkline."""
+
+    points: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+
+    def add(self, value: float | None) -> None:
+        self.points.append(value or 0.0)
+
+
+class View:
+    """The state of the UI that comes from the run."""
+
+    def __init__(self, request: UiRequest) -> None:
+        self.request = request
+        self.schema: Schema = request.schema
+        self.results = ResultBuffer()
+        self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
+        self.logged = 0
+        self.metrics: Metrics | None = None
+        self.queries: tuple[str, ...] = ()
+        self.observed: dict[str, Observed] = {}
+        self.histories: dict[str, History] = {}
+        self.skipped = 0
+        self._plans: dict[str, Plan] = {}
+        self._spans: dict[str, KeywordSpans] = {}
+
+    @property
+    def event_time(self) -> float | None:
+        return self.metrics.event_time if self.metrics else None
+
+    def absorb(self, news: News, now: float) -> int:
+        """Take in news at ``now`` (seconds of any steady clock); gives the number of new results."""
+        if news.schema is not None:
+            self.schema = news.schema
+            self._plans.clear()
+            self._spans.clear()
+        if news.queries is not None:
+            for gone in set(self.queries) - set(news.queries):
+                self.results.forget(gone)
+                self.observed.pop(gone, None)
+            self.queries = news.queries
+        standing = set(self.queries)
+        new = self.results.take((r for r in news.results if r.query in standing), now)
+        self.skipped += news.dropped
+        for line in news.lines:
+            self.note(line)
+        self.observed.update(news.observed)
+        if news.metrics is not None:
+            self._measure(news.metrics)
+        return new
+
+    def note(self, line: LogLine) -> None:
+        """A line for the log."""
+        self.log.append(line)
+        self.logged += 1
+
+    def tick(self, now: float) -> None:
+        """Let results end as time passes."""
+        if self.event_time is not None:
+            self.results.expire(self.event_time, now)
+        self.results.sweep(now)
+
+    def plan(self, query: str) -> Plan:
+        """The plan of a query over the schema as it is now. Raises QueryError."""
+        if query not in self._plans:
+            self._plans[query] = self.request.plan(query, self.schema)
+        return self._plans[query]
+
+    def spans(self, result: Result, relation: str, attribute: str, text: str) -> list[tuple[int, int, int]]:
+        """Where the keywords of a result's query stand in a value; none where the relation is gone."""
+        if result.query not in self._spans:
+            self._spans[result.query] = KeywordSpans(self.plan(result.query).query, self.schema)
+        known = self.schema.index.get(relation)
+        if known is None or attribute not in self.schema.relations[known].columns:
+            return []
+        return self._spans[result.query].of(relation, attribute, text)
+
+    def _measure(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        numbers: dict[str, float | None] = {
+            "tuples/s": metrics.rate,
+            "results/s": sum(query.rate for query in metrics.queries),
+            "live tuples": metrics.live_tuples,
+            "waiting partials": metrics.waiting,
+            "latency p99": metrics.latency_p99,
+        }
+        numbers |= {f"relation {r.name}": r.rate for r in metrics.relations}
+        numbers |= {f"query {q.name}": q.rate for q in metrics.queries}
+        for name, value in numbers.items():
+            self.histories.setdefault(name, History()).add(value)
+        for gone in self.histories.keys() - numbers.keys():
+            del self.histories[gone]

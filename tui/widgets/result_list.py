@@ -1,0 +1,198 @@
+"""The live results: newest first, each a tree of tuples; follows until it is scrolled.
+
+Only the lines that are in sight are drawn, so that a list of thousands costs
+no more than a short one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import ClassVar, Final
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.services.drawing import Drawer
+from tui.services.results import Shown
+
+_DRAWN: Final = 600
+"""Results whose lines are remembered."""
+_MARK: Final = Style(bold=True)
+
+
+class ResultList(ScrollView, can_focus=True):
+    """Lists what it is given by ``show``."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "Next", show=False, id="next-result"),
+        Binding("k,up", "move(-1)", "Previous", show=False, id="previous-result"),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
+        Binding("g,home", "follow", "Newest", id="follow"),
+        Binding("G,end", "oldest", "Oldest", show=False, id="oldest-result"),
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"result--cursor"}
+    DEFAULT_CSS = """
+    ResultList { height: 1fr; scrollbar-size-horizontal: 0; }
+    ResultList > .result--cursor { background: $boost; }
+    ResultList:focus > .result--cursor { background: $block-cursor-blurred-background; }
+    """
+
+    class Selected(Message):
+        """The cursor moved onto a result, or None."""
+
+        def __init__(self, shown: Shown | None) -> None:
+            self.shown = shown
+            super().__init__()
+
+    class Opened(Message):
+        """A result was clicked."""
+
+    def __init__(self, drawer: Drawer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.drawer = drawer
+        self.following = True
+        self.unseen = 0
+        self._listed: Sequence[Shown] = ()
+        self._tops: list[int] = [0]
+        self._cursor: int | None = None  # the number of a result
+        self._drawn: dict[tuple[int, str | None], list[Text]] = {}
+
+    @property
+    def selected(self) -> Shown | None:
+        """The result under the cursor; the newest while following."""
+        place = self._place()
+        return self._listed[place] if place is not None else None
+
+    @property
+    def listed(self) -> Sequence[Shown]:
+        return self._listed
+
+    def show(self, listed: Sequence[Shown], new: int = 0) -> None:
+        """List these, newest first; ``new`` of them have come since. What is looked at stays in its place."""
+        anchor = None if self.following else self._anchor()
+        self._listed = listed
+        self._tops = [0, *accumulate(1 + len(shown.result.tuples) for shown in listed)]
+        self.virtual_size = Size(self.size.width, self._tops[-1])
+        if self.following:
+            self.unseen = 0
+        else:
+            self.unseen += new
+        if anchor is not None:
+            self._return_to(*anchor)
+        self.refresh()
+
+    def redraw(self, drawer: Drawer) -> None:
+        """Draw all anew, for another theme or schema."""
+        self.drawer = drawer
+        self._drawn.clear()
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        line = y + self.scroll_offset.y
+        width = self.scrollable_content_region.width
+        if not 0 <= line < self._tops[-1]:
+            return Strip.blank(width, self.rich_style)
+        place = bisect_right(self._tops, line) - 1
+        shown = self._listed[place]
+        at_cursor = place == self._place() and not (self.following and not self.has_focus)
+        text = self._lines(shown)[line - self._tops[place]]
+        mark = "▌" if at_cursor else " "
+        style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
+        segments = [Segment(mark, _MARK), *text.render(self.app.console, end="")]
+        return Strip(segments).crop(0, width).extend_cell_length(width).apply_style(style)
+
+    def action_move(self, step: int) -> None:
+        if not self._listed:
+            return
+        place = self._place() or 0
+        if self.following:
+            self.following = False
+        self._go(min(max(place + step, 0), len(self._listed) - 1))
+
+    def action_page(self, step: int) -> None:
+        if not self._listed:
+            return
+        self.following = False
+        line = self._tops[self._place() or 0] + step * max(1, self.size.height - 1)
+        self._go(min(max(bisect_right(self._tops, line) - 1, 0), len(self._listed) - 1))
+
+    def action_follow(self) -> None:
+        """Back to the newest."""
+        self.following, self.unseen, self._cursor = True, 0, None
+        self.scroll_to(y=0, animate=False)
+        self.refresh()
+        self.post_message(self.Selected(self.selected))
+
+    def action_oldest(self) -> None:
+        if self._listed:
+            self.following = False
+            self._go(len(self._listed) - 1)
+
+    def on_click(self, event: events.Click) -> None:
+        line = event.y + self.scroll_offset.y
+        if 0 <= line < self._tops[-1]:
+            self.following = False
+            self._go(bisect_right(self._tops, line) - 1)
+            self.post_message(self.Opened())
+
+    def on_mouse_scroll_down(self) -> None:
+        if self.following and self._listed:
+            self._cursor = self._listed[0].number
+            self.following = False
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if new_value > 0 and self.following and self._listed:
+            self.following = False
+            self._cursor = self._listed[0].number
+
+    def _place(self) -> int | None:
+        """Where the cursor is; the nearest that is left if its result is gone."""
+        if not self._listed:
+            return None
+        if self.following or self._cursor is None:
+            return 0
+        # Numbers fall from the newest on.
+        place = bisect_right(self._listed, -self._cursor, key=lambda shown: -shown.number) - 1
+        return max(place, 0)
+
+    def _go(self, place: int) -> None:
+        self._cursor = self._listed[place].number
+        top, bottom = self._tops[place], self._tops[place + 1]
+        height = max(1, self.scrollable_content_region.height)
+        if top < self.scroll_offset.y:
+            self.scroll_to(y=top, animate=False)
+        elif bottom > self.scroll_offset.y + height:
+            self.scroll_to(y=max(min(top, bottom - height), 0), animate=False)
+        self.refresh()
+        self.post_message(self.Selected(self._listed[place]))
+
+    def _anchor(self) -> tuple[int, int] | None:
+        """The number of the first result in sight, and how far above its first line the view begins."""
+        if not self._listed:
+            return None
+        line = min(self.scroll_offset.y, self._tops[-1] - 1)
+        place = bisect_right(self._tops, line) - 1
+        return self._listed[place].number, line - self._tops[place]
+
+    def _return_to(self, number: int, offset: int) -> None:
+        place = bisect_right(self._listed, -number, key=lambda shown: -shown.number) - 1
+        self.scroll_to(y=self._tops[max(place, 0)] + offset, animate=False, force=True, immediate=True)
+
+    def _lines(self, shown: Shown) -> list[Text]:
+        key = (shown.number, shown.ending)
+        if key not in self._drawn:
+            if len(self._drawn) >= _DRAWN:
+                self._drawn.clear()
+            self._drawn[key] = self.drawer.lines(shown)
+        return self._drawn[key]

@@ -83,6 +83,8 @@ class Reader:
         if not isinstance(left, exp.Column):
             left, op, right = right, op.turned, left
         if not isinstance(left, exp.Column):
+            for side in (left, right):
+                self._literal(side)
             raise error_at(self._text, tree, "two constants are compared; one side has to be an attribute")
         attr = self.attribute(left)
         other: Attr | Constant

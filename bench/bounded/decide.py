@@ -6,7 +6,8 @@ import random
 from statistics import median
 from time import process_time
 
-from bounds import check, parse_sql
+from bounds.sql import parse_sql
+from bounds.verdict import check
 from schema.model import Attribute, AttributeType, Relation, Schema
 
 NAMES = "stuvwx"
@@ -34,8 +35,9 @@ def query(chance: random.Random) -> str:
     for _ in range(6):
         one, other = chance.sample(attributes, 2)
         conditions.append(f"{one} {chance.choice(['<', '>', '=', '<>', '<='])} {other}")
+    where = " AND ".join(conditions)
     distinct = chance.choice(["", "DISTINCT "])
-    return f"SELECT {distinct}{chance.choice(attributes)} FROM {', '.join(names)} WHERE {' AND '.join(conditions)}"
+    return f"SELECT {distinct}{chance.choice(attributes)} FROM {', '.join(names)} WHERE {where}"
 
 
 def seconds(count: int) -> tuple[float, float, dict[bool | None, int]]:

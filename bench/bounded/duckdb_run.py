@@ -25,8 +25,8 @@ SELECT coalesce(sum(n), 0) FROM (
 def main(count: int, every: int) -> None:
     base = duckdb.connect()
     base.execute("SET threads = 1")
-    for name, value, time in (("s", "a", "i"), ("t", "b", "j"), ("u", "c", "k")):
-        base.execute(f"CREATE TABLE {name} ({value} BIGINT, {time} BIGINT)")
+    for table in ("s (a BIGINT, i BIGINT)", "t (b BIGINT, j BIGINT)", "u (c BIGINT, k BIGINT)"):
+        base.execute(f"CREATE TABLE {table}")
     meter = Meter()
     results = done = 0
     arrived: dict[str, list[tuple[int, int]]] = {"s": [], "t": [], "u": []}

@@ -1,4 +1,6 @@
-"""The streams of the bounded-memory paper's example, as long as one likes; standard library only, peers load it.
+"""The streams of the bounded-memory paper's example, as long as one likes.
+
+Standard library only: peers load it.
 
 One tuple a second, of S(a), T(b) or U(c) by turns of chance. The query: S after T after U, ``a > b`` and
 ``0 < b < 5``; every combination counts.

@@ -13,7 +13,7 @@ import pathway as pw
 from bench.bounded.load import Meter, records
 
 
-class _Source(pw.io.python.ConnectorSubject):
+class _Source(pw.io.python.ConnectorSubject):  # type: ignore[misc]  # Pathway is not installed here
     def __init__(self, count: int, every: int) -> None:
         super().__init__()
         self._count = count

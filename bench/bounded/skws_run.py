@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from bench.bounded.load import SECOND, Meter, records
-from bounds import parse_sql
 from bounds.run import Run
+from bounds.sql import parse_sql
 from schema.model import Attribute, AttributeType, Relation, Schema
 
 QUERY = """

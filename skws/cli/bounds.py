@@ -54,8 +54,8 @@ def check(
 
     skws bounds check query.sql --schema schema.yaml
     """
-    from bounds import check as decide  # noqa: PLC0415 - only these commands need the SQL parser
-    from bounds import repairs  # noqa: PLC0415
+    from bounds.repairs import repairs  # noqa: PLC0415 - only these commands need all that
+    from bounds.verdict import check as decide  # noqa: PLC0415
     from skws.bounded.report import to_json, to_text  # noqa: PLC0415
 
     union = _union(query, options.read_schema(schema))
@@ -119,7 +119,7 @@ def run(
 
 
 def _refuse_unbounded(union: Union) -> None:
-    from bounds import check as decide  # noqa: PLC0415
+    from bounds.verdict import check as decide  # noqa: PLC0415
 
     verdict = decide(union)
     if not verdict.bounded:
@@ -131,7 +131,7 @@ def _refuse_unbounded(union: Union) -> None:
 
 
 def _union(query: Path, described: Schema) -> Union:
-    from bounds import parse_sql  # noqa: PLC0415
+    from bounds.sql import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
 
     try:
         text = query.read_text(encoding="utf-8")

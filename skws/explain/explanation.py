@@ -12,6 +12,7 @@ from schema.errors import UsageError
 from skws.explain.branch import Branch, Role, counted
 from skws.explain.cluster import cluster_branch, sharing
 from skws.explain.count import MOST_OPERATORS, ClusterCount, MeshCount, count_mesh
+from skws.explain.memory import memory_branch
 from skws.explain.observed import Observed
 from skws.explain.pruned import KeyPruning, pruned_by_keys
 from skws.explain.query import carriers_branch, query_branch
@@ -66,6 +67,7 @@ def explain(
         _networks(plan, count),
         _keys(plan, pruned_by_keys(plan.generator())),
         Branch("mesh", (*operators, *clusters)),
+        *([] if isinstance(plan.window, TimeWindow | CountWindow) else [memory_branch(plan)]),
     )
     return Explanation(branches, clusters)
 

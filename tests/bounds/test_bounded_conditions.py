@@ -79,7 +79,8 @@ ELIMINATING = [
     ),
     pytest.param(
         "C3",
-        "SELECT DISTINCT 1 FROM s, t, u, v WHERE s.a < t.b AND u.c < v.d AND u.k > s.i AND t.j > s.i AND v.l > u.k",
+        "SELECT DISTINCT 1 FROM s, t, u, v WHERE s.a < t.b AND u.c < v.d AND u.k > s.i AND t.j > s.i "
+        "AND v.l > u.k",
         " AND s.a2 = s.a AND s.a = 3",
         None,
         id="C3 along the order of time",

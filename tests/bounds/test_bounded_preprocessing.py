@@ -170,7 +170,8 @@ def test_what_comes_before_a_bounded_union_member_does_not_help_another() -> Non
         "AND w.i > x.j AND s.a > t.b AND t.b2 > u.c AND u.c > 0 AND u.c < 9 AND u.c2 > v.d AND v.d2 >= w.a "
         "AND w.a2 > x.b AND x.b > 0 AND x.b < 7 AND t.b > 3 AND t.b < 11",
         "SELECT 1 FROM s, t, u, v, s AS w, t AS x WHERE s.i > t.j AND s.i > u.k AND s.i > v.l AND s.i > w.i "
-        "AND s.i > x.j AND t.b > u.c AND v.d > u.c AND w.a > x.b AND 0 < u.c AND u.c < 5 AND 0 < x.b AND x.b < 9",
+        "AND s.i > x.j AND t.b > u.c AND v.d > u.c AND w.a > x.b AND 0 < u.c AND u.c < 5 "
+        "AND 0 < x.b AND x.b < 9",
     ],
 )
 def test_six_streams_are_decided_within_a_second(text: str) -> None:

@@ -47,7 +47,7 @@ def random_sql(seed: int, streams: int) -> str:
 
 
 def _search(count: int, streams: int, first: int) -> tuple[list[str], list[str], int]:
-    """(queries said to be bounded with a witness, those certainly not with none, how many of these there were)."""
+    """(bounded queries with a witness, certainly unbounded ones with none, how many of these there were)."""
     wrong, unconfirmed, denied = [], [], 0
     for seed in range(first, first + count):
         text = random_sql(seed, streams)
@@ -112,8 +112,8 @@ def test_a_pattern_is_found_where_values_have_to_be_kept() -> None:
 
 def test_the_staircase_needs_unbounded_memory() -> None:
     """Theorem 2 as printed accepts this: each stream by itself keeps one value only."""
-    text = "SELECT DISTINCT 1 FROM s, t, u, v WHERE s.a < t.b AND u.c < v.d AND u.k > s.i AND t.j > s.i AND v.l > u.k"
-    union = sql(text)
+    where = "s.a < t.b AND u.c < v.d AND u.k > s.i AND t.j > s.i AND v.l > u.k"
+    union = sql(f"SELECT DISTINCT 1 FROM s, t, u, v WHERE {where}")
     verdict: Verdict = check(union)
     assert verdict.bounded is None
     (conjunction,) = conjunctions(union.queries[0])

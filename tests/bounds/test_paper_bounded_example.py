@@ -23,7 +23,7 @@ ARRIVALS = (
     {"s": [(42, 5)], "t": [(3, 5)]},
 )
 # After each step: what T and U keep, as {value: counter}.
-KEPT = (
+KEPT: tuple[tuple[dict[tuple[int, ...], int], ...], ...] = (
     ({}, {}),
     ({}, {(): 1}),
     ({(2,): 1}, {(): 1}),

@@ -1,0 +1,91 @@
+"""Candidate networks as queries: what they would need to keep if nothing expired."""
+
+from __future__ import annotations
+
+import pytest
+
+from bounds.modified import modified
+from bounds.split import conjunctions
+from mesh.network import CandidateNetwork
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.explain import explain, to_text
+from skws.explain.memory import network_query, network_verdict
+from skws.keywords import parse_query
+from skws.plan import Plan
+from windows.window import parse_window
+
+
+def _relation(name: str, *attributes: Attribute, table: bool = False) -> Relation:
+    text = Attribute("name", AttributeType.TEXT)
+    return Relation(name, (text, *attributes), search=("name",), table=table)
+
+
+def _integer(name: str, high: int | None = None) -> Attribute:
+    return Attribute(name, AttributeType.INTEGER, None if high is None else 0, high)
+
+
+def _schema(*, table: bool = False, high: int | None = None) -> Schema:
+    relations = (
+        _relation("director", _integer("did", high), table=table),
+        _relation("movie", _integer("did", high), _integer("sequel_of", high), _integer("mid", high)),
+    )
+    joins = (
+        Join("made", "director", "movie", (("did", "did"),)),
+        Join("sequel", "movie", "movie", (("sequel_of", "mid"),)),
+    )
+    return Schema("films", relations, joins)
+
+
+def _networks(
+    schema: Schema, query: str = "one two", window: str = "none"
+) -> tuple[Plan, list[CandidateNetwork]]:
+    plan = Plan(schema, parse_query(query, schema), parse_window(window), 2)
+    return plan, [CandidateNetwork.of(tree) for tree in plan.generator().networks()]
+
+
+def _verdicts(schema: Schema) -> dict[str, bool | None]:
+    plan, networks = _networks(schema)
+    return {n.text(schema, plan.keywords): network_verdict(n, schema).bounded for n in networks}
+
+
+def test_a_single_tuple_needs_no_memory_and_joined_streams_do() -> None:
+    verdicts = _verdicts(_schema())
+    assert verdicts["movie{one, two}"] is True
+    assert verdicts["director{one} - movie{two}"] is False
+
+
+def test_a_stream_joined_with_a_table_needs_no_memory_of_the_stream() -> None:
+    verdicts = _verdicts(_schema(table=True))
+    assert verdicts["director{one} - movie{two}"] is True
+    assert [text for text, bounded in verdicts.items() if not bounded] == [
+        "movie{one} -(sequel)-> movie{two}",
+        "movie{one} <-(sequel)- movie{two}",
+    ]
+
+
+def test_bounds_of_join_attributes_leave_the_texts_to_be_kept() -> None:
+    plan, networks = _networks(_schema(high=9))
+    (network,) = (n for n in networks if n.text(plan.schema, plan.keywords) == "director{one} - movie{two}")
+    failed = network_verdict(network, plan.schema).failures
+    assert {(f.condition, *map(str, f.attributes)) for f in failed} == {
+        ("C3", "director.name"),
+        ("C3", "movie.name"),
+    }
+
+
+def test_nodes_of_one_relation_are_streams_of_their_own() -> None:
+    plan, networks = _networks(_schema())
+    query = next(network_query(n, plan.schema) for n in networks if len(set(n.relations)) < n.size)
+    assert [s.alias for s in query.queries[0].streams] == ["movie", "movie_2"]
+    (conjunction,) = conjunctions(query.queries[0])
+    found = modified(conjunction)
+    assert found is not None
+    assert len(found.nodes) == 2
+
+
+@pytest.mark.parametrize(("window", "told"), [("none", True), ("20 minutes", False)])
+def test_explain_tells_the_memory_of_networks_without_a_window(window: str, told: bool) -> None:
+    plan, _ = _networks(_schema(table=True), window=window)
+    text = to_text(explain(plan).branches)
+    assert ("memory, as nothing expires: 4 of 6 networks bounded" in text) is told, text
+    assert ("movie{one} -(sequel)-> movie{two}: not bounded" in text) is told

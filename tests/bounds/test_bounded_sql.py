@@ -1,0 +1,137 @@
+"""SQL as queries in normal form, and what is refused, with its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from bounds.query import Kind, Op
+from schema.errors import SqlError
+from schema.model import Attribute, AttributeType, Relation, Schema
+from tests.bounds.bounds_queries import STREAMS, sql
+
+TYPED = Schema(
+    "typed",
+    (
+        Relation(
+            "p",
+            (
+                Attribute("n", AttributeType.NUMBER, 0, 1),
+                Attribute("x", AttributeType.TEXT),
+                Attribute("b", AttributeType.BOOLEAN),
+                Attribute("k", AttributeType.INTEGER, 0, 9),
+                Attribute("at", AttributeType.TIMESTAMP),
+            ),
+        ),
+    ),
+    (),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("SELECT s.a FROM s WHERE s.z > 3", (24, 27), "no attribute 'z' in s: there are a, a2, i"),
+        ("SELECT s.a FROM ss", (16, 18), "no relation 'ss'"),
+        ("SELECT q.a FROM s", (7, 10), "no stream of this query 'q'"),
+        ("SELECT s.a FROM s, s", (19, 20), "'s' is there twice"),
+        (
+            "SELECT s.a FROM s,\n t WHERE s.a >\n t.j",
+            (28, 39),
+            "s.a is an integer, t.j is an application time",
+        ),
+        ("SELECT s.i FROM s", (7, 10), "application time, which cannot be projected out"),
+        ("SELECT s.a FROM s WHERE s.a > 'x'", (30, 33), "expected an integer to compare s.a with, found 'x'"),
+        ("SELECT s.a FROM s WHERE s.i > 'soon'", (30, 36), "expected a timestamp"),
+        ("SELECT s.a FROM s WHERE s.a = 1 OR s.a = 3", (24, 42), "OR is not select-project-join"),
+        ("SELECT count(s.a) FROM s", (7, 16), "aggregates are not select-project-join"),
+        ("SELECT s.a FROM s GROUP BY s.a", (7, 30), "GROUP BY is not select-project-join"),
+        ("SELECT s.a FROM s LEFT JOIN t ON s.a = t.b", (28, 42), "only inner joins"),
+        ("SELECT s.a FROM s WHERE 1 < 2", (24, 29), "two constants are compared"),
+        ("SELECT s.a FROM s WHERE s.a + 1 > 2", (24, 31), "is not an attribute, a constant"),
+        ("SELECT * FROM s", (7, 8), "name what is projected out"),
+        ("SELECT s.a FRM s WHERE", (15, 16), "this is not SQL from 's' on"),
+        ("SELECT s.a FROM s; SELECT s.a FROM s", (0, 36), "expected one SELECT, found 2"),
+        ("DELETE FROM s", (12, 13), "expected SELECT, found DELETE"),
+        ("SELECT s.a FROM s WHERE s.a = 'x", (0, 1), "does not end"),
+        ("SELECT s.a FROM s UNION ALL SELECT s.a, s.a2 FROM s", (7, 51), "as many columns"),
+    ],
+)
+def test_what_is_refused_is_named_with_its_place(text: str, place: tuple[int, int], message: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        sql(text)
+    told = str(caught.value)
+    assert message in told
+    line = text.count("\n", 0, place[0]) + 1
+    column = place[0] - text.rfind("\n", 0, place[0])
+    assert told.startswith(f"line {line}, column {column}: "), told
+    end = min([place[1], *(i for i in [text.find("\n", place[0])] if i >= 0)])
+    assert told.splitlines()[-1] == "  " + " " * (column - 1) + "^" * (end - place[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT p.n FROM p WHERE p.x > 'a'", "p.x is a text: expected = or <>"),
+        ("SELECT p.n FROM p WHERE p.b > TRUE", "p.b is a boolean: expected = or <>"),
+        ("SELECT p.n FROM p WHERE p.at > p.time", "p.at is a timestamp, p.time is an application time"),
+    ],
+)
+def test_comparisons_that_mean_nothing_are_refused(text: str, message: str) -> None:
+    with pytest.raises(SqlError, match=message):
+        sql(text, TYPED)
+
+
+def test_a_query_in_normal_form() -> None:
+    (query,) = sql(
+        "select A, r.x, 3 as three from s join t on s.i >= t.j, r "
+        "where not s.a <> t.b and t.b between 1 and 4"
+    ).queries
+    assert [(s.alias, s.kind) for s in query.streams] == [
+        ("s", Kind.INFINITE),
+        ("t", Kind.INFINITE),
+        ("r", Kind.STATIC),
+    ]
+    assert [str(t) for t in query.output] == ["s.a", "r.x", "3"]
+    assert query.names == ("A", "x", "three")
+    assert [(str(a.left), a.op, str(a.right)) for a in query.atoms] == [
+        ("s.i", Op.AT_LEAST, "t.j"),
+        ("s.a", Op.EQUAL, "t.b"),
+        ("t.b", Op.AT_LEAST, "1"),
+        ("t.b", Op.AT_MOST, "4"),
+    ]
+
+
+def test_in_makes_a_union_and_not_in_does_not() -> None:
+    assert len(sql("SELECT s.a FROM s WHERE s.a IN (1, 2, 2) AND s.a2 IN (4, 5)").queries) == 4
+    (query,) = sql("SELECT s.a FROM s WHERE s.a NOT IN (1, 2)").queries
+    assert [a.op for a in query.atoms] == [Op.DIFFERENT, Op.DIFFERENT]
+
+
+def test_unions_tell_whether_duplicates_count() -> None:
+    part = "SELECT s.a FROM s"
+    assert not sql(f"{part} UNION ALL {part}").distinct
+    assert sql(f"{part} UNION {part}").distinct
+    with pytest.raises(SqlError, match="mixed"):
+        sql(f"{part} UNION {part} UNION ALL {part}")
+    with pytest.raises(SqlError, match="some are not"):
+        sql(f"SELECT DISTINCT s.a FROM s UNION ALL {part}")
+
+
+def test_columns_of_one_name_are_told_apart() -> None:
+    (query,) = sql("SELECT one.a, other.a, one.a FROM s one, s other").queries
+    assert query.names == ("one.a", "other.a", "one.a_2")
+
+
+def test_bounds_of_the_schema_are_promised_not_filtered() -> None:
+    (query,) = sql("SELECT p.k FROM p", TYPED).queries
+    assert {str(a.left) for a in query.atoms} == {"p.k", "p.b"}
+    assert all(a.assumed for a in query.atoms)
+
+
+def test_a_record_without_a_time_attribute_has_its_own_time() -> None:
+    (query,) = sql("SELECT p.k FROM p, p AS q WHERE p.time > q.time", TYPED).queries
+    assert query.streams[0].clock.name == "time"
+
+
+def test_names_are_found_in_either_case() -> None:
+    assert str(sql("SELECT S.A FROM s", STREAMS).queries[0].output[0]) == "s.a"

@@ -1,0 +1,210 @@
+"""``skws bounds check`` and ``skws bounds run``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from skws.cli.main import run
+
+SCHEMA = """
+version: 1
+name: letters
+relations:
+  s: {attributes: {a: integer, i: timestamp}, time: i}
+  t: {attributes: {b: integer, j: timestamp}, time: j}
+  u: {attributes: {c: integer, k: timestamp}, time: k}
+  limits: {attributes: {low: {type: integer}, high: integer}, table: true}
+  ratings: {attributes: {stars: {type: integer, min: 1, max: 5}, at: timestamp}, time: at}
+  f: {attributes: {e: integer, m: timestamp}, time: m, finite: true}
+"""
+EXAMPLE = """\
+SELECT s.a, t.b
+FROM s, t, u
+WHERE s.i > t.j AND t.j > u.k
+  AND s.a > t.b AND 0 < t.b AND t.b < 5
+"""
+ARRIVALS: list[tuple[str, dict[str, object]]] = [
+    ("s", {"a": 42, "i": 0}),
+    ("t", {"b": 7, "j": 0}),
+    ("u", {"c": 1, "k": 1}),
+    ("t", {"b": 2, "j": 2}),
+    ("u", {"c": 3, "k": 3}),
+    ("t", {"b": 1, "j": 4}),
+    ("s", {"a": 42, "i": 5}),
+    ("t", {"b": 3, "j": 5}),
+]
+
+
+class Folder:
+    """Files of one test, and commands run on them."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path = path
+        self._capsys = capsys
+        self.write("schema.yaml", SCHEMA)
+        self.replay(ARRIVALS)
+
+    def write(self, name: str, text: str) -> Path:
+        (self.path / name).write_text(text)
+        return self.path / name
+
+    def replay(self, arrivals: list[tuple[str, dict[str, object]]]) -> None:
+        lines = (json.dumps({"relation": name, "row": row}) for name, row in arrivals)
+        self.write("replay.jsonl", "".join(f"{line}\n" for line in lines))
+
+    def bounds(self, command: str, text: str, *options: str) -> tuple[int, str, str]:
+        query = self.write("query.sql", text)
+        more = ["--replay", str(self.path / "replay.jsonl")] if command == "run" else []
+        arguments = [
+            "bounds",
+            command,
+            str(query),
+            "--schema",
+            str(self.path / "schema.yaml"),
+            *more,
+            *options,
+        ]
+        code = run(arguments)
+        shown = self._capsys.readouterr()
+        return code, shown.out, shown.err
+
+
+@pytest.fixture
+def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
+    return Folder(tmp_path, capsys)
+
+
+def test_a_bounded_query_is_told_by_exit_code_0(folder: Folder) -> None:
+    code, out, _ = folder.bounds("check", EXAMPLE, "--format", "json")
+    assert code == 0
+    assert json.loads(out) == {
+        "bounded": True,
+        "projection": "preserving",
+        "failed": [],
+        "repairs": [],
+        "certain": True,
+    }
+
+
+def test_failures_tell_atoms_by_line_and_column(folder: Folder) -> None:
+    code, out, _ = folder.bounds("check", EXAMPLE.replace(" AND t.b < 5", ""), "--format", "json")
+    told = json.loads(out)
+    assert code == 1
+    assert told["bounded"] is False
+    assert [f["condition"] for f in told["failed"]] == ["C3", "C5"]
+    assert told["failed"][0]["atoms"] == [{"text": "t.b", "line": 1, "column": 13}]
+    assert told["failed"][1]["atoms"] == [{"text": "s.a > t.b", "line": 4, "column": 7}]
+    assert told["failed"][1]["streams"] == ["t", "s"]
+    assert told["repairs"][0].startswith("bound t.b:")
+    assert told["repairs"][-1].startswith("give the streams a window")
+
+
+def test_the_text_says_the_same(folder: Folder) -> None:
+    code, out, _ = folder.bounds("check", EXAMPLE.replace(" AND t.b < 5", ""))
+    assert code == 1
+    assert out.splitlines()[:3] == [
+        "not bounded: duplicates are kept, and Theorem 1 needs all of its conditions",
+        "  C3: t.b is projected out and has to be kept, but is not bounded",
+        "    line 1, column 13: t.b",
+    ]
+    assert "    line 4, column 7: s.a > t.b" in out
+
+
+def test_what_theorem_2_does_not_tell_is_null(folder: Folder) -> None:
+    code, out, _ = folder.bounds("check", "SELECT DISTINCT 1 FROM s, t WHERE s.a = t.b", "--format", "json")
+    assert code == 1
+    assert json.loads(out)["bounded"] is None
+    assert json.loads(out)["projection"] == "eliminating"
+
+
+def test_bounds_of_the_schema_count(folder: Folder) -> None:
+    text = "SELECT DISTINCT ratings.stars FROM ratings"
+    assert folder.bounds("check", text)[0] == 0
+    folder.replay([("ratings", {"stars": n % 3 + 1, "at": n}) for n in range(9)])
+    code, out, _ = folder.bounds("run", text)
+    assert code == 0
+    assert [json.loads(line)["row"] for line in out.splitlines()] == [
+        {"stars": 1},
+        {"stars": 2},
+        {"stars": 3},
+    ]
+
+
+def test_a_broken_promise_of_the_schema_is_an_error(folder: Folder) -> None:
+    folder.replay([("ratings", {"stars": 9, "at": 1})])
+    code, _, err = folder.bounds("run", "SELECT ratings.stars FROM ratings")
+    assert code == 5
+    assert "ratings.stars is 9, but the schema promises 1 to 5" in err
+
+
+def test_the_example_runs_as_in_figure_2(folder: Folder) -> None:
+    code, out, err = folder.bounds("run", EXAMPLE)
+    assert code == 0
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"time": 5.0, "row": {"a": 42, "b": 2}, "count": 1},
+        {"time": 5.0, "row": {"a": 42, "b": 1}, "count": 2},
+    ]
+    assert "8 records, 3 results, at most 4 entries kept" in err
+
+
+def test_an_unbounded_query_is_not_run(folder: Folder) -> None:
+    for options in ((), ("--force",)):
+        code, out, err = folder.bounds("run", "SELECT s.a FROM s, t WHERE s.a = t.b", *options)
+        assert (code, out) == (2, "")
+        assert "needs unbounded memory" in err
+
+
+def test_one_that_fails_for_the_form_of_synopses_runs_by_force(folder: Folder) -> None:
+    text = "SELECT 1 AS x FROM s, t, u WHERE s.i > u.k AND t.j > u.k"
+    assert folder.bounds("run", text)[0] == 2
+    code, out, _ = folder.bounds("run", text, "--force")
+    assert code == 0
+    # (u at 1, t at 2, 4, 5, s at 5), and (u at 3, t at 4, 5, s at 5).
+    assert sum(json.loads(line)["count"] for line in out.splitlines()) == 5
+
+
+def test_static_tables_and_finite_streams(folder: Folder) -> None:
+    rows: list[tuple[str, dict[str, object]]] = [
+        ("limits", {"low": 1, "high": 2}),
+        ("f", {"e": 2, "m": 1}),
+        ("t", {"b": 2, "j": 1}),
+        ("t", {"b": 3, "j": 50}),
+        ("t", {"b": 2, "j": 60}),
+    ]
+    folder.replay(rows)
+    text = "SELECT t.b, f.e, limits.low FROM t, f, limits WHERE t.b = f.e AND t.b <= limits.high"
+    code, _, err = folder.bounds("run", text)
+    assert code == 2
+    assert "when the finite stream f ends is not told: give f.m a max" in err
+    code, out, err = folder.bounds("run", text + " AND f.m < '1970-01-01T00:00:10Z'")
+    assert code == 0, err
+    assert [json.loads(line)["time"] for line in out.splitlines()] == [1.0, 60.0]
+
+
+def test_deletions_are_refused(folder: Folder) -> None:
+    line = json.dumps({"relation": "s", "op": "-", "row": {"a": 1, "i": 1}})
+    folder.write("replay.jsonl", line + "\n")
+    code, _, err = folder.bounds("run", "SELECT s.a FROM s")
+    assert code == 2
+    assert "takes insertions only" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("SELECT s.a FROM s\nWHERE s.b > 1", 2, "line 2, column 7: no attribute 'b' in s"),
+        ("not a query", 2, "line 1, column"),
+    ],
+)
+def test_faults_in_sql_are_told_with_their_place(folder: Folder, text: str, code: int, message: str) -> None:
+    got, out, err = folder.bounds("check", text)
+    assert (got, out) == (code, "")
+    assert message in err
+
+
+def test_a_query_that_is_not_there(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bounds", "check", "none.sql", "--schema", str(folder.path / "schema.yaml")]) == 4
+    assert "cannot read none.sql" in capsys.readouterr().err

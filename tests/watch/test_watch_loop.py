@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from schema.errors import BadRecordsError, UsageError
 from skws.replay import OnError
+from skws.results.model import Result
 from skws.search import EngineName, Search, SearchRequest
 from skws.watch.control import Answer, Command, ControlFolder
 from skws.watch.local import LocalWatch
@@ -93,6 +96,32 @@ def test_files_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
     steps(watch)
     assert sink.told() == [("+", QUERY)]
     assert watch.metrics().late == 0
+
+
+def test_late_records_within_the_allowance_are_joined_as_if_in_time(tmp_path: Path) -> None:
+    rng, path, late, sink = random.Random(5), tmp_path / "in_time.jsonl", tmp_path / "late.jsonl", Collected()
+    records = [customer(n / 4, rng.randint(1, 9), rng.choice(("ada", "eve"))) for n in range(200)]
+    records += [order(n / 3, rng.randint(1, 9), op=rng.choice("++-")) for n in range(200)]
+    append(path, *sorted(records, key=lambda record: record["time"]))
+    late.touch()
+    watch = opened(request(late, lateness=3_000_000), sink)
+    for record in sorted(records, key=lambda record: record["time"] + rng.uniform(0, 3)):
+        append(late, record)
+        if rng.random() < 0.3:
+            steps(watch)
+    steps(watch)
+    watch.close()
+    search = Search(SearchRequest(QUERY, SCHEMA, (path,), engine=EngineName.LOCAL))
+    expected = net(search.results())
+    assert watch.metrics().late == 0
+    assert len(expected) > 20
+    assert net(sink.results) == expected
+
+
+def net(results: Iterable[Result]) -> dict[str, float | None]:
+    """The results with the ends that they came to have; without those that turned out never to have lived."""
+    last = {result.id: result for result in results}
+    return {r.id: r.end for r in last.values() if r.start is None or r.end is None or r.end > r.start}
 
 
 def test_a_query_added_later_begins_with_a_snapshot(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def stream(rng: random.Random, parts: int) -> list[list[dict[str, Any]]]:
 class Place:
     """One run's files, worked on by process after process."""
 
-    def __init__(self, folder: Path, window: Window) -> None:
+    def __init__(self, folder: Path, window: Window, lateness: int) -> None:
         folder.mkdir()
         self.source, self.out = folder / "in.jsonl", folder / "out.jsonl"
         self.letters, self.table = folder / "letters.jsonl", folder / "out.db"
@@ -117,6 +117,7 @@ class Place:
         self.asked = request(
             self.source,
             window=window,
+            lateness=lateness,
             queries={QUERY: QUERY, "bob": "bob"},
             sinks=(f"jsonl:{self.out}", f"sqlite:{self.table}"),
             checkpoint=folder / "checkpoint",
@@ -167,16 +168,22 @@ def reasons(letters: Path) -> list[tuple[str, str]]:
     return [(letter["raw"], letter["reason"]) for letter in lines(letters)]
 
 
-@pytest.mark.parametrize("window", [TimeWindow(10_000_000), CountWindow(12)], ids=["time", "count"])
 @pytest.mark.parametrize(
-    "seed", [*range(10), *(pytest.param(n, marks=pytest.mark.slow) for n in range(10, 60))]
+    ("window", "lateness"),
+    [(TimeWindow(10_000_000), 0), (CountWindow(12), 0), (TimeWindow(10_000_000), 3_000_000)],
+    ids=["time", "count", "late"],
 )
-def test_broken_off_anywhere_it_ends_as_if_it_had_not_been(tmp_path: Path, seed: int, window: Window) -> None:
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(n, marks=pytest.mark.slow) for n in range(10, 40))]
+)
+def test_broken_off_anywhere_it_ends_as_if_it_had_not_been(
+    tmp_path: Path, seed: int, window: Window, lateness: int
+) -> None:
     rng = random.Random(seed)
     random.seed(seed)
     parts = stream(rng, 30)
     added = rng.randrange(30)
-    calm, broken = Place(tmp_path / "calm", window), Place(tmp_path / "broken", window)
+    calm, broken = (Place(tmp_path / name, window, lateness) for name in ("calm", "broken"))
     crashes = 0
     with pytest.MonkeyPatch.context() as small:
         small.setattr(journals, "SEGMENT_BYTES", 600)

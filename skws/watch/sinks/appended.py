@@ -20,6 +20,7 @@ class AppendedFile:
         kept = marks.read()
         self.batch: int = kept.get("batch", NONE)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._file: IO[bytes] = path.open("ab")
             if kept:
                 self._cut(kept["bytes"], tell)

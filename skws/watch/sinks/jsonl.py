@@ -25,7 +25,6 @@ class JsonLinesSink:
         return f"jsonl:{self._path}"
 
     def open(self, run: Run) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = AppendedFile(self._path, Marks(run.folder, self.name), run.tell)
 
     def write(self, batch: int, results: Sequence[Result]) -> None:

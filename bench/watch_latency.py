@@ -1,0 +1,119 @@
+"""How long after a tuple is written to a file a live search has written the result that it completes.
+
+A process of its own watches a file to which this one appends the paper's
+load, stamped with the time of writing; this one also reads the results.
+
+    python -m bench.watch_latency --rate 1000 --seconds 30
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
+
+import orjson
+
+from bench.load import Load
+from schema.write import to_yaml
+
+PART = 0.005  # seconds between two writes
+
+
+class Tail:
+    """Reads results as they are written, and how old each is then."""
+
+    def __init__(self, path: Path) -> None:
+        self.ages: list[float] = []
+        self._path = path
+        self._done = Event()
+        self._thread = Thread(target=self._read)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _read(self) -> None:
+        self._path.touch()
+        with self._path.open("rb") as file:
+            rest = b""
+            while not self._done.is_set():
+                rest += file.read()
+                whole, _, rest = rest.rpartition(b"\n")
+                now = time.time()
+                self.ages += [now - orjson.loads(line)["start"] for line in whole.splitlines()]
+                time.sleep(0.001)
+
+
+def lines(load: Load) -> Iterator[bytes]:
+    """The load's records, each stamped with now."""
+    schema = load.schema()
+    names = [[a.name for a in relation.attributes] for relation in schema.relations]
+    for relation, _, row, _ in load.records(1 << 30):
+        fields = dict(zip(names[relation], row, strict=True))
+        line = {"relation": f"r{relation}", "time": round(time.time(), 6), "row": fields}
+        yield orjson.dumps(line) + b"\n"
+
+
+def write(path: Path, load: Load, rate: int, seconds: float) -> None:
+    """``rate`` records a second, a few at a time."""
+    records, began, written = lines(load), time.monotonic(), 0
+    with path.open("ab", buffering=0) as file:
+        while (passed := time.monotonic() - began) < seconds:
+            due = int(passed * rate) - written
+            file.write(b"".join(next(records) for _ in range(due)))
+            written += due
+            time.sleep(PART)
+
+
+def quantile(ages: list[float], share: float) -> float:
+    return sorted(ages)[min(len(ages) - 1, int(share * len(ages)))]
+
+
+def measure(rate: int, seconds: float, *, checkpoint: bool) -> tuple[list[float], str]:
+    """Ages of results in seconds, and what the search said of itself."""
+    load = Load(kwf=0.03)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "in.jsonl").touch()
+        text = to_yaml(load.schema()).replace("20 minutes", "20 seconds")
+        (folder / "schema.yaml").write_text(text)
+        command = [sys.executable, "-m", "skws", "watch", load.query, "--engine", "local"]
+        command += ["-s", str(folder / "schema.yaml"), "-S", str(folder / "in.jsonl")]
+        command += ["-f", "jsonl", "-o", str(folder / "out.jsonl")]
+        command += ["--checkpoint", str(folder / "kept")] if checkpoint else []
+        tail = Tail(folder / "out.jsonl")
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        process.stderr.readline()  # it runs
+        write(folder / "in.jsonl", load, rate, seconds)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate()
+        tail.stop()
+    return tail.ages, told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=30)
+    given = parser.parse_args()
+    for checkpoint in (False, True):
+        ages, told = measure(given.rate, given.seconds, checkpoint=checkpoint)
+        print(told.splitlines()[0])
+        figures = ", ".join(
+            f"p{share:g} {1000 * quantile(ages, share / 100):.1f} ms" for share in (50, 99, 100)
+        )
+        print(f"{'with' if checkpoint else 'without'} checkpoint: {len(ages)} results, {figures}")
+
+
+if __name__ == "__main__":
+    main()

@@ -24,7 +24,7 @@ from windows.expressions.translate import to_automaton, to_regular
 
 THEORY = Satisfiability(ALPHABET)
 KS = st.integers(0, 2)
-SOME = settings(max_examples=60, deadline=None)
+SOME = settings(max_examples=40, deadline=None)
 
 
 @st.composite
@@ -36,7 +36,7 @@ def cases(draw: st.DrawFn) -> tuple[int, r.Regular, r.Regular, list[list[StreamR
 Case = tuple[int, r.Regular, r.Regular, list[list[StreamRecord]]]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cases())
 def test_automata_of_expressions_accept_their_words(case: Case) -> None:
     k, left, right, some = case

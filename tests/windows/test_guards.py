@@ -45,7 +45,7 @@ def test_whole_numbers_beyond_doubles_are_compared_exactly() -> None:
     assert columns_of(word).holds(rising).tolist()[1:] == [True, True, False, False]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(guards(1), min_size=1, max_size=3), words(min_size=2, max_size=5))
 def test_what_occurs_is_possible_and_samples_are_true(some: list[g.Guard], word: list[StreamRecord]) -> None:
     cells = {cell.signs: cell.sample for cell in THEORY.cells(some)}

@@ -37,7 +37,7 @@ def cases(draw: st.DrawFn) -> tuple[int, list[tuple[r.Regular, r.Regular]], list
     return k, pairs, draw(words())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(), st.lists(st.integers(0, 9), max_size=2))
 def test_every_window_of_the_definition_is_found(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], cuts: list[int]
@@ -47,7 +47,7 @@ def test_every_window_of_the_definition_is_found(
     assert found(processor, word, cuts) == windows_by_definition(pairs, k, word)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     cases(),
     LIMITS,
@@ -103,7 +103,7 @@ def can_end(expressed: WindowExpression, first: int, now: int, word: list[Stream
     return False
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cases(), st.one_of(st.just(Limits()), LIMITS), st.lists(st.integers(0, 9), max_size=2))
 def test_first_windows_do_not_overlap(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], limits: Limits, cuts: list[int]
@@ -129,7 +129,7 @@ def test_records_that_do_nothing_may_be_passed_over(
     assert found(whole, long, []) == found(single, long, list(range(0, len(long), 9)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(), st.sampled_from(Selection), st.lists(st.integers(0, 12), max_size=3), words(12))
 def test_each_key_has_a_stream_of_its_own(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],

@@ -49,7 +49,7 @@ def direct(aggregate: Aggregate, records: list[StreamRecord]) -> Value:
     return result
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.integers(0, 1).flatmap(lambda k: st.tuples(st.just(k), regulars(k), regulars(k))),
     words(14),

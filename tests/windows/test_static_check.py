@@ -70,7 +70,7 @@ def _live(window: Finite) -> frozenset[int]:
         live |= more
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=130, deadline=None)
 @given(SMALL, SMALL)
 def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Regular) -> None:
     given_expression = expression([(before, window)])
@@ -99,7 +99,7 @@ def replayed(verdict: Verdict, given_expression: WindowExpression, alphabet: Alp
         assert witness.ending >= witness.repetitions - 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), regulars(k, 4), regulars(k, 4))), words(12))
 def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
     case: tuple[int, r.Regular, r.Regular], word: list[StreamRecord]
@@ -206,7 +206,7 @@ def test_emptiness(text: str, verdict: Emptiness) -> None:
     assert (word is not None and automaton.accepts(word, ALPHABET)) == (verdict is Emptiness.INHABITED)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 1).flatmap(lambda k: st.tuples(st.just(k), regulars(k))), st.lists(words(6), min_size=5)
 )

@@ -1,0 +1,75 @@
+"""Windows over all comments of a public Stack Exchange site, beside loops written for each."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from schema.load import load_schema
+from schema.model import Schema
+from skws.keywords import terms
+from skws.records import Record
+from skws.replay import BadRecordLog, Replay
+from skws.windowing.request import WindowsRequest
+from skws.windowing.run import Counts, windows
+from windows.expressions.processor import Window
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMENTS = ROOT.parent / "shared" / "data" / "stackexchange-ai" / "csv" / "Comments.csv"
+DAY = 86_400_000_000
+
+pytestmark = pytest.mark.skipif(not COMMENTS.is_file(), reason=f"the public data set is not at {COMMENTS}")
+
+
+@pytest.fixture(scope="module")
+def schema() -> Schema:
+    return load_schema(ROOT / "examples" / "stackexchange" / "schema.yaml")
+
+
+@pytest.fixture(scope="module")
+def comments(schema: Schema) -> list[Record]:
+    return list(Replay.open(COMMENTS, schema).stream(BadRecordLog()))
+
+
+def found(schema: Schema, text: str, *aggregates: str) -> list[Window]:
+    request = WindowsRequest(schema, text, aggregates=aggregates)
+    return list(windows(request.processor(), Replay.open(COMMENTS, schema), BadRecordLog(), Counts()))
+
+
+def test_sessions_of_every_user(schema: Schema, comments: list[Record]) -> None:
+    user = schema.relation("Comments").columns["UserId"]
+    times: dict[object, list[int]] = {}
+    for record in comments:
+        if record.row[user] is not None:
+            times.setdefault(record.row[user], []).append(record.time)
+    expected = set()
+    for key, own in times.items():
+        begins = [i for i in range(1, len(own)) if own[i] - own[i - 1] > DAY]
+        expected |= {(key, a, b, b - a + 1) for a, b in pairwise(begins)}
+    text = "every open when time - time[-1] > 1 day close when time - time[-1] > 1 day per UserId"
+    sessions = found(schema, text, "count")
+    assert {(w.key[0], w.first, w.last, w.aggregates[0]) for w in sessions} == expected
+    assert len(sessions) == len(expected) > 150
+    assert [w.end for w in sessions] == sorted(w.end for w in sessions)
+
+
+def test_from_a_keyword_to_a_high_score(schema: Schema, comments: list[Record]) -> None:
+    columns = schema.relation("Comments").columns
+    text, score = columns["Text"], columns["Score"]
+    expected: list[tuple[int, int, int]] = []
+    start, most = -1, 0
+    for i, record in enumerate(comments):
+        value = record.row[score]
+        assert isinstance(value, int)
+        if start >= 0:
+            most = max(most, value)
+            if value > 1:
+                expected.append((start, i, most))
+                start = -1
+        elif terms("neural") <= terms(str(record.row[text])):
+            start, most = i, value
+    windows_found = found(schema, "open when Text contains 'Neural' close when Score > 1", "max(Score)")
+    assert [(w.first, w.last, w.aggregates[0]) for w in windows_found] == expected
+    assert len(expected) > 15

@@ -17,7 +17,7 @@ from skws.explain.observed import Observed
 from skws.explain.pruned import KeyPruning, pruned_by_keys
 from skws.explain.query import carriers_branch, query_branch
 from skws.plan import Plan
-from windows.window import CountWindow, TimeWindow, Window
+from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 DEFAULT_LIMIT: Final = 40
 _MOST_CLUSTERS: Final = 64
@@ -67,7 +67,7 @@ def explain(
         _networks(plan, count),
         _keys(plan, pruned_by_keys(plan.generator())),
         Branch("mesh", (*operators, *clusters)),
-        *([] if isinstance(plan.window, TimeWindow | CountWindow) else [memory_branch(plan)]),
+        *([memory_branch(plan)] if isinstance(plan.window, Unbounded) else []),
     )
     return Explanation(branches, clusters)
 

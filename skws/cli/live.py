@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from time import perf_counter
+from typing import Final
 
+from schema.errors import SkwsError
 from skws.cli.run import counted
 from skws.cli.terminal import color_on_stdout
+from skws.results.writers import OutputClosedError
 from skws.search import EngineName
 from skws.watch.local import LocalWatch
-from skws.watch.log import Log
+from skws.watch.log import Log, LogFormat
 from skws.watch.metrics import Metrics
 from skws.watch.publishing import Publishing
 from skws.watch.request import WatchRequest
 from skws.watch.signals import ending_on_signals
 from skws.watch.sinks import open_sinks
 
+INTERRUPTED: Final = 130
+
 
 def run_watch(request: WatchRequest, notes: Log) -> None:
-    """Watch until the source ends. Raises SkwsError, KeyboardInterrupt if a signal ended it."""
+    """Watch until the source ends. Raises SkwsError, KeyboardInterrupt if a signal ended it.
+
+    Where the log is JSON, that is told there, and SystemExit is raised instead.
+    """
+    try:
+        _run(request, notes)
+    except (SkwsError, KeyboardInterrupt) as error:
+        if notes.log_format is LogFormat.TEXT or isinstance(error, OutputClosedError):
+            raise
+        code = error.exit_code if isinstance(error, SkwsError) else INTERRUPTED
+        event = "failed" if isinstance(error, SkwsError) else "interrupted"
+        notes.error(event, str(error) or event, exit_code=code)
+        raise SystemExit(code) from None
+
+
+def _run(request: WatchRequest, notes: Log) -> None:
     if request.engine is EngineName.SPARK:
         from skws.spark.streaming.watch import SparkWatch  # noqa: PLC0415 - only who asks for Spark loads it
 

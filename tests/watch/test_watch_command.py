@@ -113,9 +113,19 @@ def test_a_signal_ends_it_with_all_results_kept(
     assert process.returncode == 130
     assert pq.read_table(folder / "out").num_rows == 30
     assert Metrics.from_json(told.read_bytes()).state == "ended"
-    events = [json.loads(line) for line in error.splitlines() if line.startswith("{")]
-    assert [event["event"] for event in events] == ["started", "ended"]
-    assert events[-1]["results"] == 30
+    events = [json.loads(line) for line in error.splitlines()]
+    assert [event["event"] for event in events] == ["started", "ended", "interrupted"]
+    assert events[1]["results"] == 30
+
+
+def test_a_json_log_tells_failures_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.jsonl").write_text("nonsense\n")
+    with pytest.raises(SystemExit) as ended:
+        watched("ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl", "--log-format", "json")
+    assert ended.value.code == 5
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(event["level"], event["event"]) for event in events][-1] == ("error", "failed")
+    assert "bad.jsonl:1" in events[-1]["message"]
 
 
 def test_queries_are_added_and_removed_while_it_runs(

@@ -1,0 +1,60 @@
+"""A live search over a database, broken off, goes on where it was."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from skws.watch.local import LocalWatch
+from tests.postgres import Database
+from tests.watch.watching import QUERY, abandon, lines, opened, request, told
+
+
+def until(watch: LocalWatch, path: Path, count: int) -> None:
+    end = time.monotonic() + 30
+    while len(lines(path)) < count:
+        assert time.monotonic() < end, told(path)
+        watch.step()
+
+
+def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path: Path) -> None:
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text)',
+        'ALTER TABLE "order" REPLICA IDENTITY FULL',
+        "INSERT INTO customer VALUES (7, 'ada')",
+    )
+    out = tmp_path / "out.jsonl"
+    asked = request(
+        database.uri(), sinks=(f"jsonl:{out}",), checkpoint=tmp_path / "kept", lateness=60_000_000
+    )
+    first = opened(asked)
+    database.run("INSERT INTO \"order\" VALUES (7, 'lamp')")
+    until(first, out, 1)
+    abandon(first)
+    first._feed.close()  # type: ignore[union-attr]
+    database.run("INSERT INTO \"order\" VALUES (7, 'lamp two')", "INSERT INTO \"order\" VALUES (8, 'lamp')")
+    second = opened(asked)
+    until(second, out, 2)
+    second._commit()
+    database.run("DELETE FROM \"order\" WHERE item = 'lamp'")
+    until(second, out, 3)
+    second.close()
+    third = opened(asked)
+    database.run("INSERT INTO \"order\" VALUES (7, 'lamp three')")
+    until(third, out, 4)
+    third.close()
+    results = told(out)
+    assert [(op, query) for op, query, _ in results] == [
+        ("+", QUERY),
+        ("+", QUERY),
+        ("-", QUERY),
+        ("+", QUERY),
+    ]
+    assert results[2][2] == results[0][2]
+    assert len({identity for op, _, identity in results if op == "+"}) == 3
+    slots = database.ask(
+        "SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()"
+    )
+    assert slots == [("skws", False)]
+    database.ask("SELECT pg_drop_replication_slot('skws')")

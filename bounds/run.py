@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from bounds.case import CaseRun, Rows
 from bounds.horizon import horizon
 from bounds.naive import added
 from bounds.query import Kind, Query, Stream, Union
-from bounds.refine import cases
+from bounds.refine import MOST_CASES, Case, TooManyCasesError, cases
 from bounds.split import conjunctions
 from bounds.verdict import keepable
 from schema.errors import BadRecordsError, UsageError
@@ -84,14 +84,7 @@ class QueryRun:
             for s in query.streams
             if s.kind is Kind.STATIC
         }
-        self._cases = [
-            case
-            for conjunction in conjunctions(query)
-            for case in cases(conjunction, partial(keepable, distinct=distinct), times=True)
-        ]
-        for case in self._cases:
-            if case.failures:
-                raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
+        self._cases = list(_kept_cases(query, distinct=distinct))
         self.horizon = max((horizon(c.query) for c in self._cases), default=0)
         self._bags: dict[str, list[tuple[int, Row]]] | None = defaultdict(list, self._static)
         self.runs: list[CaseRun] = []
@@ -138,6 +131,19 @@ class QueryRun:
                 by_time[time].setdefault(stream.relation, []).append(row)
         for time in sorted(by_time):
             self._advance(time, by_time[time], Counter())
+
+
+def _kept_cases(query: Query, *, distinct: bool) -> Iterator[Case]:
+    """The disjoint cases that a query is run in. Raises UsageError if the synopses of one are not bounded."""
+    criterion = partial(keepable, distinct=distinct)
+    try:
+        for conjunction in conjunctions(query):
+            for case in cases(conjunction, criterion, times=True):
+                if case.failures:
+                    raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
+                yield case
+    except TooManyCasesError:
+        raise UsageError(f"this query has more than {MOST_CASES:,} orders to be told apart") from None
 
 
 def _has_bounds(attribute: Attribute) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -203,6 +205,11 @@ def test_faults_in_sql_are_told_with_their_place(folder: Folder, text: str, code
     got, out, err = folder.bounds("check", text)
     assert (got, out) == (code, "")
     assert message in err
+
+
+def test_other_commands_load_no_sql_parser() -> None:
+    code = "import sys, skws.cli.app, skws.explain; sys.exit('sqlglot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_query_that_is_not_there(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from schema.model import Row, Value
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    """A stream of (relation, row), and what accepts at its end: a run not simple, or two runs of one result."""
+    """A stream of (relation, row), and what accepts at its end: a run not simple, or two of one result."""
 
     stream: tuple[tuple[int, Row], ...]
     runs: tuple[RunTree, ...]

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from patterns.automata.pcea import PCEA
+from patterns.evaluation.counting import count
 from patterns.evaluation.heap import Heaps, Mark, Node, insert
 from patterns.evaluation.program import Place, Program, RelationProgram, Step
-from patterns.evaluation.valuations import Valuation, count, valuations
+from patterns.evaluation.valuations import Valuation, valuations
 from schema.model import Row
 from windows.window import FOREVER, CountWindow, TimeWindow, Window
 

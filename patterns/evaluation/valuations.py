@@ -6,21 +6,61 @@ delay between two valuations is linear in the valuation, however many there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from patterns.evaluation.heap import Heaps, Mark, Node
 
 Valuation: TypeAlias = tuple[Mark, ...]
 
+# Lists that share their tails: what has been chosen, and what is still to be chosen from.
+_Chosen: TypeAlias = "tuple[Mark, _Chosen | None]"
+_Choices: TypeAlias = "tuple[Heaps, _Choices | None]"
+
 
 def valuations(node: Node, low: int) -> Iterator[Valuation]:
     """The valuations that a node stands for, apart from the heap below it, from tick ``low`` on.
 
-    A valuation is the marked positions with their labels, the last tuple first.
+    A valuation is the marked positions with their labels, in no particular
+    order. What is not yet tried waits on a stack: a run may be as long as the
+    window, so there is no recursion.
     """
-    start = (node[4],)
-    return _combined(start, node[5], 0, low) if node[5] else iter((start,))
+    if not node[5]:
+        yield (node[4],)
+        return
+    chosen: _Chosen = (node[4], None)
+    choices = _together(node[5], None)
+    # Nodes to try with what is chosen before the choices left; or no node, where the choices are next.
+    waiting: list[tuple[Node | None, _Chosen, _Choices | None]] = [(None, chosen, choices)]
+    while waiting:
+        tried, chosen, choices = waiting.pop()
+        if tried is not None:
+            _, left, right, _, mark, products = tried
+            if left is not None and left[0] >= low:
+                waiting.append((left, chosen, choices))
+            if right is not None and right[0] >= low:
+                waiting.append((right, chosen, choices))
+            chosen = (mark, chosen)
+            if products:
+                choices = _together(products, choices)
+        assert choices is not None  # noqa: S101 - nodes are tried only where choices are left
+        heaps, rest = choices
+        if rest is not None:
+            waiting.extend([(heap, chosen, rest) for heap in heaps if heap[0] >= low])
+            continue
+        # The last choice: most of the time is spent here.
+        start = _listed(chosen)
+        members = [heap for heap in heaps if heap[0] >= low]
+        while members:
+            _, left, right, _, mark, products = members.pop()
+            if left is not None and left[0] >= low:
+                members.append(left)
+            if right is not None and right[0] >= low:
+                members.append(right)
+            if products:
+                waiting.append((None, (mark, chosen), _together(products, None)))
+            else:
+                yield (mark, *start)
 
 
 def by_label(valuation: Valuation) -> dict[str, frozenset[int]]:
@@ -32,41 +72,16 @@ def by_label(valuation: Valuation) -> dict[str, frozenset[int]]:
     return marked
 
 
-def count(node: Node, low: int) -> int:
-    """How many valuations there are: without forming them, in the time of reading each heap once."""
-    total = 1
-    for heaps in node[5] or ():
-        found = 0
-        waiting = [heap for heap in heaps if heap[0] >= low]
-        while waiting:
-            member = waiting.pop()
-            found += count(member, low) if member[5] else 1
-            waiting += [side for side in (member[1], member[2]) if side is not None and side[0] >= low]
-        total *= found
-    return total
+def _together(products: list[Heaps], rest: _Choices | None) -> _Choices | None:
+    for heaps in products:
+        rest = (heaps, rest)
+    return rest
 
 
-def _combined(so_far: Valuation, products: Sequence[Heaps], place: int, low: int) -> Iterator[Valuation]:
-    """What there is so far, with a run from each product from a place on.
-
-    The heap is walked here and once more in the next product for every run of
-    this one: what is found is given at once, so nothing is gathered first.
-    """
-    last = place + 1 == len(products)
-    waiting = [heap for heap in products[place] if heap[0] >= low]
-    while waiting:
-        _, left, right, _, mark, below = waiting.pop()
-        if left is not None and left[0] >= low:
-            waiting.append(left)
-        if right is not None and right[0] >= low:
-            waiting.append(right)
-        if below:
-            for run in _combined((*so_far, mark), below, 0, low):
-                if last:
-                    yield run
-                else:
-                    yield from _combined(run, products, place + 1, low)
-        elif last:
-            yield (*so_far, mark)
-        else:
-            yield from _combined((*so_far, mark), products, place + 1, low)
+def _listed(chosen: _Chosen) -> Valuation:
+    marks = []
+    cell: _Chosen | None = chosen
+    while cell is not None:
+        mark, cell = cell
+        marks.append(mark)
+    return tuple(marks)

@@ -209,3 +209,13 @@ def test_update_work_does_not_grow_with_the_results() -> None:
         assert evaluator.count() == each * each
         calls.append(made)
     assert len(set(calls)) == 1
+
+
+def test_runs_may_be_as_long_as_the_window() -> None:
+    """Neither enumerating nor counting them is deep, nor takes time with their number."""
+    evaluator = Evaluator(REPEATED, 3, CountWindow(3000))
+    for _ in range(5000):
+        evaluator.update(0, (1,))
+    longest = next(evaluator.results())
+    assert len(longest) <= 3001
+    assert evaluator.count() == 2**3000

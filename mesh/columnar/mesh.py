@@ -232,11 +232,13 @@ class ColumnarMesh:
         """Partials joined with a tuple each, where that is wanted, new to them, and alive with them."""
         if not len(places):
             return Partials.none(self._width)
-        groups, query = waiting.operator[places], waiting.query[places]
+        groups = waiting.operator[places].astype(np.int64, copy=False)
+        query = waiting.query[places].astype(np.int64, copy=False)
         operators = self._operators.next(groups, self._labels.of(query, partners))
         wanted = np.flatnonzero(operators != NONE)
         places, partners = places[wanted], partners[wanted]
-        tuples, members = self._live.tuples, waiting.members[places]
+        tuples = self._live.tuples
+        members = waiting.members[places].astype(np.int64, copy=False)
         start = np.maximum(waiting.start[places], tuples.start[partners])
         end = np.minimum(waiting.end[places], tuples.end[partners])
         new = (members != partners[:, None]).all(axis=1)

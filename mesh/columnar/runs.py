@@ -17,7 +17,7 @@ from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints
 
 _LEAST_PAYLOAD_BITS = 20
 _LEAST_FILTER_BITS = 12
-_SPARSE = 16  # places of the filter for each entry
+_SPARSE = 8  # places of the filter for each entry
 
 
 class SortedRuns:

@@ -95,14 +95,24 @@ class TupleStore(Table):
 
 
 class PartialStore(Table):
-    """Partial results, or results, with members of up to ``width`` tuples."""
+    """Partial results, or results, with members of up to ``width`` tuples.
+
+    There can be millions, so queries, operators and slots take 32 bits here.
+    """
 
     def __init__(self, width: int) -> None:
-        super().__init__(Partials.none(width).columns())
+        query, operator, members, start, end = Partials.none(width).columns()
+        small = (column.astype(np.int32) for column in (query, operator, members))
+        super().__init__((*small, start, end))  # type: ignore[arg-type]  # columns are widened when read
 
     @property
     def partials(self) -> Partials:
+        """Views of all rows; their columns are as narrow as they are kept."""
         return Partials(*self.columns())
+
+    def taken(self, chosen: Ints | Flags) -> Partials:
+        """Some rows."""
+        return Partials(*(column[chosen].astype(np.int64, copy=False) for column in self.columns()))
 
     def compact(self, horizon: int, slots: Ints) -> Ints:
         """Drop what ended at or before ``horizon``; members get their tuples' new slots.
@@ -111,7 +121,7 @@ class PartialStore(Table):
         """
         # Who is alive has live members only; NO_MEMBER, being -1, takes the number behind the last.
         places = self.keep(self._columns[4][: self.size] > horizon)
-        self._columns[2] = np.append(slots, NO_MEMBER)[self._columns[2]]
+        self._columns[2] = np.append(slots, NO_MEMBER).astype(np.int32)[self._columns[2]]  # type: ignore[assignment]
         return places
 
     def end(self, slots: Ints, ends: Ints) -> Ints:

@@ -33,20 +33,20 @@ class Reported:
         """Results that end earlier with one of the tuples in ``slots``; ``ends`` are those of all tuples."""
         for store in self._stores.values():
             places = store.end(slots, ends)
-            yield store.partials.taken(places)
+            yield store.taken(places)
 
     def take(self, slots: Ints) -> Iterator[Partials]:
         """Results that contain one of the tuples; they are forgotten."""
         for store in self._stores.values():
             touched: Flags = np.isin(store.partials.members, slots).any(axis=1)  # type: ignore[assignment]
             if touched.any():
-                yield store.partials.taken(touched)
+                yield store.taken(touched)
                 store.keep(~touched)
 
     def alive(self, horizon: int) -> Iterator[Partials]:
         """Results that end after ``horizon``."""
         for store in self._stores.values():
-            yield store.partials.taken(store.partials.end > horizon)
+            yield store.taken(store.partials.end > horizon)
 
     def remove(self, query: int) -> None:
         """Forget the results of a query."""

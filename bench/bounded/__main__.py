@@ -29,7 +29,7 @@ def main() -> None:
     told = parser.parse_args()
     middle, most, verdicts = decide.seconds(told.queries)
     print(f"decide six streams: median {middle:.3f} s, greatest {most:.3f} s, verdicts {verdicts}")
-    print(f"{'engine':8} {'records':>10} {'seconds':>9} {'records/s':>10} {'MB':>7} results")
+    print(f"{'engine':8} {'records':>10} {'seconds':>9} {'CPU s':>9} {'per CPU s':>10} {'MB':>7} results")
     for line in _run(_FOUND, "skws", told.records, max(1, told.records // 10), None):
         _show("skws", line)
     peers = chosen(told.engines) if told.engines else ()
@@ -56,11 +56,11 @@ def _show(engine: str, line: dict[str, Any]) -> None:
     if "seconds" not in line:
         print(f"{engine:8} {line['records']:>10,} over the limit")
         return
-    rate = line["records"] / line["seconds"]
+    rate = line["records"] / line["cpu_seconds"]
     memory = line["resident_bytes"] / 1e6
     print(
-        f"{engine:8} {line['records']:>10,} {line['seconds']:>9.2f} {rate:>10,.0f} {memory:>7.1f} "
-        f"{line['results']}"
+        f"{engine:8} {line['records']:>10,} {line['seconds']:>9.2f} {line['cpu_seconds']:>9.2f} "
+        f"{rate:>10,.0f} {memory:>7.1f} {line['results']}"
     )
     sys.stdout.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from skws.records import BadRecord, Record
@@ -18,18 +19,24 @@ _LONG: Final = 0.3
 class Appetite:
     """How many records to ask for: as many as can be worked on in a fraction of a second.
 
-    A slow sink or a query with very many results makes batches small, so
-    that memory and latency stay bounded.
+    A sink that is slow for each result, or a query with very many, makes
+    batches small, so that memory and latency stay bounded. Where most of the
+    time is the same for a batch of any size (thousands of queries), small
+    ones would only take longer in all: then a batch may take a few times
+    that.
     """
 
     def __init__(self) -> None:
         self.limit = LEAST
+        self._least_seconds = inf
 
     def worked(self, records: int, seconds: float) -> None:
         """A batch took so long."""
-        if seconds > _LONG:
+        # Rises a little with each batch, for what a batch takes at least may grow.
+        self._least_seconds = min(self._least_seconds * 1.05, seconds)
+        if seconds > max(_LONG, 4 * self._least_seconds):
             self.limit = max(LEAST, self.limit // 2)
-        elif seconds < _SHORT and records >= self.limit:
+        elif records >= self.limit and seconds < max(_SHORT, 2 * self._least_seconds):
             self.limit = min(MOST, self.limit * 2)
 
 

@@ -68,6 +68,8 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
         killed += process.wait() == -signal.SIGKILL
     writer.join()
     process = subprocess.Popen(command(tmp_path), cwd=ROOT, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    assert b"going on" in process.stderr.readline()
     until(lambda: len(lines_so_far(out)) >= RESULTS)
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)

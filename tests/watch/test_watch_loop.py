@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from skws.replay import OnError
 from skws.results.model import Result
 from skws.search import EngineName, Search, SearchRequest
 from skws.watch.control import Answer, Command, ControlFolder
+from skws.watch.intake import MOST, Appetite
 from skws.watch.local import LocalWatch
 from skws.watch.pace import StoppableClock
 from skws.watch.sinks.base import SinkError
@@ -233,8 +234,8 @@ def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
     class Slow(Collected):
         most = 0
 
-        def write(self, batch: int, results: object) -> None:
-            clock.sleep(1_000_000)
+        def write(self, batch: int, results: Sequence[Result]) -> None:
+            clock.sleep(10_000 * len(results))
             self.most = max(self.most, watch.metrics().tuples - self.seen)
             self.seen = watch.metrics().tuples
 
@@ -247,6 +248,16 @@ def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
     steps(watch)
     assert watch.metrics().tuples == 4000
     assert 0 < sink.most <= 256
+
+
+def test_batches_grow_where_their_size_does_not_matter() -> None:
+    appetite = Appetite()
+    for _ in range(8):
+        appetite.worked(appetite.limit, 0.5 + appetite.limit / 100_000)
+    assert appetite.limit == MOST
+    for _ in range(3):
+        appetite.worked(appetite.limit, 9.0)
+    assert appetite.limit == MOST // 8
 
 
 def test_a_sink_that_fails_ends_the_run(tmp_path: Path) -> None:

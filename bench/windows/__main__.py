@@ -3,8 +3,9 @@
     python -m bench.windows
     python -m bench.windows --records 1000000 --only throughput
 
-Each figure is the best of some runs in this process, over rows that are in
-memory already: no parsing is measured. Windows are checked to be equal.
+Figures are of the fastest of some runs over rows that are in memory already:
+processor seconds in this process, seconds by the clock for other engines,
+which read Parquet and use one core or more. Windows are checked to be equal.
 """
 
 from __future__ import annotations

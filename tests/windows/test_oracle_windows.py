@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.window_streams import ALPHABET, accepted, regulars, selected, windows_by_definition, words
+from windows.expressions import configurations
 from windows.expressions import regular as r
 from windows.expressions.alphabet import StreamRecord
 from windows.expressions.automaton import automaton
@@ -151,3 +153,22 @@ def test_each_key_has_a_stream_of_its_own(
     batches = [word[a:b] for a, b in pairwise(bounds)]
     found_windows = [w for batch in batches for w in split.process(batch)]
     assert found_windows == [w for *_, w in sorted(expected, key=lambda e: e[:2])]
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases(), LIMITS, st.sampled_from(Selection), st.sampled_from((0, 3, 9)), st.sampled_from((0, 1)))
+def test_forgotten_configurations_change_nothing(
+    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
+    limits: Limits,
+    selection: Selection,
+    remembered: int,
+    few: int,
+) -> None:
+    k, pairs, word = case
+    given_expression = expression(pairs, k, selection, limits)
+    long = [record._replace(time=i // 2) for i, record in enumerate(word * 8)]
+    expected = found(Processor(given_expression, ALPHABET), long, [])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(configurations, "REMEMBERED", remembered)
+        patched.setattr(configurations, "_FEW", few)
+        assert found(Processor(given_expression, ALPHABET), long, [len(long) // 2]) == expected

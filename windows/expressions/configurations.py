@@ -21,8 +21,8 @@ from windows.expressions.macrostates import DEAD, Macrostates
 Slot: TypeAlias = tuple[int, int]
 """A group of starts: the number of its pair, and the macrostate of the pair's window automaton."""
 
-REMEMBERED: Final = 20_000
-"""Configurations remembered; beyond, all are forgotten and found anew."""
+REMEMBERED: Final = 100_000
+"""Groups in the configurations that are remembered; beyond, all are forgotten and found anew."""
 
 
 class Move(NamedTuple):
@@ -39,6 +39,10 @@ class Move(NamedTuple):
     opened: tuple[int, ...]
     ended: tuple[int, ...]
     kept: bool
+
+
+_FEW: Final = 64
+"""Up to so many letters, what each does to a configuration is found out at once."""
 
 
 @dataclass(eq=False, slots=True)
@@ -63,6 +67,7 @@ class Configurations:
         self._before = [Macrostates(pair.before, letters) for pair in pairs]
         self._window = [Macrostates(pair.window, letters) for pair in pairs]
         self._known: dict[tuple[tuple[int, ...], tuple[Slot, ...]], Configuration] = {}
+        self._size = 0
         self.initial = self._configuration(tuple(m.initial for m in self._before), ())
 
     def bare(self, source: Configuration) -> Configuration:
@@ -74,17 +79,23 @@ class Configurations:
         known = source.moves[opening]
         if letter not in known:
             known[letter] = self._move(source, letter, opening=opening)
+            if letter < len(source.loud[opening]):
+                source.loud[opening][letter] = _does_something(known[letter], source)
         return known[letter]
 
     def loud(self, source: Configuration, *, opening: bool) -> Flags:
-        """By letter, whether it does anything to a configuration."""
+        """By letter, whether it does anything to a configuration; where that is not known yet, yes."""
         flags = source.loud[opening]
-        if len(flags) < len(self._letters):
-            moves = [
-                self.move(source, letter, opening=opening) for letter in range(len(flags), len(self._letters))
-            ]
-            fresh = [not (m.kept and m.target is source) or bool(m.opened or m.ended) for m in moves]
-            flags = source.loud[opening] = np.concatenate([flags, np.array(fresh, dtype=bool)])
+        fresh = range(len(flags), len(self._letters))
+        if fresh:
+            flags = source.loud[opening] = np.concatenate([flags, np.ones(len(fresh), dtype=bool)])
+            if len(self._letters) <= _FEW:
+                for letter in fresh:
+                    self.move(source, letter, opening=opening)
+        known = source.moves[opening]
+        for letter in fresh:
+            if letter in known:
+                flags[letter] = _does_something(known[letter], source)
         return flags
 
     def _move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
@@ -122,7 +133,8 @@ class Configurations:
     def _configuration(self, before: tuple[int, ...], slots: tuple[Slot, ...]) -> Configuration:
         key = (before, slots)
         if key not in self._known:
-            if len(self._known) >= REMEMBERED:
+            self._size += 1 + len(slots)
+            if self._size > REMEMBERED:
                 self._forget()
             self._known[key] = Configuration(before, slots)
         return self._known[key]
@@ -134,3 +146,8 @@ class Configurations:
             known.moves[1].clear()
             known.loud[:] = [np.ones(0, dtype=bool)] * 2
         self._known.clear()
+        self._size = 0
+
+
+def _does_something(move: Move, source: Configuration) -> bool:
+    return not (move.kept and move.target is source) or bool(move.opened or move.ended)

@@ -101,7 +101,7 @@ def _blobs(worked: Worked) -> list[bytes]:
 
 
 def serve(setup: Setup) -> None:
-    """Until there is no reason to."""
+    """Until there is no reason to; in a process that nobody has to wait for, once the socket is there."""
     expect_long_lived_objects()
     keeper = Keeper(setup.request, setup.share)
     here = setup.socket.with_suffix(f".{os.getpid()}")
@@ -112,6 +112,8 @@ def serve(setup: Setup) -> None:
         listener.settimeout(1.0)
         here.rename(setup.socket)
         own = setup.socket.stat().st_ino
+        if os.fork():
+            return
         asked = time.monotonic()
         while _wanted(setup, own, asked):
             with suppress(TimeoutError):

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -86,18 +85,13 @@ class Lodger:
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
-        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
-        with process.stdin:
-            process.stdin.write(pickle.dumps(setup))
-        return self._awaited(process, log)
-
-    def _awaited(self, process: subprocess.Popen[bytes], log: Path) -> socket.socket:
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until and process.poll() is None:
-            found = self._connected()
-            if found is not None:
-                return found
-            time.sleep(0.02)
-        process.kill()
-        process.wait()
-        raise RuntimeError(f"the keeper of a shard did not start:\n{log.read_text()[-2000:]}")
+        try:
+            process.communicate(pickle.dumps(setup), timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        # It left another process behind that listens.
+        found = self._connected()
+        if found is None:
+            raise RuntimeError(f"the keeper of a shard did not start:\n{log.read_text()[-2000:]}")
+        return found

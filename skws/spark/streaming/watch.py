@@ -7,12 +7,14 @@ run gives it to the sinks, so that a slow sink holds Spark up only when
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from queue import Empty, Full, Queue
 from typing import Final
 from uuid import uuid4
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -45,6 +47,8 @@ from skws.watch.sinks.base import Run
 from skws.watch.speeds import replay_rate
 from windows.window import MICROSECOND
 
+# A task whose Python worker was killed is run again, as it is on a cluster.
+_MASTER: Final = "local[*,4]"
 SHARDS: Final = "spark.skws.shards"
 STATE: Final = "spark.skws.stateLocation"
 _AHEAD: Final = 64
@@ -158,9 +162,9 @@ class SparkWatch:
         self._finish(query, place)
 
     def _session(self, stack: ExitStack) -> SparkSession:
-        own = SparkSession.getActiveSession() is None
+        own = SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread
         with interrupts_deferred():
-            spark = start_session(self.request.master, packages=self.request.packages)
+            spark = start_session(_master(self.request), packages=self.request.packages)
             if own:
                 stack.callback(spark.stop)
         return spark
@@ -262,3 +266,8 @@ class SparkWatch:
     def _tell_bad(self) -> None:
         if self._delivering.bad:
             self._log.warning("bad records", self._delivering.bad_summary(), bad=self._delivering.bad)
+
+
+def _master(request: WatchRequest) -> str | None:
+    """None: that of spark-submit."""
+    return request.master or (None if "SPARK_ENV_LOADED" in os.environ else _MASTER)

@@ -1,0 +1,69 @@
+"""Shards worked by hand, with the log that Spark's state store would keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+import orjson
+
+from skws.records import Record
+from skws.results.model import Result
+from skws.spark.streaming.parcels import Head, Parcel, packed
+from skws.spark.streaming.record_log import Chunk
+from skws.spark.streaming.shard import Shard, Share, Spread, Worked
+from skws.watch.control import Command, Standing
+from skws.watch.request import WatchRequest
+
+
+@dataclass
+class KeptShard:
+    """A shard and its log; ``rebuild`` forgets the mesh."""
+
+    request: WatchRequest
+    share: Share
+    tables: list[bytes] = field(default_factory=list)
+    chunks: dict[int, tuple[Chunk, bytes]] = field(default_factory=dict)
+    queries: dict[str, Standing] = field(default_factory=dict)
+    next: int = 0
+
+    def __post_init__(self) -> None:
+        self.shard = Shard(self.request, self.share)
+
+    def rebuild(self) -> None:
+        position, now = self.shard.position, self.shard.now
+        self.shard = Shard(self.request, self.share)
+        self.shard.begin(self.tables, self.queries.values())
+        for number in sorted(self.chunks):
+            self.shard.recall(*self.chunks[number])
+        self.shard.stand_at(position, now)
+
+    def work(self, parcel: Parcel) -> Worked:
+        worked = self.shard.work(Parcel.from_bytes(parcel.to_bytes()), self.next)
+        if parcel.tables:
+            self.tables.append(parcel.tables)
+        for name in worked.removed:
+            del self.queries[name]
+        self.queries |= {one.name: one for one in worked.added}
+        if worked.chunk is not None:
+            told = Chunk(**orjson.loads(orjson.dumps(asdict(worked.chunk))))
+            self.chunks[self.next] = told, parcel.records
+            self.next += 1
+        for number in worked.dropped:
+            del self.chunks[number]
+        return worked
+
+
+def parcel_of(
+    records: Sequence[Record], commands: Sequence[Command] = (), tables: Sequence[Record] = ()
+) -> Parcel:
+    return Parcel(Head(0.0, tuple(commands)), packed(tables), packed(records))
+
+
+def all_shards(request: WatchRequest, shards: int, spread: Spread = Spread.ROOTS) -> list[KeptShard]:
+    return [KeptShard(request, Share(number, shards, spread)) for number in range(shards)]
+
+
+def lines(results: Sequence[Result]) -> list[bytes]:
+    """For comparison, whatever their order."""
+    return sorted(result.to_json() for result in results)

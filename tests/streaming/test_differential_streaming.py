@@ -1,0 +1,60 @@
+"""The streaming job gives what the in-process loop gives, result for result."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from skws.records import Record
+from skws.spark.streaming.layout import keys_for, spark_hash
+from skws.watch.request import WatchRequest
+from tests.replays import write_replay
+from tests.streaming.spark_runs import running
+from tests.streaming.test_oracle_shards import SCHEMA, random_records, random_row
+from tests.watch.watching import Collected, opened, steps
+from windows.window import CountWindow, TimeWindow, Window
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+def replayed(folder: Path, seed: int) -> str:
+    rng = random.Random(seed)
+    tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
+    write_replay(folder / "r.jsonl", SCHEMA, [*tables, *random_records(rng, 300)])
+    return f"replay:{folder / 'r.jsonl'}?speed=1000000"
+
+
+@pytest.mark.parametrize(("shards", "window"), [(1, CountWindow(30)), (2, TimeWindow(30))])
+def test_a_replay_gives_what_it_gives_in_one_process(tmp_path: Path, shards: int, window: Window) -> None:
+    queries = {"a": "alpha beta -no", "b": "alpha"}
+    asked = WatchRequest(queries, SCHEMA, replayed(tmp_path, 3), window=window, max_size=4)
+    local = Collected()
+    watch = opened(asked, local)
+    steps(watch)
+    watch.close()
+    with running(asked, shards) as run:
+        run.end()
+    assert run.watch.ended
+    assert len(local.results) > 100
+    assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local.results)
+    metrics, theirs = run.watch.metrics(), watch.metrics()
+    assert (metrics.tuples, metrics.deletions, metrics.results, metrics.retractions) == (
+        theirs.tuples,
+        theirs.deletions,
+        theirs.results,
+        theirs.retractions,
+    )
+    assert metrics.relations[0].tuples == theirs.relations[0].tuples
+    assert metrics.event_time == theirs.event_time
+
+
+def test_keys_bring_each_shard_to_a_partition_of_its_own(spark: SparkSession) -> None:
+    keys = [0, 1, 7, 255, 12345, 1 << 30]
+    frame = spark.createDataFrame([(key,) for key in keys], "key int")
+    assert [row[0] for row in frame.select(sf.hash("key")).collect()] == [spark_hash(key) for key in keys]
+    for shards in (1, 2, 3, 8, 64):
+        assert [spark_hash(key) % shards for key in keys_for(shards)] == list(range(shards))

@@ -1,0 +1,117 @@
+"""The process that keeps a shard's mesh: found again, started again, and never trusted with another epoch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from schema.errors import UsageError
+from skws.records import Record
+from skws.spark.streaming.lodging import Lodger, lodge, vacate
+from skws.spark.streaming.shard import Share, Spread
+from skws.watch.control import Command
+from tests.streaming.shard_runs import parcel_of
+from tests.streaming.test_oracle_shards import request
+from windows.window import TimeWindow
+
+SHARE = Share(0, 1, Spread.ROOTS)
+REQUEST = request(TimeWindow(10))
+
+
+@pytest.fixture
+def run() -> Iterator[str]:
+    name = uuid4().hex[:12]
+    yield name
+    vacate(name)
+
+
+def work(lodger: Lodger, epoch: int, *records: Record, commands: tuple[Command, ...] = ()) -> dict[str, Any]:
+    return lodger.ask(
+        {"op": "work", "epoch": epoch, "chunk": epoch}, [parcel_of(records, commands).to_bytes()]
+    ).head
+
+
+def stand(lodger: Lodger, epoch: int) -> None:
+    lodger.ask({"op": "begin", "queries": []})
+    lodger.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch})
+
+
+def keeper_of(run: str) -> int:
+    """Its process: the one that has the run's socket open."""
+    inodes = {
+        line.split()[6] for line in Path("/proc/net/unix").read_text().splitlines() if f"-{run}/" in line
+    }
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            links = {os.readlink(link) for link in (process / "fd").iterdir()}
+        except OSError:
+            continue
+        if links & {f"socket:[{inode}]" for inode in inodes}:
+            return int(process.name)
+    raise AssertionError(run)
+
+
+def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
+    first = Lodger(run, REQUEST, SHARE)
+    assert work(first, 0)["op"] == "behind"
+    stand(first, 0)
+    assert work(first, 0, Record(0, 5, ("alpha", 1, 1)))["op"] == "done"
+    first.close()
+    second = Lodger(run, REQUEST, SHARE)
+    assert work(second, 1)["op"] == "done"
+    second.close()
+
+
+def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
+    lodger = Lodger(run, REQUEST, SHARE)
+    stand(lodger, 0)
+    assert work(lodger, 0)["op"] == "done"
+    assert work(lodger, 0)["op"] == "behind"
+    assert work(lodger, 2)["op"] == "behind"
+    assert work(lodger, 1)["op"] == "done"
+    lodger.close()
+
+
+def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> None:
+    lodger = Lodger(run, REQUEST, SHARE)
+    stand(lodger, 0)
+    with pytest.raises(UsageError, match="no standing query 'x'"):
+        work(lodger, 0, commands=(Command("remove", "x"),))
+    assert work(lodger, 0)["op"] == "behind"
+    assert work(lodger, 1)["op"] == "behind"
+    lodger.close()
+
+
+def test_a_killed_keeper_is_replaced_and_has_no_epoch(run: str) -> None:
+    lodger = Lodger(run, REQUEST, SHARE)
+    stand(lodger, 3)
+    os.kill(keeper_of(run), signal.SIGKILL)
+    with pytest.raises((EOFError, OSError)):
+        work(lodger, 3)
+    lodger.close()
+    again = Lodger(run, REQUEST, SHARE)
+    assert work(again, 3)["op"] == "behind"
+    again.close()
+
+
+def test_keepers_go_with_their_sockets(run: str) -> None:
+    Lodger(run, REQUEST, SHARE).close()
+    keeper = keeper_of(run)
+    vacate(run)
+    assert not lodge(run).exists()
+    until = time.monotonic() + 10
+    while Path(f"/proc/{keeper}/stat").exists() and " Z " not in Path(f"/proc/{keeper}/stat").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_its_folder_is_for_one_user(run: str) -> None:
+    Lodger(run, REQUEST, SHARE).close()
+    assert lodge(run).stat().st_mode & 0o077 == 0

@@ -1,0 +1,143 @@
+"""``kill -9`` of any process of a streaming run at random moments: its output ends as if undisturbed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event, Thread
+from uuid import uuid4
+
+import pytest
+
+from tests.watch.watching import QUERY, YAML, append, lines, numbered, told
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 180.0
+MARK = "SKWS_TEST_RUN"
+# By what stands in their command lines.
+KINDS = {
+    "driver": "-m\0skws\0watch",
+    "java": "/java",
+    "worker": "pyspark.daemon",
+    "keeper": "skws.spark.streaming.keeper",
+}
+
+
+class Run:
+    """``skws watch`` as a process of its own, with all that it starts."""
+
+    def __init__(self, folder: Path, shards: int) -> None:
+        self.mark = uuid4().hex
+        self.errors = folder / "errors"
+        command = [
+            *(sys.executable, "-m", "skws", "watch", QUERY, "--master", "local[2,4]"),
+            *("--schema", str(folder / "schema.yaml"), "--source", str(folder / "in.jsonl")),
+            *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),
+            *("--sink", f"jsonl:{folder / 'out.jsonl'}"),
+        ]
+        settings = f"--conf spark.skws.shards={shards} pyspark-shell"
+        env = {**os.environ, MARK: self.mark, "PYSPARK_SUBMIT_ARGS": settings}
+        with self.errors.open("ab") as errors:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=env, stderr=errors)
+
+    def processes(self, kind: str) -> list[int]:
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                ours = f"{MARK}={self.mark}".encode() in (process / "environ").read_bytes()
+                if ours and KINDS[kind] in (process / "cmdline").read_text():
+                    found.append(int(process.name))
+            except OSError:
+                continue
+        return sorted(found)
+
+    def end(self) -> None:
+        """Wait until it has ended, whatever is left of it included."""
+        self.process.wait(PATIENCE)
+        until = time.monotonic() + PATIENCE
+        while any(self.processes(kind) for kind in KINDS):
+            assert time.monotonic() < until, {kind: self.processes(kind) for kind in KINDS}
+            time.sleep(0.1)
+
+
+class Writer(Thread):
+    """Writes the stream, a result's two records every tenth of a second until it is over."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self.over = Event()
+        self.results = 0
+
+    def run(self) -> None:
+        records = list(numbered(20_000))
+        while not self.over.wait(0.1):
+            append(self._path, *records[2 * self.results : 2 * self.results + 2])
+            self.results += 1
+
+
+def killed_at_random(folder: Path, kinds: Sequence[str], seed: int, shards: int) -> None:
+    rng = random.Random(seed)
+    (folder / "schema.yaml").write_text(YAML)
+    source, out = folder / "in.jsonl", folder / "out.jsonl"
+    source.touch()
+    writer = Writer(source)
+    writer.start()
+    try:
+        for kind in kinds:
+            kill_one(folder, kind, rng, shards)
+    finally:
+        writer.over.set()
+        writer.join()
+    run = Run(folder, shards)
+    wait_for(run, lambda: count(out) >= writer.results)
+    time.sleep(0.5)
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.wait(PATIENCE) == 130, run.errors.read_text()
+    run.end()
+    ids = [identity for _, _, identity in told(out)]
+    assert len(ids) == len(set(ids)) == writer.results
+    assert [line["start"] for line in lines(out)] == sorted(line["start"] for line in lines(out))
+
+
+def kill_one(folder: Path, kind: str, rng: random.Random, shards: int) -> None:
+    """Of a run that has given something, at any moment of its batches."""
+    before = count(folder / "out.jsonl")
+    run = Run(folder, shards)
+    wait_for(run, lambda: count(folder / "out.jsonl") > before)
+    time.sleep(rng.uniform(0, 1.5))
+    os.kill(rng.choice(run.processes(kind)), signal.SIGKILL)
+    if kind in {"worker", "keeper"}:
+        # The task is run again, or the run ends with an error and whoever runs it starts it again.
+        time.sleep(rng.uniform(0, 1.5))
+        run.process.send_signal(signal.SIGINT)
+    run.end()
+
+
+def wait_for(run: Run, done: object) -> None:
+    until = time.monotonic() + PATIENCE
+    while not done():  # type: ignore[operator]
+        assert run.process.poll() is None, run.errors.read_text()
+        assert time.monotonic() < until, run.errors.read_text()
+        time.sleep(0.05)
+
+
+def count(out: Path) -> int:
+    return out.read_bytes().count(b"\n") if out.exists() else 0
+
+
+def test_killed_once_each(tmp_path: Path) -> None:
+    killed_at_random(tmp_path, ["driver", "java"], 1, shards=1)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times(tmp_path: Path) -> None:
+    kinds = random.Random(20).choices(list(KINDS), k=20)
+    killed_at_random(tmp_path, kinds, 20, shards=2)

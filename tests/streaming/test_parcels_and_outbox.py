@@ -1,0 +1,71 @@
+"""What travels between the stages, and what is kept between processes, comes back as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skws.batches import RecordBatch
+from skws.records import Record
+from skws.spark.streaming.outbox import Outbox, Told
+from skws.spark.streaming.parcels import Head, Parcel, packed, unpacked
+from skws.watch.control import Command
+
+RECORDS = [
+    Record(2, 5, ("a\x00b", None, 3.5, True)),
+    Record(0, -7, (1 << 60,), True),
+    Record(2, 5, ("é\n", 1, -0.0, False)),
+]
+
+
+@pytest.mark.parametrize("records", [RECORDS, RECORDS[:1], []])
+def test_packed_records_come_back(records: list[Record]) -> None:
+    assert list(unpacked(packed(records)).records()) == list(RecordBatch.of(records).records())
+
+
+def test_a_parcel_comes_back() -> None:
+    head = Head(
+        1.5, (Command("add", "n", "q", 3, "id"),), ("letter",), 2, ("why",), ("cut",), "3 files", ended=True
+    )
+    parcel = Parcel(head, packed(RECORDS[:1]), packed(RECORDS))
+    assert Parcel.from_bytes(parcel.to_bytes()) == parcel
+    assert Parcel.from_bytes(Parcel(Head(0.0)).to_bytes()) == Parcel(Head(0.0))
+
+
+def told(number: int) -> Told:
+    return Told(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"")])
+
+
+def reopened(folder: Path) -> tuple[Outbox, list[Told]]:
+    outbox = Outbox(folder, segment_bytes=200)
+    return outbox, list(outbox.open())
+
+
+def test_an_outbox_keeps_what_is_not_committed(tmp_path: Path) -> None:
+    outbox, found = reopened(tmp_path)
+    assert found == []
+    for number in range(1, 41):
+        outbox.put(told(number))
+    outbox.trim(30)
+    outbox.close()
+    again, found = reopened(tmp_path)
+    assert [one.number for one in found][-10:] == list(range(31, 41))
+    assert found[-1] == told(40)
+    assert found[0].number > 20
+    assert again.last == 40
+
+
+@pytest.mark.parametrize("lost", [1, 10, 60])
+def test_half_a_batch_at_the_end_is_none(tmp_path: Path, lost: int) -> None:
+    outbox, _ = reopened(tmp_path)
+    outbox.put(told(1))
+    outbox.put(told(2))
+    outbox.close()
+    (path,) = tmp_path.glob("*.out")
+    path.write_bytes(path.read_bytes()[:-lost])
+    again, found = reopened(tmp_path)
+    assert found == [told(1)]
+    again.put(told(2))
+    again.close()
+    assert reopened(tmp_path)[1] == [told(1), told(2)]

@@ -1,0 +1,140 @@
+"""A live search on Spark from outside: commands, bad records, ends and new starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from schema.errors import BadRecordsError, SchemaError, SourceError, UsageError
+from schema.model import Relation
+from skws.replay import OnError
+from skws.search import EngineName
+from skws.spark.streaming.watch import SparkWatch
+from skws.watch.control import Command, ControlFolder
+from skws.watch.log import Log
+from tests.streaming.spark_runs import running
+from tests.watch.watching import QUERY, SCHEMA, append, customer, order, request
+from windows.window import TimeWindow
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+def test_commands_of_a_control_folder(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    append(source, customer(1, 1), order(2, 1))
+    folder = ControlFolder(tmp_path / "control")
+    with running(request(source, control=folder.folder)) as run:
+        run.results(1)
+        added = folder.send(Command("add", "more", "lamp"))
+        wrong = folder.send(Command("add", "more", "chair"))
+        # Nothing comes from the source meanwhile.
+        run.until(lambda: len(folder.answers()) >= 2)
+        run.results(2)
+        assert run.sink.results[1].snapshot
+        append(source, order(3, 1, "green lamp"))
+        run.results(4)
+        removed = folder.send(Command("remove", QUERY))
+        run.until(lambda: len(folder.answers()) >= 3)
+        append(source, order(4, 1, "red lamp"))
+        run.results(5)
+        assert [one.name for one in folder.standing()] == ["more"]
+        assert run.watch.metrics().queries[0].results == 3
+    told = [r.query for r in run.sink.results]
+    assert [*told[:2], sorted(told[2:4]), *told[4:]] == [QUERY, "lamp", [QUERY, "lamp"], "lamp"]
+    answers = {answer.id: answer.error for answer in folder.answers()}
+    assert answers == {
+        added: "",
+        wrong: "there is a standing query 'more' already",
+        removed: "",
+    }
+
+
+def test_it_goes_on_with_other_queries(tmp_path: Path) -> None:
+    source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
+    append(source, customer(1, 1), order(2, 1))
+    asked = request(source, checkpoint=checkpoint, window=TimeWindow(10_000_000))
+    with running(asked, 2) as run:
+        run.results(1)
+        run.watch.post(Command("add", "posted", "ada"))
+        run.results(2)
+    append(source, order(3, 1))
+    with running(replace(asked, queries={"new": "lamp", QUERY: QUERY})) as run:
+        # The snapshot of the new query, then what came in between.
+        run.results(3)
+        append(source, customer(4, 2))
+        run.results(4)
+    told = [(r.query, r.snapshot) for r in run.sink.results]
+    assert [told[0], sorted(told[1:3]), *told[3:]] == [
+        ("lamp", True),
+        [(QUERY, False), ("lamp", False)],
+        ("ada", False),
+    ]
+    with running(replace(asked, queries={"new": "lamp"})) as run:
+        append(source, order(5, 1))
+        run.results(1)
+    assert [r.query for r in run.sink.results] == ["lamp"]
+
+
+def test_what_does_not_fit_the_checkpoint_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
+    append(source, customer(1, 1), order(2, 1))
+    asked = request(source, checkpoint=checkpoint)
+    with running(asked, 1) as run:
+        run.results(1)
+    before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+    wider = replace(SCHEMA, relations=(*SCHEMA.relations, Relation("other", SCHEMA.relations[0].attributes)))
+    for changed, kind, why in (
+        (replace(asked, schema=wider), SchemaError, "another schema"),
+        (replace(asked, window=TimeWindow(5)), UsageError, "the checkpoint is of window"),
+        (replace(asked, source=str(tmp_path)), UsageError, "the checkpoint is of source"),
+    ):
+        with pytest.raises(kind, match=why), running(changed) as run:
+            run.end()
+    with pytest.raises(UsageError, match="1 shards, not 2"), running(asked, 2) as run:
+        run.end()
+    assert before == {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+
+
+def test_bad_records_by_the_policy(tmp_path: Path) -> None:
+    source, letters = tmp_path / "in.jsonl", tmp_path / "letters.jsonl"
+    append(source, customer(20, 1))
+    with source.open("ab") as file:
+        file.write(b"{nonsense\n")
+    append(source, order(21, 1))
+    with pytest.raises(BadRecordsError, match=r"in.jsonl:2: .*--on-error"), running(request(source)) as run:
+        run.end()
+    kept = request(source, on_error=OnError.DEAD_LETTER, dead_letters=letters)
+    with running(kept) as run:
+        run.results(1)
+        append(source, order(2, 1))
+        run.until(lambda: run.watch.metrics().late == 1)
+    assert run.watch.metrics().bad == 1
+    assert [orjson.loads(line)["reason"][:4] for line in letters.read_bytes().splitlines()] == [
+        "not ",
+        "late",
+    ]
+
+
+def test_the_limit_ends_it(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    append(source, customer(1, 1), *(order(2, 1) for _ in range(5)))
+    with running(request(source, limit=3)) as run:
+        run.end()
+    assert len(run.sink.results) == 3
+
+
+def test_a_source_that_goes_away_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"in\.jsonl"), running(request(tmp_path / "in.jsonl")) as run:
+        run.end()
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [("-", "needs --engine local"), ("kafka://host/topic", "org.apache.spark:spark-sql-kafka-0-10_2.13:")],
+)
+def test_sources_that_are_not_for_it(source: str, why: str) -> None:
+    with pytest.raises((SourceError, UsageError), match=why):
+        SparkWatch(request(source, engine=EngineName.SPARK), Log())

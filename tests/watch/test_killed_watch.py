@@ -8,8 +8,10 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -28,12 +30,11 @@ def command(folder: Path) -> list[str]:
     ]
 
 
-def write(path: Path, seconds: float) -> None:
-    """The stream, a part at a time, lines cut in two among them."""
-    records = list(numbered(RESULTS))
+def write(path: Path, records: Sequence[dict[str, Any]], seconds: float) -> None:
+    """A part of the stream, ten records at a time."""
     for first in range(0, len(records), 10):
         append(path, *records[first : first + 10])
-        time.sleep(seconds / (len(records) / 10))
+        time.sleep(seconds * 10 / len(records))
 
 
 def rows(folder: Path) -> set[str]:
@@ -43,9 +44,9 @@ def rows(folder: Path) -> set[str]:
     return found
 
 
-def until(done: object, seconds: float = 60.0) -> None:
+def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
-    while not done():  # type: ignore[operator]
+    while not done():
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -56,29 +57,51 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
     (tmp_path / "schema.yaml").write_text(YAML)
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.touch()
-    writer = Thread(target=write, args=(source, kills * 1.2))
-    writer.start()
-    killed = 0
-    while killed < kills:
-        process = subprocess.Popen(command(tmp_path), cwd=ROOT, stderr=subprocess.DEVNULL)
-        # Start-up takes about half a second: some are killed in the middle of recovery.
-        time.sleep(rng.uniform(0.3, 1.8))
-        assert process.poll() is None
-        process.kill()
-        killed += process.wait() == -signal.SIGKILL
-    writer.join()
-    process = subprocess.Popen(command(tmp_path), cwd=ROOT, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    assert b"going on" in process.stderr.readline()
-    until(lambda: len(lines_so_far(out)) >= RESULTS)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
-    assert process.returncode == 130, error
+    records = list(numbered(RESULTS))
+    share, told_by_killed = len(records) // kills, 0
+    for kill in range(kills):
+        before = len(lines_so_far(out))
+        with started(tmp_path) as process:
+            if kill % 4 == 2:
+                time.sleep(rng.uniform(0.2, 1.0))  # as it starts, or goes on
+            else:
+                ready(process)
+            write(source, records[kill * share : (kill + 1) * share], rng.uniform(0.1, 0.9))
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+        told_by_killed += len(lines_so_far(out)) > before
+    append(source, *records[kills * share :])
+    assert told_by_killed > kills / 2
+    with started(tmp_path) as process:
+        ready(process)
+        until(lambda: len(lines_so_far(out)) >= RESULTS)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 130, error
     ids = [identity for _, _, identity in told(out)]
     assert len(ids) == len(set(ids)) == RESULTS
     assert rows(tmp_path) == set(ids)
     assert [line["start"] for line in lines(out)] == sorted(line["start"] for line in lines(out))
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command(folder), cwd=ROOT, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ready(process: subprocess.Popen[bytes]) -> None:
+    """Until it says that it runs."""
+    assert process.stderr is not None
+    line = b""
+    while not line.startswith(b"watching"):
+        line = process.stderr.readline()
+        assert line
 
 
 def lines_so_far(path: Path) -> list[bytes]:

@@ -1,0 +1,123 @@
+"""A live search for half an hour: memory and latency stay flat, results are those of a search over the file."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import orjson
+import pytest
+
+from bench.load import Load
+from schema.write import to_yaml
+from skws.watch.metrics import Metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+LOAD = Load(relations=6, minutes=1, kwf=0.05, selectivity=100, max_size=3)
+RATE = 500  # records a second
+DELETED = 0.05
+
+
+def lines(seed: int) -> Iterator[bytes]:
+    """Records stamped with now; some delete a tuple of the last seconds."""
+    rng = random.Random(seed)
+    names = [[a.name for a in relation.attributes] for relation in LOAD.schema().relations]
+    recent: list[tuple[int, dict[str, object]]] = []
+    for relation, _, row, _ in LOAD.records(1 << 30, seed):
+        fields: dict[str, object] = dict(zip(names[relation], row, strict=True))
+        if recent and rng.random() < DELETED:
+            gone, its_row = recent.pop(rng.randrange(len(recent)))
+            yield line(gone, its_row, "-")
+        recent.append((relation, fields))
+        del recent[:-2000]
+        yield line(relation, fields, "+")
+
+
+def line(relation: int, row: dict[str, object], op: str) -> bytes:
+    record = {"relation": f"r{relation}", "time": round(time.time(), 6), "op": op, "row": row}
+    return orjson.dumps(record) + b"\n"
+
+
+def resident(process: subprocess.Popen[bytes]) -> int:
+    """Resident memory in bytes."""
+    text = Path(f"/proc/{process.pid}/status").read_text()
+    return next(int(field.split()[1]) * 1024 for field in text.splitlines() if field.startswith("VmRSS:"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads resident memory from /proc")
+@pytest.mark.parametrize("minutes", [0.3, pytest.param(30, marks=pytest.mark.slow)])
+def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path, minutes: float) -> None:
+    schema, source, out = tmp_path / "schema.yaml", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    schema.write_text(to_yaml(LOAD.schema()))
+    source.touch()
+    common = ["--schema", str(schema), "--engine", "local", "--max-size", "3", "--window", "10 seconds"]
+    watch = [*("watch", LOAD.query, *common, "--source", str(source)), *("--sink", f"jsonl:{out}")]
+    watch += ["--metrics-file", str(tmp_path / "metrics.json")]
+    process = subprocess.Popen([sys.executable, "-m", "skws", *watch], cwd=ROOT, stderr=subprocess.PIPE)
+    try:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith(b"watching"):
+            assert process.poll() is None
+        memory, latency, results = soak(process, source, tmp_path / "metrics.json", minutes * 60)
+        wait_until_read(tmp_path / "metrics.json", source)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    finally:
+        process.kill()
+        process.communicate()
+    assert results > 50 * minutes
+    assert flat(memory, slack=30e6), memory
+    assert flat(latency, slack=0.3), latency
+    search = ["search", LOAD.query, *common, "--replay", str(source), "--format", "jsonl", "--quiet"]
+    found = subprocess.run([sys.executable, "-m", "skws", *search], cwd=ROOT, capture_output=True, check=True)
+    assert told(out.read_bytes()) == told(found.stdout)
+
+
+def soak(
+    process: subprocess.Popen[bytes], source: Path, metrics: Path, seconds: float
+) -> tuple[list[float], list[float], int]:
+    """Write at a steady rate; gives resident bytes and 99th percentiles of latency, as time goes by."""
+    memory: list[float] = []
+    latency: list[float] = []
+    records, began, written, results = lines(1), time.monotonic(), 0, 0
+    with source.open("ab", buffering=0) as file:
+        while (passed := time.monotonic() - began) < seconds:
+            due = int(passed * RATE) - written
+            file.write(b"".join(next(records) for _ in range(due)))
+            written += due
+            if passed > (len(memory) + 1) * seconds / 60 and metrics.exists():
+                memory.append(resident(process))
+                told = Metrics.from_json(metrics.read_bytes())
+                results = told.results
+                latency += [] if told.latency_p99 is None else [told.latency_p99]
+            time.sleep(0.01)
+    return memory, latency, results
+
+
+def wait_until_read(metrics: Path, source: Path) -> None:
+    written = source.read_bytes().count(b"\n")
+    end = time.monotonic() + 60
+    while (told := Metrics.from_json(metrics.read_bytes())).tuples + told.deletions < written:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    time.sleep(1.5)  # results are written after their batch was counted
+
+
+def flat(values: list[float], slack: float) -> bool:
+    """True if the last third is not much above the middle one; the first warms up."""
+    third = len(values) // 3
+    before, after = median(values[third : 2 * third]), median(values[2 * third :])
+    return after <= before * 1.15 + slack
+
+
+def told(text: bytes) -> list[tuple[str, str]]:
+    """Operation and id of every result, in order of the ids."""
+    shown = map(orjson.loads, text.splitlines())
+    return sorted((result["id"], result["op"]) for result in shown)

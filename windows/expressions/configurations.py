@@ -70,6 +70,10 @@ class Configurations:
         self._size = 0
         self.initial = self._configuration(tuple(m.initial for m in self._before), ())
 
+    def open_slots(self, source: Configuration) -> list[bool]:
+        """By group, whether its windows can go on."""
+        return [not self._window[pair].is_exhausted(state) for pair, state in source.slots]
+
     def bare(self, source: Configuration) -> Configuration:
         """The configuration without any group."""
         return self._configuration(source.before, ()) if source.slots else source

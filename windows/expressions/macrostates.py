@@ -42,6 +42,10 @@ class Macrostates:
     def is_final(self, state: int) -> bool:
         return state != DEAD and self.final[state]
 
+    def is_exhausted(self, state: int) -> bool:
+        """Whether no letter leads on: what is here has ended, whatever comes."""
+        return not any(self._masks[state] >> p & 1 for p in self._outgoing)
+
     def _target(self, mask: int, signs: tuple[bool, ...]) -> int:
         target = 0
         while mask:

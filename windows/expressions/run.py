@@ -81,7 +81,8 @@ class Run:
     @property
     def open_starts(self) -> int:
         """Starts of which a window may still end."""
-        return sum(map(len, self._groups))
+        going = self._shared.open_slots(self._configuration)
+        return sum(len(group) for group, on in zip(self._groups, going, strict=True) if on)
 
     def skip(self, count: int) -> None:
         """Records so early that no window can begin there, for lack of records before them."""

@@ -11,12 +11,14 @@ import yaml
 from schema.errors import UsageError
 from skws.cli import options
 from skws.cli.live import run_watch
+from skws.cli.terminal import tell
 from skws.plan import DEFAULT_MAX_SIZE
 from skws.replay import OnError
 from skws.results.writers import OutputFormat
 from skws.search import EngineName
 from skws.watch.log import Log, LogFormat
 from skws.watch.request import WatchRequest
+from skws.watch.slots import drop
 from windows.window import parse_window
 
 
@@ -104,6 +106,10 @@ def watch(
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", help="How notes on stderr are written.")
     ] = LogFormat.TEXT,
+    drop_slot: Annotated[
+        bool,
+        typer.Option("--drop-slot", help="Only drop the slot that an earlier run left in the database."),
+    ] = False,
     limit: options.Limit = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -111,6 +117,9 @@ def watch(
 
     skws watch tarantino travolta --schema schema.yaml --source incoming/ --engine local
     """
+    if drop_slot:
+        tell(drop(source, None if checkpoint is None else checkpoint / "source"))
+        return
     request = WatchRequest(
         queries=_queries(query or [], queries),
         schema=options.read_schema(schema),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from schema.errors import UsageError
+from schema.errors import SourceError, UsageError
 from skws.engine.collector import expect_long_lived_objects
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Feed, Offset
@@ -25,6 +25,7 @@ from skws.watch.pipeline import Pipeline
 from skws.watch.recovery import Begun, begin, resume
 from skws.watch.request import WatchRequest
 from skws.watch.sinks.base import Sink
+from skws.watch.slots import drop_behind
 from skws.watch.speeds import Rest, replay_rate
 from windows.window import MICROSECOND
 
@@ -168,6 +169,7 @@ class LocalWatch:
             self.pipeline.close(failed=failed)
             if self._feed is not None:
                 self._feed.close()
+                self._let_go()
             if self._checkpoint is not None:
                 self._checkpoint.close()
 
@@ -217,6 +219,17 @@ class LocalWatch:
         if self._feed is not None:
             self._feed.commit(self._offset)
         self._committed_at = self.clock.now()
+
+    def _let_go(self) -> None:
+        """Without a checkpoint nobody can go on with the run: leave nothing of it in the source."""
+        if self._checkpoint is not None:
+            return
+        try:
+            line = drop_behind(self.request.source)
+        except SourceError as error:
+            line = str(error)
+        if line:
+            self._log.info("source", line)
 
     def _how_far_behind(self, now: int) -> str:
         text, at = self._behind

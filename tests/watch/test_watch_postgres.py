@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from skws.cli.main import run
 from skws.watch.local import LocalWatch
 from tests.postgres import Database
-from tests.watch.watching import QUERY, abandon, lines, opened, request, told
+from tests.watch.watching import QUERY, YAML, Collected, Notes, abandon, lines, opened, request, told
 
 
 def until(watch: LocalWatch, path: Path, count: int) -> None:
@@ -57,4 +58,29 @@ def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path
         "SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()"
     )
     assert slots == [("skws", False)]
-    database.ask("SELECT pg_drop_replication_slot('skws')")
+    source = ("--source", database.uri(), "--schema", str(tmp_path / "schema.yaml"))
+    (tmp_path / "schema.yaml").write_text(YAML)
+    assert run(["watch", "--drop-slot", *source]) == 0
+    assert run(["watch", "--drop-slot", "--source", "in.jsonl", *source[2:]]) == 2
+    assert (
+        database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
+    )
+
+
+def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) -> None:
+    """Nobody could go on with it, and it would fill the server's disk."""
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text)',
+        'ALTER TABLE "order" REPLICA IDENTITY FULL',
+        "INSERT INTO customer VALUES (7, 'ada')",
+        "INSERT INTO \"order\" VALUES (7, 'lamp')",
+    )
+    for _ in range(2):
+        sink = Collected()
+        LocalWatch(request(database.uri(), limit=1), [sink], Notes().log).run()
+        assert sink.told() == [("+", QUERY)]
+        assert (
+            database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+            == []
+        )

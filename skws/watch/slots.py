@@ -1,0 +1,37 @@
+"""Replication slots that nobody would read any more, which fill the disk of their server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schema.errors import UsageError
+from skws.sources.addresses import is_postgres, parse_source
+from skws.sources.redact import redacted
+
+
+def drop(source: str, folder: Path | None = None) -> str:
+    """Drop the slot of a database that is a source; gives a line for the user.
+
+    ``folder`` keeps its snapshot. Raises UsageError for another source, SourceError.
+    """
+    if not is_postgres(source):
+        raise UsageError(f"--drop-slot needs a source postgresql://..., not {redacted(source)}")
+    from skws.sources.postgres.source import PostgresSource  # noqa: PLC0415 - psycopg2 is an extra
+
+    database = parse_source(source, folder=folder)
+    assert isinstance(database, PostgresSource)  # noqa: S101 - what the address says
+    if not database.drop_slot():
+        return f"there is no slot {database.address.slot!r} in {database.name}"
+    return f"dropped the slot {database.address.slot!r} in {database.name}"
+
+
+def drop_behind(source: str) -> str:
+    """After a run that nobody can go on with: drop the slot that it made. Gives a line, or nothing.
+
+    With ``snapshot=no`` the slot itself is what a run goes on with, and stays. Raises SourceError.
+    """
+    if not is_postgres(source):
+        return ""
+    from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
+
+    return drop(source) if Address.of(source).snapshot else ""

@@ -13,8 +13,8 @@ from skws.movie_stream import PAPER_QUERY, movie_files
 from skws.results.writers import OutputFormat
 from skws.search import EngineName, SearchRequest
 
-_SPEED: Final = 4e8
-"""Half a century in four seconds."""
+_SPEED: Final = 600_000_000
+"""Half a century in three seconds."""
 
 
 def demo(
@@ -39,7 +39,7 @@ def demo(
         from tui.entry import open_ui  # noqa: PLC0415 - only the UI loads Textual
         from tui.services.request import UiRequest  # noqa: PLC0415
 
-        source = f"replay:{replay}?speed={_SPEED:g}"
+        source = f"replay:{replay}?speed={_SPEED}"
         open_ui(
             UiRequest(schema, schema_file, source, (text,), engine=engine or EngineName.LOCAL, restore=False)
         )

@@ -24,8 +24,9 @@ def color_on_stdout() -> bool:
 
 
 def on_terminal() -> bool:
-    """True if keys can be read and screens be drawn."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    """True if keys can be read and screens be drawn, which is done on stderr."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
 
 
 def stdout_bytes() -> IO[bytes]:

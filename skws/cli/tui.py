@@ -111,15 +111,17 @@ def tui(
         theme=theme,
         restore=not fresh,
     )
+    for words in request.queries:
+        request.plan(words, described)  # what cannot be read is told before the screen is drawn
     if serve:
         check_host(host, open_to_others=open_to_others)
         serve_ui(_without_serving(sys.argv[1:]), host, port)
         return
-    need_terminal(context.command_path)
+    _need_terminal(context.command_path)
     open_ui(request, mouse=not no_mouse)
 
 
-def need_terminal(command: str) -> None:
+def _need_terminal(command: str) -> None:
     """Raises UsageError off a terminal."""
     if not (on_terminal() or "TEXTUAL_DRIVER" in os.environ):
         raise UsageError(f"{command} needs a terminal; off one, use skws watch, or {command} --serve")

@@ -29,7 +29,7 @@ HELP: Final = """\
 [b]Results[/b]
   j k or arrows   next, previous        g or Home   newest, and follow
   Enter           whole rows            /           filter
-  y   Y           copy, as JSON         Ctrl+E      export what is listed
+  y   Y           copy, as JSON         Ctrl+O      export what is listed
   [ ]             query left, right     x           remove the query
   e               keep ended results    i           back to the keywords
 

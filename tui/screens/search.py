@@ -40,7 +40,7 @@ class SearchScreen(LiveScreen):
         Binding("e", "keep_ended", "Keep ended", show=False, id="keep-ended"),
         Binding("i", "ask", "Keywords", show=False, id="ask"),
         Binding("ctrl+r", "pick", "History", show=False, id="history"),
-        Binding("ctrl+e", "export", "Export", show=False, id="export"),
+        Binding("ctrl+o", "export", "Export", show=False, id="export"),
         Binding("ctrl+n", "next_hint", "Next hint", show=False, id="next-hint"),
         Binding("escape", "back", "Back", show=False),
     ]
@@ -66,10 +66,10 @@ class SearchScreen(LiveScreen):
         yield StandingBar(self.skws.view, id="standing")
         yield Hint()
         yield Input(placeholder="filter results", id="filter", compact=True)
-        yield Static(id="notice")
+        yield Static(id="notice", markup=False)
         with Horizontal(id="body"):
             yield ResultList(Drawer(self.skws.view, self.palette), id="results")
-            yield Static(id="empty")
+            yield Static(id="empty", markup=False)
             with VerticalScroll(id="detail", can_focus=False):
                 yield Static(id="detail-text")
 
@@ -263,7 +263,7 @@ class SearchScreen(LiveScreen):
         if view.skipped:
             parts.append(f"{view.skipped:,} not shown: they came too fast")
         notice.display = bool(parts)
-        notice.update("  ".join(parts).replace("[", "\\["))
+        notice.update("  ".join(parts))
 
     def _show_detail(self) -> None:
         if not self.query_one("#body").has_class("with-detail"):

@@ -14,6 +14,8 @@ def why_empty(view: View, query: str | None, *, filtered: bool, source: Run | No
             "No source: start with --source or --replay.\n"
             "The schema can be edited with F3, the command line searches replays."
         )
+    if view.failure:
+        return f"The run has ended: {view.failure}\nMend that and start again; F6 shows the log."
     if filtered:
         return "Nothing matches the filter.\nEsc clears it."
     if view.metrics is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,6 @@ def export(results: Sequence[Result], path: Path, plan: Plan) -> None:
         raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     if path.is_dir():
         raise UsageError(f"{path} is a folder; expected the name of a file")
-    with open_writer(FORMATS[path.suffix], path, plan, sys.stdout.buffer) as writer:
+    with open_writer(FORMATS[path.suffix], path, plan, BytesIO()) as writer:
         for result in results:
             writer.write(result)

@@ -102,9 +102,9 @@ class JobRun:
             self._watch.run()
             self.outbox.put(metrics=self._watch.metrics())
         except SkwsError as error:
-            self._tell("error", str(error))
+            self._fail(str(error))
         except Exception as error:  # the last resort: the app tells it and stays
-            self._tell("error", f"unexpected {type(error).__name__}: {error}")
+            self._fail(f"unexpected {type(error).__name__}: {error}")
 
     def _send(self, asked: Command, command: control.Command) -> None:
         assert self._watch is not None  # noqa: S101 - commands wait until then
@@ -127,6 +127,9 @@ class JobRun:
         if self._watch is not None and now - self._told_at >= _TOLD_EVERY:
             self._told_at = now
             self.outbox.put(metrics=self._watch.metrics())
+
+    def _fail(self, text: str) -> None:
+        self.outbox.put(lines=[LogLine(time.time(), "error", text)], failure=text)
 
     def _tell(self, level: Level, text: str) -> None:
         self.outbox.put(lines=[LogLine(time.time(), level, text)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -43,7 +43,13 @@ _TOLD_EVERY: Final = MICROSECOND // 4  # metrics
 class LocalRun:
     """One thread runs it; the app posts commands, and hears of all that comes through ``outbox``."""
 
-    def __init__(self, request: UiRequest, outbox: Outbox, clock: StoppableClock | None = None) -> None:
+    def __init__(
+        self,
+        request: UiRequest,
+        outbox: Outbox,
+        clock: StoppableClock | None = None,
+        calendar: Callable[[], float] = time.time,
+    ) -> None:
         self.request = request
         self.outbox = outbox
         self.clock = clock or StoppableClock()
@@ -58,7 +64,8 @@ class LocalRun:
         self._appetite = Appetite()
         self._bad = BadRecordLog(request.on_error, request.dead_letters)
         self._tally = Tally(request.schema, self.clock.now())
-        self._told_at = -_TOLD_EVERY
+        self._told_at: int | None = None
+        self._calendar = calendar
         self._thread: Thread | None = None
 
     @property
@@ -136,6 +143,7 @@ class LocalRun:
         """What the run is at. Only for the thread that runs it."""
         waiting = self._engine.waiting()
         return self._tally.metrics(
+            at=self._calendar(),
             now=self.clock.now(),
             state="paused" if self.paused and self.state == "running" else self.state,
             engine=str(self.request.engine),
@@ -262,13 +270,13 @@ class LocalRun:
     def _tell_metrics(self) -> None:
         now = self.clock.now()
         self._tally.sample(now)
-        if now - self._told_at >= _TOLD_EVERY:
+        if self._told_at is None or now - self._told_at >= _TOLD_EVERY:
             self._told_at = now
             self.outbox.put(metrics=self.metrics())
 
     def _tell(self, level: Level, text: str) -> None:
-        self.outbox.put(lines=[LogLine(time.time(), level, text)])
+        self.outbox.put(lines=[LogLine(self._calendar(), level, text)])
 
     def _fail(self, text: str) -> None:
         self.state = "ended"
-        self._tell("error", text)
+        self.outbox.put(lines=[LogLine(self._calendar(), "error", text)], failure=text)

@@ -34,6 +34,7 @@ class News:
 
     ``dropped``: results that the app was too slow for. ``queries``: the texts
     of all standing queries. ``observed``: the mesh of a query, by its text.
+    ``failure``: why the run ended, if it broke.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -43,6 +44,7 @@ class News:
     queries: tuple[str, ...] | None = None
     schema: Schema | None = None
     observed: dict[str, Observed] = field(default_factory=dict)
+    failure: str = ""
 
 
 class Outbox:
@@ -64,6 +66,7 @@ class Outbox:
         queries: tuple[str, ...] | None = None,
         schema: Schema | None = None,
         observed: dict[str, Observed] | None = None,
+        failure: str = "",
     ) -> None:
         """Leave news; of metrics, queries and schema only the latest are kept."""
         with self._lock:
@@ -76,6 +79,7 @@ class Outbox:
             news.queries = news.queries if queries is None else queries
             news.schema = schema or news.schema
             news.observed.update(observed or {})
+            news.failure = failure or news.failure
             first, self._told = not self._told, True
         if first:
             self.on_news()

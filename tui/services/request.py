@@ -60,6 +60,9 @@ class UiRequest:
     def with_queries(self, queries: tuple[str, ...]) -> UiRequest:
         return replace(self, queries=queries)
 
+    def with_source(self, source: str | None) -> UiRequest:
+        return replace(self, source=source)
+
     def plan(self, text: str, schema: Schema) -> Plan:
         """The plan of a query over ``schema``, that of the run by now. Raises QueryError."""
         query = parse_query(text, schema, match_names=self.match_names)

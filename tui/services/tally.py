@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
@@ -72,6 +71,7 @@ class Tally:
     def metrics(
         self,
         *,
+        at: float,
         now: int,
         state: State,
         engine: str,
@@ -86,7 +86,7 @@ class Tally:
         """All of it, with what only the run knows."""
         counts = self._counts
         return Metrics(
-            at=round(time.time(), 3),
+            at=round(at, 3),
             state=state,
             engine=engine,
             source=source,

@@ -45,6 +45,7 @@ class View:
         self.observed: dict[str, Observed] = {}
         self.histories: dict[str, History] = {}
         self.skipped = 0
+        self.failure = ""
         self._plans: dict[str, Plan] = {}
         self._spans: dict[str, KeywordSpans] = {}
 
@@ -66,6 +67,7 @@ class View:
         standing = set(self.queries)
         new = self.results.take((r for r in news.results if r.query in standing), now)
         self.skipped += news.dropped
+        self.failure = news.failure or self.failure
         for line in news.lines:
             self.note(line)
         self.observed.update(news.observed)

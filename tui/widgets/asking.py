@@ -48,6 +48,7 @@ class Asking(Vertical):
         self._view = view
         self._run = run
         self._reading = Reading("")
+        self._read_at = 0
 
     def compose(self) -> ComposeResult:
         yield QueryBox(id="query")
@@ -55,6 +56,7 @@ class Asking(Vertical):
 
     def on_mount(self) -> None:
         self.query_one(ReadingLine).display = False
+        self.set_interval(1.0, self._read_again)
 
     @property
     def box(self) -> QueryBox:
@@ -69,8 +71,18 @@ class Asking(Vertical):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
+        self._start_reading(event.value)
+
+    def _read_again(self) -> None:
+        """The stream has gone on, and the counts with it."""
+        tuples = self._view.metrics.tuples if self._view.metrics else 0
+        if self.box.value and tuples != self._read_at:
+            self._start_reading(self.box.value)
+
+    def _start_reading(self, text: str) -> None:
         if self._run is not None:
-            work = partial(self._read, event.value, self._run)
+            self._read_at = self._view.metrics.tuples if self._view.metrics else 0
+            work = partial(self._read, text, self._run)
             self.run_worker(work, thread=True, exclusive=True, group="typed", exit_on_error=False)
 
     def _read(self, text: str, run: Run) -> None:

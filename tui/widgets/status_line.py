@@ -28,6 +28,8 @@ class StatusLine(Widget):
         parts = [f"skws · {self._title} · {self._view.schema.name}"]
         if self._run is None:
             parts.append("no source")
+        elif self._view.failure:
+            parts.append("✗ failed, see F6")
         elif metrics is None:
             parts.append("◌ starting the engine")
         else:

@@ -1,0 +1,340 @@
+"""The other screens, the tour, sessions, keys, themes, and what goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import OptionList, Static
+
+from skws.movie_stream import movie_files
+from tests.tui.ui import QUERY, movies, opened, scenario
+from tui.app import SkwsApp
+from tui.keys import ACTIONS
+from tui.screens.confirm import ConfirmScreen
+from tui.screens.help import HelpScreen
+from tui.screens.live import LiveScreen
+from tui.screens.networks import NetworksScreen
+from tui.screens.schema import SchemaScreen
+from tui.services.session import load_session
+from tui.widgets.hint import Hint
+from tui.widgets.query_box import QueryBox
+from tui.widgets.result_list import ResultList
+
+
+@pytest.fixture
+def schema_file(tmp_path: Path) -> Path:
+    """A copy of the movies' schema, to be edited."""
+    path = tmp_path / "movies.yaml"
+    path.write_bytes(movie_files()[0].read_bytes())
+    return path
+
+
+def schema_screen(screen: object) -> SchemaScreen:
+    assert isinstance(screen, SchemaScreen)
+    return screen
+
+
+@scenario
+async def test_a_fault_in_the_schema_is_told_with_its_line_and_can_be_jumped_to(schema_file: Path) -> None:
+    async with opened(movies(path=schema_file)) as driver:
+        await driver.press("f3")
+        screen = schema_screen(driver.app.screen)
+        screen.editor.load_text(screen.editor.text.replace("key: [did]", "key: [dig]"))
+        await driver.settle()
+        (problem,) = screen.draft.problems
+        assert "did you mean 'did'?" in problem.message
+        assert f"{problem.line}:{problem.column} " in driver.text()
+        options = screen.query_one("#problems", OptionList)
+        options.focus()
+        options.highlighted = 0
+        await driver.press("enter")
+        assert screen.editor.cursor_location == (problem.line - 1, problem.column - 1)
+        assert "1 to mend" in driver.text()
+
+
+@scenario
+async def test_the_join_graph_follows_the_text_and_edits_are_undone_and_saved(schema_file: Path) -> None:
+    async with opened(movies(path=schema_file)) as driver:
+        await driver.press("f3")
+        screen = schema_screen(driver.app.screen)
+        assert "├─ director" in driver.text()
+        screen.editor.move_cursor((0, 0))
+        screen.editor.insert("# mine\n")
+        await driver.settle()
+        assert "edited, not saved" in driver.text()
+        await driver.press("ctrl+z")
+        assert not screen.dirty
+        screen.editor.insert("# mine\n")
+        await driver.press("ctrl+s")
+        assert schema_file.read_text().startswith("# mine\n")
+        assert not screen.dirty
+
+
+@scenario
+async def test_an_edited_schema_is_applied_without_losing_live_tuples(schema_file: Path) -> None:
+    async with opened(movies(QUERY, path=schema_file)) as driver:
+        await driver.advance(2)
+        await driver.press("f3")
+        screen = schema_screen(driver.app.screen)
+        whole = screen.editor.text
+        screen.editor.load_text(whole.replace("  - director.did = movie.did\n", ""))
+        await driver.settle()
+        assert "removes director.did = movie.did" in str(screen.query_one("#graph", Static).render())
+        await driver.press("ctrl+j")
+        results = driver.app.view.results.listed()
+        assert [one.ending for one in results if len(one.result.tuples) == 4] == ["retracted"]
+        assert driver.app.view.metrics is not None
+        assert driver.app.view.metrics.live_tuples == 769
+        screen.editor.load_text(whole)
+        await driver.settle()
+        await driver.press("ctrl+j")
+        assert [one.ending for one in driver.app.view.results.listed()] == [None, None]
+
+
+@scenario
+async def test_a_schema_inferred_from_the_source_takes_the_place_of_the_text(schema_file: Path) -> None:
+    async with opened(movies(path=schema_file)) as driver:
+        await driver.press("f3", "ctrl+t")
+        screen = schema_screen(driver.app.screen)
+        assert screen.dirty
+        assert screen.draft.schema is not None
+        assert {r.name for r in screen.draft.schema.relations} == {"director", "movie", "plays", "actor"}
+        await driver.press("ctrl+t")
+        assert isinstance(driver.app.screen, ConfirmScreen)
+
+
+@scenario
+async def test_edits_are_not_lost_without_asking(schema_file: Path) -> None:
+    async with opened(movies(path=schema_file)) as driver:
+        await driver.press("f3")
+        schema_screen(driver.app.screen).editor.insert("# mine\n")
+        await driver.press("ctrl+q")
+        assert isinstance(driver.app.screen, ConfirmScreen)
+        await driver.press("n")
+        assert schema_screen(driver.app.screen).dirty
+        await driver.press("ctrl+q", "y")
+        assert not driver.app.is_running or driver.app._exit
+
+
+@scenario
+async def test_networks_show_what_is_waited_for_and_lead_to_their_results() -> None:
+    async with opened(movies(QUERY)) as driver:
+        await driver.advance(2)
+        await driver.press("f4")
+        screen = driver.app.screen
+        assert isinstance(screen, NetworksScreen)
+        screen._look()
+        await driver.press("j")
+        screen._look()
+        await driver.settle()
+        shown = driver.text()
+        assert "networks pruned by keys: 28" in shown
+        assert "after 769 tuples: 769 live" in shown
+        found = "=> director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result"
+        assert found in shown
+        tree = screen.tree_widget
+        line = next(n for n in range(tree.last_line + 1) if found in str(tree.get_node_at_line(n).label))  # type: ignore[union-attr]
+        tree.cursor_line = line
+        await driver.press("enter")
+        assert [len(shown.result.tuples) for shown in driver.search.results.listed] == [4]
+        await driver.press("escape")
+        assert len(driver.search.results.listed) == 2
+
+
+@scenario
+async def test_networks_tell_why_a_query_sleeps() -> None:
+    async with opened(movies("tarantino zzyzx")) as driver:
+        await driver.advance(2)
+        await driver.press("f4")
+        screen = driver.app.screen
+        assert isinstance(screen, NetworksScreen)
+        await driver.press("j")
+        screen._look()
+        await driver.settle()
+        assert "asleep: no live tuple carries 'zzyzx'" in driver.text()
+
+
+@scenario
+async def test_metrics_tell_rates_by_relation_and_query() -> None:
+    async with opened(movies(QUERY)) as driver:
+        for _ in range(8):
+            await driver.advance(0.2)
+        await driver.press("f5")
+        shown = driver.text()
+        for word in ("tuples/s", "director", "plays", QUERY, "latency p99", "769", "▁"):
+            assert word in shown, word
+
+
+@scenario
+async def test_the_log_holds_what_was_told_and_can_be_filtered() -> None:
+    async with opened(movies()) as driver:
+        await driver.write("studio:pixar")
+        await driver.press("enter", "f6")
+        lines = driver.app.screen.query_one("#log-lines", Static)
+        assert "studio" in str(lines.render())
+        assert "following replay:" in str(lines.render())
+        await driver.press("slash")
+        await driver.write("following")
+        assert "studio" not in str(lines.render())
+        assert "following replay:" in str(lines.render())
+
+
+@scenario
+async def test_a_source_that_is_not_there_is_told_and_the_app_stays() -> None:
+    request = movies(QUERY)
+    broken = request.with_source("replay:nowhere.jsonl")
+    async with opened(broken, stepped=False) as driver:
+        assert driver.app.live_run is not None
+        driver.app.live_run.stop()
+        await driver.settle()
+        assert "nowhere.jsonl" in driver.text()
+        assert "failed" in driver.text()
+        await driver.press("f6")
+        assert "nowhere.jsonl" in driver.text()
+
+
+@scenario
+async def test_pausing_holds_the_stream_and_speed_is_shown() -> None:
+    async with opened(movies()) as driver:
+        await driver.advance(0.3)
+        await driver.press("escape", "space")
+        before = driver.app.view.metrics
+        await driver.advance(5)
+        after = driver.app.view.metrics
+        assert before is not None
+        assert after is not None
+        assert (after.state, after.tuples) == ("paused", before.tuples)
+        await driver.press("space", "plus")
+        assert driver.run.speed == 2
+        await driver.advance(5)
+        assert "speed ×2" in driver.text()
+        assert driver.app.view.metrics is not None
+        assert driver.app.view.metrics.tuples == 769
+
+
+@scenario
+async def test_help_opens_over_any_screen_and_closes() -> None:
+    async with opened(movies(), size=(80, 24)) as driver:
+        await driver.press("f5", "f1")
+        assert isinstance(driver.app.screen, HelpScreen)
+        assert "trav*" in driver.text()
+        await driver.press("escape")
+        assert not isinstance(driver.app.screen, HelpScreen)
+
+
+@scenario
+async def test_the_tour_goes_on_with_what_is_done(tmp_path: Path) -> None:
+    async with opened(movies(QUERY)) as driver:
+        hint = driver.search.query_one(Hint)
+        await driver.advance(2)
+        assert "1/3" in driver.text()
+        await driver.write("nolan")
+        await driver.press("enter")
+        assert "2/3" in driver.text()
+        await driver.press("escape", "j")
+        assert "3/3" in driver.text()
+        await driver.press("f5", "f2")
+        assert hint.over
+        assert "3/3" not in driver.text()
+
+
+@scenario
+async def test_queries_history_and_theme_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "session.json"
+    request = movies(restore=True, theme=None)
+    async with opened(request, session_path=path) as driver:
+        await driver.write(QUERY)
+        await driver.press("enter")
+        driver.app.theme = "textual-light"
+        await driver.settle()
+    kept = load_session(path)
+    assert (kept.queries, kept.theme, kept.toured) == ([QUERY], "textual-light", True)
+    async with opened(request, session_path=path) as driver:
+        await driver.advance(2)
+        assert driver.app.view.queries == (QUERY,)
+        assert driver.app.theme == "textual-light"
+        assert driver.search.query_one(Hint).over
+        assert len(driver.search.results.listed) == 2
+
+
+@scenario
+async def test_keys_are_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "skws").mkdir()
+    (tmp_path / "skws" / "keys.yaml").write_text("remove-query: ctrl+x\ngo-metrics: m\n")
+    async with opened(movies(QUERY)) as driver:
+        await driver.press("escape", "x")
+        assert driver.app.view.queries == (QUERY,)
+        await driver.press("ctrl+x")
+        assert not list(driver.app.view.queries)
+        await driver.press("m")
+        assert driver.app.current_mode == "metrics"
+
+
+@scenario
+async def test_a_wrong_keymap_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "skws").mkdir()
+    (tmp_path / "skws" / "keys.yaml").write_text("remove-qury: x\n")
+    async with opened(movies()) as driver:
+        assert any("did you mean 'remove-query'?" in line.text for line in driver.app.view.log)
+
+
+@pytest.mark.parametrize("theme", ["textual-light", "ansi-dark", "ansi-light"])
+def test_every_screen_is_drawn_in_light_and_in_sixteen_colours(theme: str) -> None:
+    @scenario
+    async def drawn() -> None:
+        async with opened(movies(QUERY, theme=theme), size=(80, 24)) as driver:
+            await driver.advance(2)
+            for key in ("f3", "f4", "f5", "f6", "f2"):
+                await driver.press(key)
+                assert len(driver.text()) > 300
+            assert "Tarantino" in driver.text()
+
+    drawn()
+
+
+@scenario
+async def test_resizing_keeps_everything_on_the_screen() -> None:
+    async with opened(movies(QUERY), size=(160, 50)) as driver:
+        await driver.advance(2)
+        await driver.press("escape", "enter")
+        wide = driver.search.query_one("#detail").region
+        await driver.pilot.resize_terminal(80, 24)
+        await driver.settle()
+        narrow = driver.search.query_one("#detail").region
+        assert wide.x > 60
+        assert narrow.x == 0
+        assert narrow.bottom <= 23
+        assert len(driver.text().splitlines()) == 24
+
+
+@scenario
+async def test_the_palette_knows_the_commands() -> None:
+    async with opened(movies(QUERY)) as driver:
+        titles = {command.title for command in driver.app.get_system_commands(driver.app.screen)}
+        assert {"Theme", "Quit", "Go to metrics", "Pause or resume", "Export results"} <= titles
+
+
+@scenario
+async def test_clicking_selects_a_result_and_a_query() -> None:
+    async with opened(movies(QUERY, "nolan bale")) as driver:
+        await driver.advance(2)
+        await driver.pilot.click(ResultList, offset=(10, 8))
+        await driver.settle()
+        assert driver.search.results.selected is driver.search.results.listed[1]
+        assert driver.search.query_one("#body").has_class("with-detail")
+        await driver.pilot.click("#standing", offset=(12, 0))
+        await driver.settle()
+        assert driver.search.bar.selected == QUERY
+
+
+def test_every_binding_with_an_id_is_an_action_of_the_keymap_and_the_other_way_round() -> None:
+    classes: list[type] = [SkwsApp, QueryBox, ResultList]
+    classes += [screen for screen in SkwsApp.MODES.values() if isinstance(screen, type)]
+    found: set[str] = set()
+    for one in classes:
+        found |= {binding.id for binding in one.__dict__.get("BINDINGS", []) if getattr(binding, "id", None)}
+    assert found == ACTIONS
+    assert all(issubclass(screen, LiveScreen) for screen in classes[3:])

@@ -1,0 +1,221 @@
+"""The run behind the UI against the batch search, and what can be done to it while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from schema.errors import UsageError
+from schema.load import parse_schema
+from skws.movie_stream import movie_files
+from skws.replay import OnError
+from skws.results.model import Result
+from skws.search import EngineName, Search, SearchRequest
+from tests.tui.ui import QUERY, movies
+from tui.services.engines import start_run
+from tui.services.local_run import LocalRun
+from tui.services.news import News, Outbox
+from tui.services.request import UiRequest
+from tui.services.run import AddQuery, ApplySchema, Observe, RemoveQuery
+from tui.services.stepped_run import SteppedRun
+
+QUERIES = (QUERY, "nolan bale", "clint", "trav* uma")
+
+
+def begun(request: UiRequest) -> tuple[SteppedRun, Outbox]:
+    outbox = Outbox()
+    run = SteppedRun(request, outbox)
+    run.start()
+    return run, outbox
+
+
+def searched(query: str) -> set[str]:
+    """Ids of the results of a batch search."""
+    request = SearchRequest(query, movies().schema, (movie_files()[1],), engine=EngineName.LOCAL)
+    return {result.id for result in Search(request).results()}
+
+
+def ids(results: list[Result], query: str) -> set[str]:
+    return {result.id for result in results if result.query == query}
+
+
+def test_queries_find_what_the_batch_search_finds() -> None:
+    run, outbox = begun(movies(*QUERIES))
+    results: list[Result] = []
+    for _ in range(12):
+        run.advance(0.1)
+        results += outbox.take().results
+    for query in QUERIES:
+        assert ids(results, query) == searched(query)
+    assert len(results) == len({(result.query, result.id) for result in results})
+
+
+@pytest.mark.parametrize("moment", [0, 0.3, 0.7, 2])
+def test_a_query_added_in_the_middle_finds_the_same_by_snapshot_and_stream(moment: float) -> None:
+    run, outbox = begun(movies())
+    run.advance(moment)
+    run.post(AddQuery(QUERY))
+    run.advance(0)
+    before = outbox.take()
+    assert before.queries == (QUERY,)
+    assert all(result.snapshot for result in before.results)
+    run.advance(2)
+    after = outbox.take().results
+    assert not any(result.snapshot for result in after)
+    assert ids(before.results + after, QUERY) == searched(QUERY)
+
+
+def test_a_removed_query_tells_nothing_more_and_may_come_back() -> None:
+    run, outbox = begun(movies(QUERY, "nolan bale"))
+    run.post(RemoveQuery(QUERY))
+    run.advance(2)
+    news = outbox.take()
+    assert news.queries == ("nolan bale",)
+    assert ids(news.results, QUERY) == set()
+    run.post(AddQuery(QUERY))
+    run.advance(0)
+    assert ids(outbox.take().results, QUERY) == searched(QUERY)
+
+
+def test_what_cannot_be_done_is_told_and_the_run_goes_on() -> None:
+    run, outbox = begun(movies(QUERY))
+    for command in (AddQuery(QUERY), AddQuery("the"), AddQuery("studio:x"), RemoveQuery("absent")):
+        run.post(command)
+    run.advance(2)
+    news = outbox.take()
+    assert [line.level for line in news.lines].count("error") == 4
+    assert ids(news.results, QUERY) == searched(QUERY)
+
+
+def test_pause_holds_the_stream_and_speed_multiplies_it() -> None:
+    run, _ = begun(movies())
+    first = run.metrics().tuples
+    run.pause()
+    run.advance(10)
+    assert run.metrics().tuples == first < 769
+    assert run.metrics().state == "paused"
+    run.resume()
+    run.set_speed(0.5)
+    run.advance(0.5)
+    slow = run.metrics().tuples
+    run.set_speed(8)
+    run.advance(0.5)
+    assert 0 < slow < 769 == run.metrics().tuples
+
+
+def test_a_schema_without_a_join_and_back_gives_the_same_results(tmp_path: Path) -> None:
+    text = movie_files()[0].read_text()
+    less = parse_schema(text.replace("  - director.did = movie.did\n", ""))
+    more = parse_schema(text, default_name="movies")
+    run, outbox = begun(movies(QUERY))
+    run.advance(0.4)
+    run.post(ApplySchema(less))
+    run.advance(0)
+    run.advance(2)
+    run.post(ApplySchema(more))
+    run.advance(0)
+    news = outbox.take()
+    assert not [line for line in news.lines if line.level == "error"]
+    assert ids(news.results, QUERY) == searched(QUERY)
+    assert run.metrics().tuples == 769
+    run.post(AddQuery("nolan bale"))
+    run.advance(0)
+    assert ids(outbox.take().results, "nolan bale") == searched("nolan bale")
+
+
+def test_a_relation_that_goes_takes_its_tuples_and_its_records_come_no_more() -> None:
+    text = movie_files()[0].read_text()
+    at = text.index("  actor:\n")
+    without = text[:at] + "\njoins:\n  - director.did = movie.did\n  - movie.mid = plays.mid\n"
+    run, outbox = begun(movies(QUERY))
+    run.advance(0.5)
+    before = run.metrics().tuples
+    run.post(ApplySchema(parse_schema(without)))
+    run.advance(0)
+    run.advance(2)
+    news = outbox.take()
+    assert not [line for line in news.lines if line.level == "error"], news.lines
+    metrics = run.metrics()
+    assert before < metrics.tuples < 769
+    assert {relation.name for relation in metrics.relations} == {"director", "movie", "plays"}
+    assert news.schema is not None
+
+
+def test_the_mesh_is_observed_by_query() -> None:
+    run, outbox = begun(movies(QUERY, "zzyzx nolan"))
+    run.advance(2)
+    for query in (QUERY, "zzyzx nolan", "absent"):
+        run.post(Observe(query))
+    run.advance(0)
+    observed = outbox.take().observed
+    assert set(observed) == {QUERY, "zzyzx nolan"}
+    assert sum(observed[QUERY].results.values()) == 2
+    assert observed[QUERY].missing == ()
+    assert observed["zzyzx nolan"].missing == ("zzyzx",)
+
+
+def failed(request: UiRequest) -> News:
+    outbox = Outbox()
+    LocalRun(request, outbox).run()
+    return outbox.take()
+
+
+def test_a_run_that_breaks_tells_why(tmp_path: Path) -> None:
+    assert "nowhere" in failed(movies().with_source(str(tmp_path / "nowhere"))).failure
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(movie_files()[1].read_text().partition("\n")[0] + "\nno record\n")
+    request = replace(movies().with_source(f"replay:{bad}"), on_error=OnError.FAIL)
+    assert "bad.jsonl:2" in failed(request).failure
+
+
+def test_bad_records_are_left_out_and_counted(tmp_path: Path) -> None:
+    lines = movie_files()[1].read_text().splitlines()
+    stream = tmp_path / "stream.jsonl"
+    stream.write_text("\n".join([*lines[:50], "no record", *lines[50:]]))
+    run, outbox = begun(movies(QUERY).with_source(f"replay:{stream}?speed=1600000000"))
+    run.advance(2)
+    news = outbox.take()
+    assert run.metrics().bad == 1
+    assert any("1 bad record" in line.text for line in news.lines)
+    assert ids(news.results, QUERY) == searched(QUERY)
+
+
+def test_a_file_that_grows_is_followed(tmp_path: Path) -> None:
+    lines = movie_files()[1].read_text().splitlines(keepends=True)
+    stream = tmp_path / "stream.jsonl"
+    stream.write_text("".join(lines[:300]))
+    run, outbox = begun(movies(QUERY).with_source(str(stream)))
+    run.advance(1)
+    with stream.open("a") as file:
+        file.writelines(lines[300:])
+    run.advance(1)
+    assert ids(outbox.take().results, QUERY) == searched(QUERY)
+
+
+def test_a_run_in_its_thread_starts_tells_and_stops() -> None:
+    told = Event()
+    outbox = Outbox(told.set)
+    run = start_run(movies(QUERY), outbox)
+    run.start()
+    assert told.wait(30)
+    run.stop()
+    assert isinstance(run, LocalRun)
+    assert run._thread is not None
+    assert not run._thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"speed": 0}, "--speed 0"),
+        ({"master": "local[2]"}, "--master needs --engine spark"),
+        ({"on_error": OnError.DEAD_LETTER}, "dead letters"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        movies(**more)

@@ -1,0 +1,281 @@
+"""What the UI remembers and says, without a terminal: against plain models where there is one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.errors import SchemaError, UsageError
+from schema.load import parse_schema
+from schema.model import Schema
+from skws.keywords import Matcher, parse_query, tokens
+from skws.records import Record
+from skws.results.model import Result, ResultTuple
+from tests.tui.ui import QUERY, movies
+from tui.keys import ACTIONS
+from tui.services.drawing import Drawer, duration, plain_text
+from tui.services.editing import change_text, read_draft
+from tui.services.export import export
+from tui.services.figures import sparkline
+from tui.services.keymap import load_keymap
+from tui.services.live_rows import LiveRows
+from tui.services.news import LogLine, News, Outbox
+from tui.services.results import ResultBuffer
+from tui.services.session import Session, load_session, save_session, session_file
+from tui.services.typed import completed, last_word, read
+from tui.services.view import View
+from tui.themes import default_theme, palette
+from windows.window import CountWindow, TimeWindow, Unbounded, Window
+
+SCHEMA = parse_schema(
+    """
+version: 1
+relations:
+  note: {attributes: {n: integer, words: text}, key: [n]}
+  line: {attributes: {words: text}}
+joins: []
+"""
+)
+ROWS = st.tuples(st.integers(0, 1), st.integers(0, 3), st.sampled_from(["red fox", "red", "fox fox", "blue"]))
+WINDOWS: st.SearchStrategy[Window] = st.sampled_from([TimeWindow(5), CountWindow(4), Unbounded()])
+
+
+def result(number: int, *, op: str = "+", query: str = "q", end: float | None = None) -> Result:
+    shown = ResultTuple("note", f"note:{number}", ("red",), {"n": number, "words": "red"})
+    return Result(op, query, f"{number}", 0.0, end, "note{red}", (shown,), ())  # type: ignore[arg-type]
+
+
+@given(st.lists(st.tuples(ROWS, st.booleans()), max_size=30), WINDOWS)
+def test_live_rows_are_those_of_a_plain_list(
+    steps: list[tuple[tuple[int, int, str], bool]], window: Window
+) -> None:
+    rows = LiveRows(SCHEMA, window, kept=8)
+    model: list[tuple[int, int, tuple[object, ...]]] = []
+    for time, ((relation, number, words), delete) in enumerate(steps):
+        row = (number, words) if relation == 0 else (words,)
+        rows.add([Record(relation, time, row, delete)])
+        same = [m for m in model if m[1] == relation and (m[2] == row if relation else m[2][0] == number)]
+        if same and (delete or relation == 0):
+            model.remove(same[0])
+        if not delete:
+            model.append((time, relation, row))
+        model = model[-min(8, window.size if isinstance(window, CountWindow) else 8) :]
+        rows.expire(time)
+        if isinstance(window, TimeWindow):
+            model = [m for m in model if m[0] > time - window.length]
+    assert len(rows) == len(model)
+    texts = [str(m[2][-1]) for m in model]
+    assert rows.words() == Counter(token.word for text in texts for token in tokens(text))
+    query = parse_query("red fox", SCHEMA)
+    counted = rows.slot_counts(Matcher(query, SCHEMA))
+    assert counted.slots == tuple(sum(word in text.split() for text in texts) for word in ("red", "fox"))
+    assert counted.tuples == len(model)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from("+-"), st.none() | st.integers(1, 40)), max_size=60)
+)
+@settings(max_examples=60)
+def test_the_buffer_holds_the_latest_results_that_have_not_ended(
+    steps: list[tuple[int, str, int | None]],
+) -> None:
+    buffer = ResultBuffer(capacity=5, linger=0)
+    model: dict[int, int | None] = {}
+    dropped = 0
+    for now, (number, op, end) in enumerate(steps):
+        buffer.take([result(number, op=op, end=end)], now)
+        model.pop(number, None)
+        if op == "+":
+            model[number] = end
+        if len(model) > 5:
+            del model[next(iter(model))]
+            dropped += 1
+        buffer.expire(now, now)
+        buffer.sweep(now)
+        model = {n: e for n, e in model.items() if e is None or e > now}
+    assert [int(shown.result.id) for shown in buffer.listed()] == list(reversed(model))
+    assert buffer.dropped == dropped
+
+
+def test_ended_results_stay_struck_for_a_while_or_for_good() -> None:
+    buffer = ResultBuffer(linger=6)
+    buffer.take([result(1, end=10), result(2)], 0)
+    buffer.take([result(2, op="-")], 1)
+    buffer.expire(10, 2)
+    assert [(s.result.id, s.ending) for s in buffer.listed()] == [("2", "retracted"), ("1", "expired")]
+    buffer.sweep(7)
+    assert [s.result.id for s in buffer.listed()] == ["1"]
+    buffer.keep_ended = True
+    buffer.sweep(100)
+    assert [s.result.id for s in buffer.listed()] == ["1"]
+
+
+def test_the_buffer_filters_by_query_network_and_words() -> None:
+    buffer = ResultBuffer()
+    buffer.take([result(1, query="a"), result(2, query="b"), result(12, query="b")], 0)
+    assert [s.result.id for s in buffer.listed("b")] == ["12", "2"]
+    assert [s.result.id for s in buffer.listed(words="NOTE:1 red")] == ["12", "1"]
+    assert buffer.listed(network="other") == []
+    buffer.forget("b")
+    assert [s.result.id for s in buffer.listed()] == ["1"]
+
+
+def test_the_outbox_calls_once_until_it_is_emptied_and_drops_the_oldest() -> None:
+    calls: list[int] = []
+    outbox = Outbox(lambda: calls.append(1), kept=3)
+    for number in range(5):
+        outbox.put(results=[result(number)], lines=[LogLine(0, "info", f"{number}")])
+    news = outbox.take()
+    assert calls == [1]
+    assert ([r.id for r in news.results], news.dropped, len(news.lines)) == (["2", "3", "4"], 2, 5)
+    assert outbox.take() == News()
+    outbox.put(queries=())
+    assert calls == [1, 1]
+    assert outbox.take().queries == ()
+
+
+def test_results_of_removed_queries_go_and_late_ones_do_not_come_back() -> None:
+    view = View(movies())
+    view.absorb(News(queries=("q", "r"), results=[result(1), result(2, query="r")]), 0)
+    view.absorb(News(queries=("r",)), 1)
+    view.absorb(News(results=[result(3)]), 2)
+    assert [s.result.query for s in view.results.listed()] == ["r"]
+
+
+@pytest.fixture
+def moving() -> tuple[View, LiveRows, Schema]:
+    request = movies()
+    rows = LiveRows(request.schema, Unbounded())
+    index = request.schema.index
+    rows.add([Record(index["actor"], 1, (1, "John Travolta")), Record(index["actor"], 2, (2, "Uma Thurman"))])
+    return View(request), rows, request.schema
+
+
+def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LiveRows, Schema]) -> None:
+    view, rows, _ = moving
+    reading = read("travlta actor:uma the", view, rows)
+    assert [(slot.count, slot.meant) for slot in reading.slots] == [(0, "travolta"), (1, "")]
+    assert reading.dropped == ("the",)
+    assert reading.corrected == "travolta actor:uma the"
+    assert read("(uma", view, rows).fault
+    assert read("  ", view, rows).slots == ()
+
+
+def test_completion_goes_by_the_last_word(moving: tuple[View, LiveRows, Schema]) -> None:
+    view, rows, _ = moving
+    assert read("uma tr", view, rows).completions == (("travolta", 1),)
+    assert [last_word(text) for text in ("", "a ", 'a "b', "actor:Tr", "-x")] == ["", "", "b", "Tr", "x"]
+    assert completed("uma actor:Tr", "travolta") == "uma actor:travolta"
+
+
+def test_sessions_are_kept_by_schema_and_broken_ones_are_forgotten(tmp_path: Path) -> None:
+    path = session_file(tmp_path / "s.yaml", tmp_path / "state")
+    assert path != session_file(tmp_path / "t.yaml", tmp_path / "state")
+    session = Session(["a b"], theme="nord", toured=True)
+    for text in ("x", "y", "x"):
+        session.asked(text)
+    session.toggle_saved("y")
+    save_session(session, path)
+    assert load_session(path) == session
+    assert session.history == ["y", "x"]
+    for broken in (b"{", b"[]", b'{"version": 9}', b'{"version": 1, "queries": [1, ""], "saved": 5}'):
+        path.write_bytes(broken)
+        assert load_session(path) == Session()
+
+
+def test_every_fault_of_a_keymap_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "keys.yaml"
+    assert load_keymap(path, ACTIONS) == {}
+    path.write_text("copy: c, ctrl+y\nfilter: f\n")
+    assert load_keymap(path, ACTIONS) == {"copy": "c,ctrl+y", "filter": "f"}
+    path.write_text("copie: c\nfilter: [f]\n")
+    with pytest.raises(SchemaError) as caught:
+        load_keymap(path, ACTIONS)
+    assert [(p.line, p.column) for p in caught.value.problems] == [(1, 1), (2, 9)]
+    assert "did you mean 'copy'?" in str(caught.value)
+    path.write_text("- copy\n")
+    with pytest.raises(SchemaError, match="expected lines like"):
+        load_keymap(path, ACTIONS)
+
+
+def test_drafts_tell_problems_or_draw_the_graph() -> None:
+    wrong = read_draft(
+        "version: 1\nrelations: {a: {attributes: {x: txet}}}\nwindow: 3 hedgehogs\n", Path("s.yaml")
+    )
+    assert wrong.schema is None
+    assert len(wrong.problems) >= 2
+    relations = "relations: {a: {attributes: {x: text}}, b: {attributes: {x: text}}}"
+    text = f"version: 1\n{relations}\njoins: [a.x = b.x]\n"
+    right = read_draft(text, Path("s.yaml"))
+    assert right.graph[0] == "a"
+    assert right.schema is not None
+    less = read_draft(text.replace("[a.x = b.x]", "[]"), Path("s.yaml"))
+    assert less.schema is not None
+    assert change_text(right.schema, less.schema) == "removes a.x = b.x"
+    assert change_text(right.schema, right.schema) == "changes nothing that is running"
+    assert less.warnings
+
+
+def test_sparklines_scale_to_their_largest_point() -> None:
+    assert sparkline([0, 1, 2, 4], 10) == "▁▃▅█"
+    assert sparkline([0, 0], 10) == "▁▁"
+    assert sparkline([1, 2, 3], 2) == "▆█"
+    assert sparkline([], 10) == sparkline([1], 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.6, "1 min"),
+        (12_000, "3 h 20 min"),
+        (90_000, "1 d 1 h"),
+        (-5, "0 s"),
+        (1e8, "1,157 d 9 h"),
+    ],
+)
+def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_drawn_result_is_struck_through_once_it_has_ended() -> None:
+    view = View(movies())
+    view.queries = ("travolta",)
+    shown_tuple = ResultTuple("actor", "actor:1", ("travolta",), {"aid": 1, "name": "John\x1b[2J Travolta"})
+    found = Result("+", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())
+    view.results.take([found], 0)
+    (shown,) = view.results.listed()
+    drawer = Drawer(view, palette(_theme("textual-dark")))
+    lines = drawer.lines(shown)
+    assert "\x1b" not in plain_text(lines)
+    styles = [lines[1].plain[s.start : s.end] for s in lines[1].spans if getattr(s.style, "underline", False)]
+    assert styles == ["Travolta"]
+    view.results.expire(60, 0)
+    assert all(any(getattr(s.style, "strike", False) for s in line.spans) for line in drawer.lines(shown))
+    assert drawer.countdown(shown) == "expired"
+
+
+def test_an_export_needs_a_name_that_tells_its_format(tmp_path: Path) -> None:
+    plan = movies().plan(QUERY, movies().schema)
+    with pytest.raises(UsageError, match=r"\.jsonl, \.csv, \.parquet"):
+        export([], tmp_path / "x.txt", plan)
+    (tmp_path / "d.csv").mkdir()
+    with pytest.raises(UsageError, match="folder"):
+        export([], tmp_path / "d.csv", plan)
+
+
+def test_a_poor_terminal_gets_its_own_sixteen_colours() -> None:
+    assert default_theme({"TERM": "xterm"}) == "ansi-dark"
+    assert default_theme({"TERM": "linux"}) == "ansi-dark"
+    assert default_theme({"TERM": "xterm-256color"}) == "textual-dark"
+    assert default_theme({"TERM": "xterm", "COLORTERM": "truecolor"}) == "textual-dark"
+
+
+def _theme(name: str):  # type: ignore[no-untyped-def]
+    from textual.theme import BUILTIN_THEMES
+
+    return BUILTIN_THEMES[name]

@@ -1,0 +1,95 @@
+"""The demo in a real terminal, by tmux: what is typed gives results that can be seen."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TMUX = shutil.which("tmux")
+needs_tmux = pytest.mark.skipif(TMUX is None and "CI" not in os.environ, reason="tmux is not installed")
+SECONDS = 60
+
+
+class Terminal:
+    """One window of a tmux server of its own."""
+
+    def __init__(self, folder: Path, size: tuple[int, int]) -> None:
+        self._server = ("tmux", "-f", os.devnull, "-S", str(folder / "tmux"))
+        self._size = size
+        self._folder = folder
+
+    def run(self, *arguments: str) -> None:
+        command = shlex.join([sys.executable, "-m", "skws", *arguments])
+        size = ("-x", str(self._size[0]), "-y", str(self._size[1]))
+        environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(self._folder),
+            "XDG_CONFIG_HOME": str(self._folder),
+            "TERM": "xterm-256color",
+        }
+        script = f"TERM=screen-256color {command}; echo ended with $?; exec sleep 600"
+        # Sockets of tmux must have short names.
+        subprocess.run([*self._server, "new-session", "-d", *size, script], check=True, env=environment)
+
+    def send(self, *keys: str) -> None:
+        subprocess.run([*self._server, "send-keys", *keys], check=True)
+
+    def screen(self) -> str:
+        ended = subprocess.run(
+            [*self._server, "capture-pane", "-p"], check=True, capture_output=True, text=True
+        )
+        return ended.stdout
+
+    def shows(self, *texts: str) -> str:
+        """Wait for texts; the screen that has them all."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            screen = self.screen()
+            if all(text in screen for text in texts):
+                return screen
+            time.sleep(0.05)
+        raise AssertionError(f"{texts} did not appear:\n{self.screen()}")
+
+    def close(self) -> None:
+        subprocess.run([*self._server, "kill-server"], check=False, capture_output=True)
+
+
+@pytest.fixture
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    opened = Terminal(tmp_path_factory.mktemp("t"), (80, 24))
+    yield opened
+    opened.close()
+
+
+@needs_tmux
+def test_a_query_typed_into_the_demo_shows_its_results(terminal: Terminal) -> None:
+    terminal.run("demo")
+    terminal.shows("Quentin Tarantino", "John Travolta")
+    terminal.send("nolan bale")
+    terminal.shows("nolan 2", "bale 1")
+    terminal.send("Enter")
+    terminal.shows("nolan bale", "The Dark Knight", "Christian Bale")
+    terminal.send("Escape")
+    terminal.shows("Newest")
+    terminal.send("F5")
+    terminal.shows("skws · metrics", "live tuples")
+    terminal.send("C-q")
+    terminal.shows("ended with 0")
+    assert "skws ·" not in terminal.screen()
+
+
+@needs_tmux
+def test_a_source_that_is_not_there_is_told_on_the_screen(terminal: Terminal, tmp_path: Path) -> None:
+    schema = Path(__file__).resolve().parents[2] / "examples" / "movies" / "schema.yaml"
+    terminal.run("tui", "-s", str(schema), "--replay", "absent.jsonl", "--fresh")
+    terminal.shows("absent.jsonl", "failed")
+    terminal.send("C-q")
+    terminal.shows("ended with 0")

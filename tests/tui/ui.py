@@ -1,0 +1,117 @@
+"""Driving the app in tests: the demo's stream on a clock by hand, and waiting without sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from schema.load import load_schema
+from skws.movie_stream import movie_files
+from tui.app import SkwsApp
+from tui.screens.search import SearchScreen
+from tui.services.local_run import LocalRun
+from tui.services.request import UiRequest
+from tui.services.stepped_run import SteppedRun
+
+SPEED = 1_600_000_000
+"""The half century of the movies in about a second."""
+QUERY = "tarantino travolta"
+
+
+def movies(*queries: str, path: Path | None = None, **more: Any) -> UiRequest:
+    """A request over the built-in stream."""
+    schema, replay = movie_files()
+    settings: dict[str, Any] = {"restore": False, "theme": "textual-dark", **more}
+    source = f"replay:{replay}?speed={SPEED}"
+    return UiRequest(load_schema(path or schema), path or schema, source, queries, **settings)
+
+
+class Driver:
+    """An app under test, its pilot and its run."""
+
+    def __init__(self, app: SkwsApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def run(self) -> SteppedRun:
+        assert isinstance(self.app.live_run, SteppedRun)
+        return self.app.live_run
+
+    @property
+    def search(self) -> SearchScreen:
+        screen = self.app.screen
+        assert isinstance(screen, SearchScreen)
+        return screen
+
+    async def settle(self) -> None:
+        """Until workers are done and all messages, also those about them, are dealt with."""
+        self.app.take_news()
+        await self.pilot.pause()
+        while any(not worker.is_finished for worker in self.app.workers):
+            await self.app.workers.wait_for_complete()
+            await self.pilot.pause()
+
+    async def advance(self, seconds: float) -> None:
+        """Let the run's time pass, and the app take in what came."""
+        self.run.advance(seconds)
+        await self.settle()
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        if isinstance(self.app.live_run, SteppedRun):
+            self.run.advance(0)
+        await self.settle()
+
+    async def write(self, text: str) -> None:
+        """Put a text into the focused box, at once, which is faster than key by key."""
+        box = self.app.focused
+        assert isinstance(box, Input)
+        box.insert_text_at_cursor(text)
+        await self.settle()
+
+    def text(self) -> str:
+        """The screen as plain text."""
+        lines = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in lines)
+
+
+@asynccontextmanager
+async def opened(
+    request: UiRequest, size: tuple[int, int] = (120, 36), *, stepped: bool = True, **more: Any
+) -> AsyncIterator[Driver]:
+    """The app on a request, its run under the test's hand."""
+    start = (SteppedRun if stepped else LocalRun) if request.source is not None else None
+    app = SkwsApp(request, start, show_memory=False, **more)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        driver = Driver(app, pilot)
+        await driver.settle()
+        yield driver
+
+
+def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that is a coroutine, as one that pytest can run."""
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    run.__signature__ = __import__("inspect").signature(test)  # type: ignore[attr-defined]
+    return run
+
+
+async def until(
+    condition: Callable[[], bool], wait: Callable[[], Awaitable[None]], most: int = 2_000
+) -> None:
+    """Let ``wait`` pass until the condition holds; fails after ``most`` turns."""
+    for _ in range(most):
+        if condition():
+            return
+        await wait()
+    raise AssertionError("it did not come to that")

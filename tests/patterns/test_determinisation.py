@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patterns.automata import PFA
@@ -50,6 +50,7 @@ def test_example_3_1_looks_for_t_and_s_before_r() -> None:
 STATES = st.sampled_from("abcd")
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.frozensets(STATES, max_size=3), st.sampled_from("xy"), STATES), max_size=10),
     st.frozensets(STATES, max_size=3),

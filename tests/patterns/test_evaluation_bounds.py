@@ -9,7 +9,7 @@ import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patterns.automata import PCEA, Equality, Source, Transition, Unary
@@ -62,6 +62,7 @@ def members(heap: Node) -> list[tuple[int, int]]:
     return found
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40))
 def test_union_keeps_all_that_is_alive_and_older_versions_as_they_were(
     steps: list[tuple[int, int]],

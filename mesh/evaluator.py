@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol, TypeAlias
 
-from mesh.composite import Members
+from mesh.composite import Members, end_of
 from mesh.generate import CNGen
 from mesh.operator import Operator
 from windows.tuples import StreamTuple
@@ -17,6 +18,30 @@ class Changed(NamedTuple):
 
     retracted: list[Found]
     found: list[Found]
+
+
+class Reviving(ABC):
+    """How evaluators prolong a tuple: out, wherever it is, and in again."""
+
+    @abstractmethod
+    def insert(self, new: StreamTuple) -> list[Found]: ...
+
+    @abstractmethod
+    def _forget(self, known: StreamTuple) -> None:
+        """Remove a tuple, if it is there, and every partial that contains it."""
+
+    def revive(self, known: StreamTuple, end: int) -> list[Found]:
+        """Prolong a tuple whose deletion proved to be another's; give the results that this adds.
+
+        Happens only when an insertion arrives after the deletion meant for it.
+        """
+        former = known.end
+        self._forget(known)
+        known.end = end
+        lasting = self.insert(known)
+        if former <= known.start:
+            return lasting
+        return [result for result in lasting if end_of(result[1]) > former]
 
 
 class Evaluator(Protocol):

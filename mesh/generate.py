@@ -16,6 +16,7 @@ from typing import NamedTuple
 from mesh.order import NodeOrder
 from mesh.reach import Reach
 from mesh.tree import DEPTH, Tree, neighbours
+from schema.expanded import ExpandedSchema, subsets
 from schema.graph import Edge, edges_from
 from schema.model import Schema
 
@@ -67,12 +68,8 @@ class CNGen:
     def roots(self) -> tuple[tuple[int, int], ...]:
         """The nodes (relation, keywords) that contain the root keyword, in the order they are processed."""
         bit = 1 << self.order.root_keyword
-        found = [
-            (relation, keywords)
-            for relation, carried in enumerate(self.searchable)
-            for keywords in range(1 << self.slots)
-            if keywords & bit and not keywords & ~carried
-        ]
+        nodes = ExpandedSchema(self.schema, self.slots, self.searchable).nodes
+        found = [(node.relation, node.keywords) for node in nodes if node.keywords & bit]
         return tuple(sorted(found, key=lambda n: -self.order.root_rank(*n)))
 
     def networks(self) -> Iterator[Tree]:
@@ -175,8 +172,8 @@ class CNGen:
         missing = self.all & ~covered
         budget = self.max_size - size - 1
         found = []
-        for keywords in range(1 << self.slots):
-            if keywords & ~self.searchable[target] or any(not leaf & ~keywords for leaf in leaves):
+        for keywords in subsets(self.searchable[target]):
+            if any(not leaf & ~keywords for leaf in leaves):
                 continue
             root_valid = root == -1 or bool(root & ~keywords)
             left = missing & ~keywords

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from mesh.composite import Key, Members, alive, compatible, end_of, key_getter
-from mesh.evaluator import Changed, Found
+from mesh.evaluator import Changed, Found, Reviving
 from mesh.generate import CNGen
 from mesh.operator import Operator, Wait
 from mesh.tree import Tree
@@ -28,7 +28,7 @@ Partial: TypeAlias = tuple[Wait, Members]
 __all__ = ["Found", "Members", "Mesh"]
 
 
-class Mesh:
+class Mesh(Reviving):
     """Full mesh of one keyword query (S-KWS paper, Sections 3.3 and 4.1).
 
     ``accepts_root`` can restrict the mesh to the results whose root tuple it
@@ -109,19 +109,6 @@ class Mesh:
         ended.end = tick
         self._expiry.push(tick, ended)
         return found
-
-    def revive(self, known: StreamTuple, end: int) -> list[Found]:
-        """Prolong a tuple whose deletion proved to be another's; give the results that this adds.
-
-        Happens only when an insertion arrives after the deletion meant for it.
-        """
-        former = known.end
-        self._forget(known)
-        known.end = end
-        lasting = self.insert(known)
-        if former <= known.start:
-            return lasting
-        return [r for r in lasting if end_of(r[1]) > former]
 
     def _forget(self, known: StreamTuple) -> None:
         """Remove a tuple and every partial that contains it."""

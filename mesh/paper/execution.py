@@ -8,7 +8,7 @@ operators that wake up know what they have missed, whatever the tuples' starts.
 from __future__ import annotations
 
 from mesh.composite import Members, compatible, end_of
-from mesh.evaluator import Changed, Found
+from mesh.evaluator import Changed, Found, Reviving
 from mesh.generate import CNGen
 from mesh.operator import Operator
 from mesh.paper.operator import JoinOperator, Producer, Slot, Source
@@ -24,7 +24,7 @@ from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, Window
 
 
-class PaperMesh:
+class PaperMesh(Reviving):
     """An evaluator made of sources and joins. ``window`` tells when all output of a sleeper is dead."""
 
     def __init__(self, generator: CNGen, window: Window, policy: PurgePolicy) -> None:
@@ -88,16 +88,6 @@ class PaperMesh:
         if tick <= self._horizon:
             self.purge(self._horizon)
         return retracted
-
-    def revive(self, known: StreamTuple, end: int) -> list[Found]:
-        """Prolong a tuple: take it out, wherever it is, and in again; give the results that this adds."""
-        former = known.end
-        self._forget(known)
-        known.end = end
-        lasting = self.insert(known)
-        if former <= known.start:
-            return lasting
-        return [result for result in lasting if end_of(result[1]) > former]
 
     def purge(self, horizon: int) -> None:
         """Remove what ended at or before ``horizon``: tuples now, composites as the policy has it."""

@@ -155,6 +155,15 @@ class ColumnarEngine:
         return list(self._told(retracted)) + list(self._told(self._new_by(change, found)))
 
     @property
+    def position(self) -> int:
+        """Where the next tuple stands in the stream, for count windows."""
+        return self._order.position
+
+    def begin_at(self, position: int) -> None:
+        """The stream before ``position`` is not told again."""
+        self._order.position = position
+
+    @property
     def live_tuples(self) -> int:
         """Tuples of the window; up to about as many dead ones are not yet purged."""
         return len(self._finder.live)

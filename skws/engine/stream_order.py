@@ -23,7 +23,7 @@ class StreamOrder:
         self._by_count = by_count
         self._lateness = 0 if by_count else lateness
         self._on_late = on_late
-        self._position = 0
+        self.position = 0  # where the next tuple stands in the stream
 
     @property
     def horizon(self) -> int:
@@ -39,12 +39,12 @@ class StreamOrder:
 
         With a count window, what the last arrival saw alive is so until the next one.
         """
-        return self._position - 1 if self._by_count else time
+        return self.position - 1 if self._by_count else time
 
     def accepted(self, batch: RecordBatch) -> tuple[RecordBatch, Ints]:
         """The records that are not too late, in order of ticks, and their ticks."""
         if self._by_count:
-            return batch, self._positions(batch)
+            return batch, self.positions(batch)
         batch = self._without_late(batch)
         if self._lateness:
             batch = batch.taken(np.argsort(batch.time, kind="stable"))
@@ -52,8 +52,8 @@ class StreamOrder:
 
     def _positions(self, batch: RecordBatch) -> Ints:
         inserted = 1 - batch.deletes().astype(np.int64)
-        reached: Ints = self._position + np.cumsum(inserted)
-        self._position = int(reached[-1]) if len(reached) else self._position
+        reached: Ints = self.position + np.cumsum(inserted)
+        self.position = int(reached[-1]) if len(reached) else self.position
         return reached - inserted
 
     def _without_late(self, batch: RecordBatch) -> RecordBatch:

@@ -18,15 +18,6 @@ class LiveEngine(ColumnarEngine):
     def __init__(self, request: WatchRequest, on_late: Callable[[Record], None]) -> None:
         super().__init__(request.schema, request.plan_window, on_late, lateness=request.lateness)
 
-    @property
-    def position(self) -> int:
-        """Where the next tuple stands in the stream, for count windows."""
-        return self._order._position  # noqa: SLF001 - the engine's own, which it does not show
-
-    def begin_at(self, position: int) -> None:
-        """The stream before ``position`` is not told again."""
-        self._order._position = position  # noqa: SLF001
-
     def take(self, records: Sequence[Record]) -> list[Result]:
         """Work on a micro-batch. Sources that are many files give each its own order: time sorts them."""
         if not records:

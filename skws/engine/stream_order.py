@@ -44,7 +44,7 @@ class StreamOrder:
     def accepted(self, batch: RecordBatch) -> tuple[RecordBatch, Ints]:
         """The records that are not too late, in order of ticks, and their ticks."""
         if self._by_count:
-            return batch, self.positions(batch)
+            return batch, self._positions(batch)
         batch = self._without_late(batch)
         if self._lateness:
             batch = batch.taken(np.argsort(batch.time, kind="stable"))

@@ -1,0 +1,170 @@
+"""Latency and throughput of live searches on Spark, on the paper's default load.
+
+    python -m bench.streaming latency --rate 1000 --seconds 60
+    python -m bench.streaming throughput --minutes 300 --shards 2
+
+Latency: a file grows by so many tuples a second, each stamped with the clock
+as it is written; a result's latency is from the stamp of its youngest tuple
+to when a sink has it. The window is as long as makes the live tuples those of
+the default load, 24,000.
+
+Throughput: a replay as fast as it goes, from its second micro-batch to its
+last; ``stage`` counts only the time from when a batch was read to when its
+results were delivered, not that in which the source read and decoded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median, quantiles
+from threading import Thread
+
+import orjson
+
+from bench.load import Load
+from skws.results.model import Result
+from skws.search import EngineName
+from skws.spark.streaming.watch import SparkWatch
+from skws.watch.log import Log
+from skws.watch.request import WatchRequest
+from skws.watch.sinks.base import Run
+from windows.window import MICROSECOND, TimeWindow
+
+LIVE = 24_000
+SKIPPED = 2  # batches that do not count
+WARM_UP = 20.0  # seconds that do not count: Java compiles, keepers start
+
+
+@dataclass
+class Clocked:
+    """A sink that notes when it was given what."""
+
+    name: str = "clocked"
+    every: float = 1.0
+    given: list[tuple[float, Result]] = field(default_factory=list)
+
+    def open(self, run: Run) -> None:
+        """Nothing to open."""
+
+    def write(self, batch: int, results: Sequence[Result]) -> None:  # noqa: ARG002 - a sink has it
+        now = time.time()
+        self.given += [(now, result) for result in results]
+
+    def flush(self) -> None:
+        """Nothing to flush."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def request(source: str, cores: int, window: TimeWindow | None = None) -> WatchRequest:
+    load = Load()
+    return WatchRequest(
+        {load.query: load.query},
+        load.schema(),
+        source,
+        window=window,
+        engine=EngineName.SPARK,
+        master=f"local[{cores}]",
+    )
+
+
+def grow(path: Path, rate: int, until: float) -> None:
+    """Append tuples of the load, stamped with the time, ten times a second."""
+    load = Load()
+    schema = load.schema()
+    names = [[a.name for a in relation.attributes] for relation in schema.relations]
+    records = load.records(10**9)
+    begun, written = time.time(), 0
+    while time.time() < until:
+        due = int((time.time() - begun) * rate)
+        lines = []
+        for record, _ in zip(records, range(due - written), strict=False):
+            row = dict(zip(names[record.relation], record.row, strict=True))
+            lines.append(
+                orjson.dumps({"relation": f"r{record.relation}", "time": time.time(), "row": row}) + b"\n"
+            )
+        with path.open("ab") as file:
+            file.write(b"".join(lines))
+        written = due
+        time.sleep(0.02)
+
+
+def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "in.jsonl"
+        path.touch()
+        window = TimeWindow(LIVE * MICROSECOND // rate)
+        sink = Clocked()
+        watch = SparkWatch(request(str(path), cores, window), Log(quiet=True), sinks=[sink], shards=shards)
+        filled = WARM_UP + LIVE / rate
+
+        def feed() -> None:
+            while watch.metrics().state != "running":
+                time.sleep(0.1)
+            began = time.time()
+            grow(path, rate, began + filled + seconds)
+            sink.given = [(at, r) for at, r in sink.given if (r.start or 0) > began + filled]
+            time.sleep(3)
+            watch.stop()
+
+        feeder = Thread(target=feed)
+        feeder.start()
+        watch.run()
+        feeder.join()
+    spent = sorted(at - (result.start or 0) for at, result in sink.given)
+    print(
+        f"latency: {rate:,} tuples/s, {cores} cores, {shards} shards: {len(spent):,} results, "
+        f"median {median(spent):.2f} s, p99 {quantiles(spent, n=100)[98]:.2f} s, longest {spent[-1]:.2f} s"
+    )
+
+
+def throughput(minutes: int, shards: int, cores: int) -> None:
+    batches: list[tuple[float, int, float]] = []  # delivered when, tuples so far, seconds since it was read
+
+    def note() -> None:
+        metrics = watch.metrics()
+        if metrics.batches > len(batches):
+            batches.append((time.perf_counter(), metrics.tuples, metrics.batch_seconds))
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "load.jsonl"
+        Load().write(path, minutes * 60)
+        sink = Clocked()
+        asked = request(f"replay:{path}?speed=1000000000", cores)
+        watch = SparkWatch(asked, Log(quiet=True), sinks=[sink], shards=shards, each_step=note)
+        watch.run()
+    (began, before, _), (ended, tuples, _) = batches[SKIPPED - 1], batches[-1]
+    counted = tuples - before
+    stage = sum(seconds for _, _, seconds in batches[SKIPPED:])
+    print(
+        f"throughput: {cores} cores, {shards} shards: {counted:,} tuples, "
+        f"{counted / (ended - began):,.0f} tuples/s, stage {counted / stage:,.0f} tuples/s; "
+        f"{len(sink.given):,} results"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("latency", "throughput"))
+    parser.add_argument("--rate", type=int, default=1000, help="tuples a second")
+    parser.add_argument("--seconds", type=float, default=60, help="measured, behind the warm-up")
+    parser.add_argument("--minutes", type=int, default=300, help="of the load's time, 1,200 tuples each")
+    parser.add_argument("--shards", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=2)
+    given = parser.parse_args()
+    if given.what == "latency":
+        latency(given.rate, given.seconds, given.shards, given.cores)
+    else:
+        throughput(given.minutes, given.shards, given.cores)
+
+
+if __name__ == "__main__":
+    main()

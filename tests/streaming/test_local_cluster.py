@@ -1,0 +1,44 @@
+"""A run on a cluster of two executors, each a Java of its own that gets the packages from the driver."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from schema.write import to_yaml
+from skws.records import Record
+from tests.replays import write_replay
+from tests.streaming.test_oracle_shards import SCHEMA, random_records, random_row
+from tests.watch.watching import lines
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def watched(folder: Path, engine: str, *more: str) -> list[str]:
+    out = folder / f"{engine}.jsonl"
+    command = [
+        *(sys.executable, "-m", "skws", "watch", "alpha", "beta", "--window", "30 us"),
+        *("--engine", engine, "--max-size", "4", "--schema", str(folder / "schema.yaml")),
+        *("--source", f"replay:{folder / 'r.jsonl'}?speed=1000000", "--sink", f"jsonl:{out}", *more),
+    ]
+    env = {**os.environ, "PYSPARK_SUBMIT_ARGS": "--conf spark.skws.shards=2 pyspark-shell"}
+    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=400)
+    assert run.returncode == 0, run.stderr
+    return sorted(str(line) for line in lines(out))
+
+
+def test_two_executors_give_what_one_process_gives(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    (tmp_path / "schema.yaml").write_text(to_yaml(SCHEMA))
+    tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
+    write_replay(tmp_path / "r.jsonl", SCHEMA, [*tables, *random_records(rng, 300)])
+    local = watched(tmp_path, "local")
+    assert len(local) > 50
+    checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"))
+    assert watched(tmp_path, "spark", "--master", "local-cluster[2,1,1024]", *checkpoint) == local

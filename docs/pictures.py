@@ -1,4 +1,4 @@
-"""Draws the pictures of the README from what skws prints: `python -m docs.pictures`."""
+"""Draws the pictures of the README and the docs: `python -m docs.pictures`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from docs.ui_pictures import draw_screens
 from schema.load import load_schema
 from skws.movie_stream import PAPER_QUERY, movie_files
 from skws.results.writers import OutputFormat, open_writer
@@ -39,6 +40,7 @@ def demo_picture() -> str:
 def main() -> None:
     DEMO.parent.mkdir(exist_ok=True)
     DEMO.write_text(demo_picture(), encoding="utf-8")
+    draw_screens(DEMO.parent)
 
 
 if __name__ == "__main__":

@@ -47,19 +47,19 @@ def default_theme(environment: Mapping[str, str] = os.environ) -> str:
 def palette(theme: Theme) -> Palette:
     """The styles that go with a theme."""
     if theme.ansi:
-        return _palette(_ANSI_KEYWORDS, "bright_black", "cyan", "green")
+        return _palette(_ANSI_KEYWORDS, "bright_black", "cyan", "yellow")
     if theme.dark:
-        return _palette(_DARK_KEYWORDS, "#8a919e", "#9cdcfe", "#7fd962")
-    return _palette(_LIGHT_KEYWORDS, "#5f6670", "#00528a", "#1b6e1b")
+        return _palette(_DARK_KEYWORDS, "#8a919e", "#9cdcfe", "#ffcc66")
+    return _palette(_LIGHT_KEYWORDS, "#5f6670", "#00528a", "#8a5a00")
 
 
-def _palette(keywords: tuple[str, ...], dim: str, relation: str, new: str) -> Palette:
+def _palette(keywords: tuple[str, ...], dim: str, relation: str, warn: str) -> Palette:
     colors = islice(cycle(keywords), MAX_SLOTS)
     return Palette(
         heading=Style(bold=True),
         relation=Style(color=relation),
         dim=Style(color=dim),
-        new=Style(color=new, bold=True),
+        warn=Style(color=warn, bold=True),
         ended=Style(strike=True, dim=True),
         keywords=tuple(Style(color=color, bold=True, underline=True) for color in colors),
     )

@@ -124,9 +124,9 @@ async def test_networks_show_what_is_waited_for_and_lead_to_their_results() -> N
         await driver.press("f4")
         screen = driver.app.screen
         assert isinstance(screen, NetworksScreen)
-        screen._look()
+        screen.look()
         await driver.press("j")
-        screen._look()
+        screen.look()
         await driver.settle()
         shown = driver.text()
         assert "networks pruned by keys: 28" in shown
@@ -150,7 +150,7 @@ async def test_networks_tell_why_a_query_sleeps() -> None:
         screen = driver.app.screen
         assert isinstance(screen, NetworksScreen)
         await driver.press("j")
-        screen._look()
+        screen.look()
         await driver.settle()
         assert "asleep: no live tuple carries 'zzyzx'" in driver.text()
 

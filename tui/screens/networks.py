@@ -59,12 +59,12 @@ class NetworksScreen(LiveScreen):
         super().on_mount()
         self.tree_widget.focus()
         # A look costs some of the engine's time, so that it is taken once a second only.
-        self._looking = self.set_interval(1.0, self._look)
+        self._looking = self.set_interval(1.0, self.look)
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
         self._query = self.skws.selected_query()
-        self._look()
+        self.look()
         if self._looking:
             self._looking.resume()
 
@@ -76,7 +76,8 @@ class NetworksScreen(LiveScreen):
     def tree_widget(self) -> Tree[Branch]:
         return self.query_one("#tree", Tree)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Ask for what the mesh is at, and draw it anew."""
         view = self.skws.view
         if self._query not in view.queries:
             self._query = view.queries[0] if view.queries else None
@@ -150,7 +151,7 @@ class NetworksScreen(LiveScreen):
         if queries:
             at = queries.index(self._query) if self._query in queries else 0
             self._query = queries[(at + step) % len(queries)]
-            self._look()
+            self.look()
 
     def action_cursor(self, step: int) -> None:
         (self.tree_widget.action_cursor_down if step > 0 else self.tree_widget.action_cursor_up)()

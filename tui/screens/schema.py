@@ -148,13 +148,13 @@ class SchemaScreen(LiveScreen):
         state = "edited, not saved" if self.dirty else "saved"
         lines.append(f"{self.skws.request.schema_path.name}: {state}\n", palette.dim)
         if draft.schema is None:
-            lines.append(f"{len(draft.problems)} to mend before there is a graph", palette.new)
+            lines.append(f"{len(draft.problems)} to mend before there is a graph", palette.warn)
         else:
             lines.append("\n".join(draft.graph) + "\n\n")
             lines.append(f"{len(draft.schema.relations)} relations, {len(draft.schema.joins)} joins, ")
             lines.append(f"window {draft.schema.window}\n")
             for warning in draft.warnings:
-                lines.append(f"note: {warning}\n", palette.new)
+                lines.append(f"note: {warning}\n", palette.warn)
             change = change_text(self.skws.view.schema, draft.schema)
             lines.append(f"Applying it {change}.", palette.dim)
         self.query_one("#graph", Static).update(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events, on
@@ -60,6 +61,7 @@ class SearchScreen(LiveScreen):
         super().__init__()
         self.network: str | None = None
         self._drawn_theme = ""
+        self._asked: tuple[int, str | None, str, str | None] | None = None
 
     def compose_body(self) -> ComposeResult:
         yield Asking(self.skws.view, self.skws.live_run, self.palette)
@@ -109,12 +111,20 @@ class SearchScreen(LiveScreen):
             self.query_one(Asking).palette = self.palette
         if self.bar.selected is not None and self.bar.selected not in view.queries:
             self.bar.choose(None)
-        listed = view.results.listed(self.bar.selected, self.words, self.network)
-        self.results.show(listed, self.skws.new_results())
+        listed = self._listed()
         self.bar.refresh()
         self._show_empty(listed)
         self._show_notice(len(listed))
         self._show_detail()
+
+    def _listed(self) -> Sequence[Shown]:
+        """What is to be listed; the list is drawn anew only if that is something else than before."""
+        results = self.skws.view.results
+        asked = (results.version, self.bar.selected, self.words, self.network)
+        if asked != self._asked:
+            self._asked = asked
+            self.results.show(results.listed(*asked[1:]), self.skws.new_results())
+        return self.results.listed
 
     def look_at_network(self, query: str, network: str) -> None:
         """Only the results of one network, until Escape."""
@@ -237,7 +247,7 @@ class SearchScreen(LiveScreen):
         if path:
             self.skws.export([shown.result for shown in self.results.listed], path)
 
-    def _show_empty(self, listed: list[Shown]) -> None:
+    def _show_empty(self, listed: Sequence[Shown]) -> None:
         empty = self.query_one("#empty", Static)
         empty.display = not listed
         self.results.display = bool(listed)

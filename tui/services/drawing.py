@@ -29,7 +29,7 @@ class Palette:
     heading: Style
     relation: Style
     dim: Style
-    new: Style
+    warn: Style
     ended: Style
     keywords: tuple[Style, ...]
 

@@ -69,7 +69,7 @@ class ResultBuffer:
             if result.end is not None:
                 heapq.heappush(self._ends, (result.end, self._shown[key].number, key))
         self._trim()
-        self.version += 1
+        self.version += bool(new)
         return new
 
     def expire(self, event_time: float, now: float) -> None:
@@ -100,14 +100,14 @@ class ResultBuffer:
 
     def listed(self, query: str | None = None, words: str = "", network: str | None = None) -> list[Shown]:
         """Newest first; only those of a query or network, and with all ``words`` somewhere in them."""
-        wanted = words.casefold().split()
-        return [
-            one
-            for one in reversed(self._shown.values())
-            if (query is None or one.result.query == query)
-            and (network is None or one.result.network == network)
-            and all(word in one.text for word in wanted)
-        ]
+        found = list(reversed(self._shown.values()))
+        if query is not None:
+            found = [one for one in found if one.result.query == query]
+        if network is not None:
+            found = [one for one in found if one.result.network == network]
+        for word in words.casefold().split():
+            found = [one for one in found if word in one.text]
+        return found
 
     def _end(self, key: tuple[str, str], ending: Ending, now: float) -> None:
         shown = self._shown.get(key)

@@ -22,14 +22,14 @@ class ReadingLine(Static):
 
 def _slots(reading: Reading, palette: Palette) -> Text:
     if reading.fault:
-        return Text(f"✗ {reading.fault}", palette.new)
+        return Text(f"✗ {reading.fault}", palette.warn)
     parts = []
     for number, slot in enumerate(reading.slots):
         part = Text.assemble((slot.text, palette.keywords[number]))
         if reading.tuples:
             part.append(f" {slot.count:,}", palette.dim)
         if slot.meant:
-            part.append(f" did you mean {slot.meant}? (ctrl+d)", palette.new)
+            part.append(f" did you mean {slot.meant}? (ctrl+d)", palette.warn)
         elif reading.tuples and not slot.count:
             part.append(" no live tuple", palette.dim)
         parts.append(part)

@@ -25,7 +25,7 @@ from tui.services.drawing import Drawer
 from tui.services.results import Shown
 
 _DRAWN: Final = 600
-"""Results whose lines are remembered."""
+"""Results, and lines of them, that stay drawn: a page is drawn again at every key."""
 _MARK: Final = Style(bold=True)
 
 
@@ -66,6 +66,7 @@ class ResultList(ScrollView, can_focus=True):
         self._tops: list[int] = [0]
         self._cursor: int | None = None  # the number of a result
         self._drawn: dict[tuple[int, str | None], list[Text]] = {}
+        self._strips: dict[tuple[int, str | None, int, bool, int], Strip] = {}
 
     @property
     def selected(self) -> Shown | None:
@@ -95,7 +96,12 @@ class ResultList(ScrollView, can_focus=True):
         """Draw all anew, for another theme or schema."""
         self.drawer = drawer
         self._drawn.clear()
+        self._strips.clear()
         self.refresh()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._strips.clear()
 
     def render_line(self, y: int) -> Strip:
         line = y + self.scroll_offset.y
@@ -105,11 +111,12 @@ class ResultList(ScrollView, can_focus=True):
         place = bisect_right(self._tops, line) - 1
         shown = self._listed[place]
         at_cursor = place == self._place() and not (self.following and not self.has_focus)
-        text = self._lines(shown)[line - self._tops[place]]
-        mark = "▌" if at_cursor else " "
-        style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
-        segments = [Segment(mark, _MARK), *text.render(self.app.console, end="")]
-        return Strip(segments).crop(0, width).extend_cell_length(width).apply_style(style)
+        key = (shown.number, shown.ending, line - self._tops[place], at_cursor, width)
+        if key not in self._strips:
+            if len(self._strips) >= _DRAWN:
+                self._strips.clear()
+            self._strips[key] = self._strip(self._lines(shown)[key[2]], width, at_cursor=at_cursor)
+        return self._strips[key]
 
     def action_move(self, step: int) -> None:
         if not self._listed:
@@ -188,6 +195,11 @@ class ResultList(ScrollView, can_focus=True):
     def _return_to(self, number: int, offset: int) -> None:
         place = bisect_right(self._listed, -number, key=lambda shown: -shown.number) - 1
         self.scroll_to(y=self._tops[max(place, 0)] + offset, animate=False, force=True, immediate=True)
+
+    def _strip(self, text: Text, width: int, *, at_cursor: bool) -> Strip:
+        style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
+        segments = [Segment("▌" if at_cursor else " ", _MARK), *text.render(self.app.console, end="")]
+        return Strip(segments).crop(0, width).extend_cell_length(width).apply_style(style)
 
     def _lines(self, shown: Shown) -> list[Text]:
         key = (shown.number, shown.ending)

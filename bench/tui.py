@@ -1,0 +1,170 @@
+"""How fast the terminal UI answers keys under load, and what it keeps: `python -m bench.tui`.
+
+A thread puts results of four joined tuples into the app's outbox, so many a
+second, while keys walk through the list. A key is answered when the screen
+that it changed has been drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Event, Thread
+
+from textual.events import Key
+from textual.message import Message
+
+from schema.load import load_schema
+from skws.movie_stream import movie_files
+from skws.results.model import Result
+from skws.search import EngineName, Search, SearchRequest
+from tui.app import SkwsApp
+from tui.screens.search import SearchScreen
+from tui.services.live_rows import LiveRows
+from tui.services.memory import resident_bytes
+from tui.services.news import Outbox
+from tui.services.request import UiRequest
+from tui.services.run import Command
+from tui.widgets.result_list import ResultList
+
+QUERY = "tarantino travolta"
+_KEYS = ("j", "j", "j", "k", "g", "j", "pagedown", "k")
+_SLICE = 0.05
+
+
+class LoadRun:
+    """Gives the same few results again and again, under new ids, ``rate`` a second."""
+
+    paused = False
+    speed = 1.0
+
+    def __init__(self, request: UiRequest, outbox: Outbox, rate: float, results: Sequence[Result]) -> None:
+        self.rows = LiveRows(request.schema, request.plan_window)
+        self.given = 0
+        self._outbox = outbox
+        self._rate = rate
+        self._results = results
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._outbox.put(queries=(QUERY,))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def post(self, command: Command) -> None:
+        """Nothing can be asked of it."""
+
+    def pause(self) -> None:
+        """It goes on."""
+
+    def resume(self) -> None:
+        """It goes on."""
+
+    def set_speed(self, speed: float) -> None:
+        """It keeps its own."""
+
+    def _run(self) -> None:
+        began = time.perf_counter()
+        while not self._stopping.wait(_SLICE):
+            due = int((time.perf_counter() - began) * self._rate)
+            self._outbox.put(results=[self._result(number) for number in range(self.given, due)])
+            self.given = due
+
+    def _result(self, number: int) -> Result:
+        of = self._results[number % len(self._results)]
+        # As `dataclasses.replace`, which takes longer.
+        return Result(
+            of.op, of.query, f"{number:x}", of.start, of.end, of.network, of.tuples, of.joins, of.snapshot
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds until keys were answered, sorted; megabytes before and after."""
+
+    answers: list[float]
+    given: int
+    listed: int
+    before: float
+    after: float
+
+    def quantile(self, share: float) -> float:
+        return self.answers[min(int(share * len(self.answers)), len(self.answers) - 1)]
+
+
+def measure(rate: float, seconds: float, keys_a_second: float = 20) -> Measured:
+    """One run of the app without a terminal."""
+    schema, replay = movie_files()
+    described = load_schema(schema)
+    found = Search(SearchRequest(QUERY, described, (replay,), engine=EngineName.LOCAL))
+    results = list(found.results())
+    request = UiRequest(described, schema, str(replay), (QUERY,), restore=False, theme="textual-dark")
+    app = SkwsApp(request, lambda asked, outbox: LoadRun(asked, outbox, rate, results))
+    return asyncio.run(_measured(app, seconds, keys_a_second))
+
+
+async def _measured(app: SkwsApp, seconds: float, keys_a_second: float) -> Measured:
+    answers: list[float] = []
+    walked = asyncio.Event()
+
+    def note(message: Message) -> None:
+        if isinstance(message, ResultList.Selected):
+            walked.set()
+
+    async with app.run_test(size=(120, 36), message_hook=note) as pilot:
+        screen = app.screen
+        assert isinstance(screen, SearchScreen)
+        while len(app.view.results) < 100:
+            await pilot.pause(0.05)
+        screen.results.focus()
+        await pilot.pause()
+        # The buffer fills first: from then on memory must not grow.
+        while len(app.view.results) < app.view.results.capacity and seconds > 5:
+            await pilot.pause(0.05)
+        before = (resident_bytes() or 0) / 1e6
+        end = time.perf_counter() + seconds
+        number = 0
+        while time.perf_counter() < end:
+            answers.append(await _answered(app, screen, walked, _KEYS[number % len(_KEYS)]))
+            number += 1
+            await asyncio.sleep(1 / keys_a_second)
+        after = (resident_bytes() or 0) / 1e6
+        run = app.live_run
+        assert isinstance(run, LoadRun)
+        return Measured(sorted(answers), run.given, len(app.view.results), before, after)
+
+
+async def _answered(app: SkwsApp, screen: SearchScreen, walked: asyncio.Event, key: str) -> float:
+    """Seconds from a key until what it changed has been drawn."""
+    drawn = asyncio.Event()
+    walked.clear()
+    began = time.perf_counter()
+    app.post_message(Key(key, key if len(key) == 1 else None))
+    await walked.wait()
+    screen.results.call_after_refresh(drawn.set)
+    await drawn.wait()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=float, default=1_000, help="results a second")
+    parser.add_argument("--seconds", type=float, default=30)
+    given = parser.parse_args()
+    found = measure(given.rate, given.seconds)
+    print(f"results given   {found.given:,} ({given.rate:,.0f}/s), {found.listed:,} listed at the end")
+    print(f"keys answered   {len(found.answers):,}")
+    for share in (0.5, 0.9, 0.99):
+        print(f"  p{share * 100:.0f}           {found.quantile(share) * 1000:.1f} ms")
+    print(f"memory          {found.before:.0f} MB, then {found.after:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -120,6 +120,16 @@ def serve(setup: Setup) -> None:
                 connection, _ = listener.accept()
                 _converse(connection, keeper)
                 asked = time.monotonic()
+        _leave(setup.socket, own)
+
+
+def _leave(path: Path, own: int) -> None:
+    """Nothing behind, unless another keeper is there by now."""
+    with suppress(OSError):
+        if path.stat().st_ino == own:
+            path.unlink()
+            path.with_suffix(".log").unlink()
+            path.parent.rmdir()
 
 
 def _wanted(setup: Setup, own: int, asked: float) -> bool:

@@ -24,6 +24,7 @@ from skws.replay.policy import place
 from skws.sources.addresses import parse_source
 from skws.sources.clock import SystemClock
 from skws.sources.feed import Feed, Item, Offset
+from skws.spark.streaming.ahead import PolledAhead
 from skws.spark.streaming.parcels import Head, Parcel, packed
 from skws.spark.streaming.processor import INPUT
 from skws.watch.control import Command
@@ -36,7 +37,7 @@ from skws.watch.speeds import Rest, replay_rate
 NAME: Final = "skws"
 MOST: Final = 50_000  # records in a micro-batch
 _MOVED_EVERY: Final = 5.0  # seconds between micro-batches that tell of nothing but a later offset
-_REASONS: Final = 5
+_ASKED_EVERY: Final = 5.0  # seconds
 
 Rows = Iterator[tuple[int, int, bytes]]
 
@@ -82,8 +83,8 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._reading = reading
         self._intake = Intake(reading.request.on_error)
         self._rest = Rest(SystemClock())
-        self._feed: Feed | None = None
-        self._moved = time.monotonic()
+        self._feed: PolledAhead | None = None
+        self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
         # Where polls that gave nothing came to: (the offset that Spark knows, the feed's).
         self._beyond: tuple[Offset, Offset] | None = None
 
@@ -104,7 +105,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             self._rest.after(busy=False)
             return iter(()), start
         beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
-        polled = self._opened().poll(beyond, MOST)
+        polled = self._polled().poll(beyond, MOST)
         commands, read_to = self._commands(start["commands"], None)
         end = {
             "feed": polled.end,
@@ -118,8 +119,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._rest.after(busy=busy)
         if not busy and not self._has_moved(start, polled.end):
             return iter(()), start
-        behind = self._opened().behind(polled.end)
-        return self._parcel(start, end, polled.items, commands, polled.notices, behind), end
+        return self._parcel(start, end, polled.items, commands, polled.notices, self._behind(polled.end)), end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """The same once more."""
@@ -131,12 +131,22 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._opened().commit(end["feed"])
 
     def _opened(self) -> Feed:
+        return self._polled().settled()
+
+    def _polled(self) -> PolledAhead:
         if self._feed is None:
             request = self._reading.request
             pace = Pace(SystemClock(), replay_rate(request))
             source = parse_source(request.source, folder=self._reading.folder / "source", clock=pace)
-            self._feed = source.open(request.schema)
+            self._feed = PolledAhead(source.open(request.schema))
         return self._feed
+
+    def _behind(self, feed: Offset) -> str | None:
+        """Now and then: a database is asked for it."""
+        if time.monotonic() < self._asked + _ASKED_EVERY:
+            return None
+        self._asked = time.monotonic()
+        return self._opened().behind(feed)
 
     def _has_moved(self, start: Offset, feed: Offset) -> bool:
         """Whether the source went on past nothing of ours, and should be allowed to forget it by now."""

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from queue import Empty, Full, Queue
+from threading import Event
 from typing import Final
 from uuid import uuid4
 
@@ -89,6 +90,7 @@ class SparkWatch:
         self._began = self._flushed = self.clock.now()
         self._state: State = "starting"
         self._queue: Queue[Told] = Queue(_AHEAD)
+        self._closing = Event()
         gauges = self._gauges = Gauges(request, self._began)
         self._delivering = Delivering(request, log, gauges, self._carried_out)
         self._telling = Telling(request, self._source.name, gauges, self._delivering)
@@ -172,8 +174,7 @@ class SparkWatch:
     def _layout(self, spark: SparkSession, place: Place, kept: Layout | None) -> Layout:
         if kept is not None:
             return kept
-        shards = self._shards or int(spark.conf.get(SHARDS, None) or 1)
-        layout = new_layout(shards, len(self._given))
+        layout = new_layout(self._shards or _told_shards(spark) or 1, len(self._given))
         layout.keep(place.folder)
         return layout
 
@@ -216,7 +217,7 @@ class SparkWatch:
             return  # of a batch that Spark did not know to be done
         if any(part or b'"commands":[]' not in blob for _, part, blob in told.rows) or told.rows:
             self._outbox.put(told)
-        while not self.clock.stopping.is_set():
+        while not (self._closing.is_set() or self.clock.stopping.is_set()):
             try:
                 self._queue.put(told, timeout=_TICK)
             except Full:
@@ -229,6 +230,7 @@ class SparkWatch:
         if not query.isActive:
             error = query.exception()
             if error is not None:
+                self._drain()
                 raise error
             return True
         return False
@@ -247,10 +249,14 @@ class SparkWatch:
 
     def _finish(self, query: StreamingQuery, place: Place) -> None:
         """Stop the job, deliver what it still gave, and commit."""
+        self._closing.set()
         query.stop()
-        while not self._queue.empty() and not self._delivering.full:
-            self._delivering.take(self._queue.get())
+        self._drain()
         self._commit(place)
+
+    def _drain(self) -> None:
+        while not (self._queue.empty() or self._delivering.full):
+            self._delivering.take(self._queue.get())
 
     def _commit(self, place: Place) -> None:
         self._delivering.delivery.flush()
@@ -266,6 +272,14 @@ class SparkWatch:
     def _tell_bad(self) -> None:
         if self._delivering.bad:
             self._log.warning("bad records", self._delivering.bad_summary(), bad=self._delivering.bad)
+
+
+def _told_shards(spark: SparkSession) -> int | None:
+    """By Spark's setting. Raises UsageError."""
+    told = spark.conf.get(SHARDS, None)
+    if told is not None and not told.isdecimal():
+        raise UsageError(f"{SHARDS} {told}: expected a number")
+    return None if told is None else int(told)
 
 
 def _master(request: WatchRequest) -> str | None:

@@ -1,0 +1,39 @@
+"""A database followed on Spark: its snapshot, its changes, and where the next start goes on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import Database
+from tests.streaming.spark_runs import running
+from tests.watch.watching import request
+from windows.window import Unbounded
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text)',
+        'ALTER TABLE "order" REPLICA IDENTITY FULL',
+        "INSERT INTO customer VALUES (1, 'ada')",
+        "INSERT INTO \"order\" VALUES (1, 'lamp')",
+    )
+    asked = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
+    with running(asked) as run:
+        run.results(1)
+        database.run("INSERT INTO \"order\" VALUES (1, 'green lamp')")
+        run.results(2)
+    # Spark confirms a batch to the source when it begins the next one.
+    time.sleep(0.5)
+    database.run("INSERT INTO customer VALUES (2, 'ada')", "DELETE FROM \"order\" WHERE item = 'lamp'")
+    with running(asked) as run:
+        run.results(1)
+        database.run("INSERT INTO \"order\" VALUES (2, 'lamp')")
+        run.results(2)
+    told = [(r.op, [t.row["item"] for t in r.tuples if t.relation == "order"]) for r in run.sink.results]
+    assert told == [("-", ["lamp"]), ("+", ["lamp"])]

@@ -7,7 +7,6 @@ run gives it to the sinks, so that a slow sink holds Spark up only when
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from queue import Empty, Full, Queue
@@ -15,22 +14,25 @@ from threading import Event
 from typing import Final
 from uuid import uuid4
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schema.errors import UsageError
 from skws.sources.addresses import parse_source
-from skws.spark.faults import told_plainly
+from skws.spark.faults import SparkFailedError, told_plainly
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.session import start_session
 from skws.spark.streaming.delivering import Delivering
+from skws.spark.streaming.faults import streaming_fault
 from skws.spark.streaming.job import start_job, workers_unheard
 from skws.spark.streaming.layout import Layout, kept_layout, new_layout
 from skws.spark.streaming.lodging import vacate
 from skws.spark.streaming.outbox import Outbox, Told
 from skws.spark.streaming.place import Place
 from skws.spark.streaming.reader import Reading
+from skws.spark.streaming.sessions import master_of, stopped, told_shards
 from skws.spark.streaming.standing import Register
 from skws.spark.streaming.telling import Telling
 from skws.watch.control import Answer, Command, ControlFolder
@@ -48,12 +50,10 @@ from skws.watch.sinks.base import Run
 from skws.watch.speeds import replay_rate
 from windows.window import MICROSECOND
 
-# A task whose Python worker was killed is run again, as it is on a cluster.
-_MASTER: Final = "local[*,4]"
-SHARDS: Final = "spark.skws.shards"
 STATE: Final = "spark.skws.stateLocation"
 _AHEAD: Final = 64
 _TICK: Final = 0.1  # seconds
+_JAVA_GONE: Final = MICROSECOND  # how long a signal may be on its way
 
 
 class SparkWatch:
@@ -151,7 +151,7 @@ class SparkWatch:
         unheard = stack.enter_context(ExitStack())
         unheard.enter_context(workers_unheard(spark))
         query = start_job(spark, reading, layout, state, self._put)
-        stack.callback(query.stop)
+        stack.callback(stopped, query)
         self._state = "running"
         self._log.info(
             "started", f"watching {self.source_name}", source=self.source_name, shards=layout.shards
@@ -166,15 +166,15 @@ class SparkWatch:
     def _session(self, stack: ExitStack) -> SparkSession:
         own = SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread
         with interrupts_deferred():
-            spark = start_session(_master(self.request), packages=self.request.packages)
+            spark = start_session(master_of(self.request), packages=self.request.packages)
             if own:
-                stack.callback(spark.stop)
+                stack.callback(stopped, spark)
         return spark
 
     def _layout(self, spark: SparkSession, place: Place, kept: Layout | None) -> Layout:
         if kept is not None:
             return kept
-        layout = new_layout(self._shards or _told_shards(spark) or 1, len(self._given))
+        layout = new_layout(self._shards or told_shards(spark) or 1, len(self._given))
         layout.keep(place.folder)
         return layout
 
@@ -227,13 +227,20 @@ class SparkWatch:
     def _over(self, query: StreamingQuery) -> bool:
         if self.clock.stopping.is_set() or self.ended:
             return True
-        if not query.isActive:
+        try:
+            if query.isActive:
+                return False
             error = query.exception()
-            if error is not None:
-                self._drain()
-                raise error
-            return True
-        return False
+        except (Py4JError, OSError):
+            self.clock.sleep(_JAVA_GONE)
+            if self.clock.stopping.is_set():
+                return True  # by a signal that Java got first
+            self._drain()
+            raise SparkFailedError("Spark failed: its Java process has gone") from None
+        self._drain()
+        if error is not None:
+            raise streaming_fault(error)
+        return True
 
     def _step(self, register: Register, place: Place) -> None:
         """Commands in, what came out to the sinks."""
@@ -250,7 +257,7 @@ class SparkWatch:
     def _finish(self, query: StreamingQuery, place: Place) -> None:
         """Stop the job, deliver what it still gave, and commit."""
         self._closing.set()
-        query.stop()
+        stopped(query)
         self._drain()
         self._commit(place)
 
@@ -272,16 +279,3 @@ class SparkWatch:
     def _tell_bad(self) -> None:
         if self._delivering.bad:
             self._log.warning("bad records", self._delivering.bad_summary(), bad=self._delivering.bad)
-
-
-def _told_shards(spark: SparkSession) -> int | None:
-    """By Spark's setting. Raises UsageError."""
-    told = spark.conf.get(SHARDS, None)
-    if told is not None and not told.isdecimal():
-        raise UsageError(f"{SHARDS} {told}: expected a number")
-    return None if told is None else int(told)
-
-
-def _master(request: WatchRequest) -> str | None:
-    """None: that of spark-submit."""
-    return request.master or (None if "SPARK_ENV_LOADED" in os.environ else _MASTER)

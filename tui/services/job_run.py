@@ -47,6 +47,7 @@ class JobRun:
         self._asked: dict[str, Command] = {}
         self._told_at = float("-inf")
         self._watch: SparkWatch | None = None
+        self._ended = False
         self._early: list[Command] = []
         self._request = _watch_request(request, request.source, Path(self._folder.name) / "control")
         self._thread = Thread(target=self._run, name="skws live search on Spark", daemon=True)
@@ -64,6 +65,8 @@ class JobRun:
 
     def post(self, command: Command) -> None:
         match command:
+            case AddQuery() | RemoveQuery() if self._ended:
+                self._tell("error", "the job has ended with its source: start anew for other queries")
             case AddQuery() | RemoveQuery() if self._watch is None:
                 self._early.append(command)
             case AddQuery(text):
@@ -101,6 +104,7 @@ class JobRun:
                 self.post(command)
             self._watch.run()
             self.outbox.put(metrics=self._watch.metrics())
+            self._ended = True
         except SkwsError as error:
             self._fail(str(error))
         except Exception as error:  # the last resort: the app tells it and stays

@@ -1,0 +1,61 @@
+"""The terminal UI on Spark: the job's results and queries reach the outbox, and what it cannot do is told."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from skws.movie_stream import movie_files
+from skws.search import EngineName
+from tests.tui.ui import QUERY, movies
+from tui.services.engines import start_run
+from tui.services.job_run import JobRun
+from tui.services.news import Outbox
+from tui.services.run import AddQuery, ApplySchema, RemoveQuery
+from tui.services.view import View
+
+SECONDS = 240
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_queries_come_and_go_while_the_job_runs() -> None:
+    # A file is followed for ever; a replay would end the job.
+    request = movies(QUERY, engine=EngineName.SPARK).with_source(str(movie_files()[1]))
+    outbox, view = Outbox(), View(request)
+    run = start_run(request, outbox)
+    run.start()
+    run.post(AddQuery("nolan bale"))
+    try:
+        _until(outbox, view, lambda: len(view.results) == 5)
+        assert set(view.queries) == {QUERY, "nolan bale"}
+        assert view.metrics is not None
+        run.post(RemoveQuery("nolan bale"))
+        _until(outbox, view, lambda: view.queries == (QUERY,))
+        assert {shown.result.query for shown in view.results.listed()} == {QUERY}
+    finally:
+        run.stop()
+    view.absorb(outbox.take(), 0)
+    assert not view.failure
+
+
+def test_what_a_job_cannot_do_is_told() -> None:
+    outbox = Outbox()
+    run = JobRun(movies(QUERY, engine=EngineName.SPARK), outbox)
+    run.post(ApplySchema(movies().schema))
+    run.pause()
+    run.set_speed(2)
+    assert not run.paused
+    assert [line.level for line in outbox.take().lines] == ["error", "warning", "warning"]
+    run.stop()
+
+
+def _until(outbox: Outbox, view: View, done: object) -> None:
+    assert callable(done)
+    end = time.monotonic() + SECONDS
+    while not done():
+        assert time.monotonic() < end, (view.queries, len(view.results), list(view.log))
+        assert not view.failure
+        time.sleep(0.1)
+        view.absorb(outbox.take(), time.monotonic())

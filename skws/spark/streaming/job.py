@@ -47,8 +47,8 @@ def workers_unheard(spark: SparkSession) -> Iterator[None]:
         system.setErr(former)
 
 
-# Spark's usual one sets the permissions of every file by a process of its own (chmod), which on a
-# local disk takes a quarter of a batch's time. The checkpoint's lock keeps other writers out.
+# Spark's usual one sets the permissions of every file by a process of its own (chmod): a batch took
+# 0.5 s with that, 0.4 s without, on a busy machine. The checkpoint's lock keeps other writers out.
 _LOCAL_FILES: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

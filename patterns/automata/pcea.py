@@ -66,6 +66,11 @@ class PCEA:
     def labels(self) -> frozenset[str]:
         return frozenset().union(*(transition.labels for transition in self.transitions))
 
+    @cached_property
+    def relations(self) -> frozenset[int]:
+        """Relations of which some transition reads tuples."""
+        return frozenset(transition.unary.relation for transition in self.transitions)
+
     @property
     def size(self) -> int:
         """States, and for each transition its sources and labels: |P| of the paper."""

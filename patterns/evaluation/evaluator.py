@@ -37,6 +37,7 @@ class Evaluator:
         self._low = _ALWAYS
         self._fired: list[Node] = []
         self._products: list[list[list[Heaps]]] = [[], []]
+        # That of the last tuple. Tuples that no transition reads may be left out by setting it.
         self.position = -1
 
     def feed(self, relation: int, row: Row, tick: int = 0) -> Iterator[Valuation]:

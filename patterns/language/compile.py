@@ -15,16 +15,21 @@ from patterns.language.parallel import Parallel
 from patterns.language.progress import Layout, NotExpressibleError
 from patterns.language.resolve import Resolved, TextMatch, resolve
 from patterns.language.syntax import Pattern
+from patterns.root import RootKey, root_of_pattern
 from schema.errors import PatternError
 from schema.model import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledPattern:
-    """A pattern and its unambiguous automaton, whose labels are the pattern's variables."""
+    """A pattern and its unambiguous automaton, whose labels are the pattern's variables.
+
+    ``root``: what the tuples of a result agree on, None if nothing in all of them.
+    """
 
     pattern: Pattern
     pcea: PCEA
+    root: RootKey | None
 
 
 def compile_pattern(pattern: Pattern, schema: Schema, text_match: TextMatch) -> CompiledPattern:
@@ -38,11 +43,12 @@ def compile_pattern(pattern: Pattern, schema: Schema, text_match: TextMatch) -> 
     if nullable(pattern.expression):
         raise PatternError("the pattern is satisfied by no tuple at all")
     try:
-        return CompiledPattern(pattern, parallel_automaton(pattern, resolved))
+        pcea = parallel_automaton(pattern, resolved)
     except NotExpressibleError as reason:
         raise PatternError(
             f"no automaton with equality predicates is found for the pattern: {reason}\n  {pattern.text}"
         ) from None
+    return CompiledPattern(pattern, pcea, root_of_pattern(pattern.expression, resolved))
 
 
 def parallel_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:

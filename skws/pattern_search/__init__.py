@@ -2,13 +2,16 @@
 
 from skws.pattern_search.result import PatternResult, PatternTuple
 from skws.pattern_search.run import PatternCounts, PatternRequest, PatternSearch
-from skws.pattern_search.text import read_query, text_match
+from skws.pattern_search.stream import PatternStream
+from skws.pattern_search.text import PatternQuery, read_query, text_match
 
 __all__ = [
     "PatternCounts",
+    "PatternQuery",
     "PatternRequest",
     "PatternResult",
     "PatternSearch",
+    "PatternStream",
     "PatternTuple",
     "read_query",
     "text_match",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schema.model import Row, Schema
 from skws.pattern_search.result import PatternTuple
-from skws.records import Record
 from skws.results.assemble import TupleNames
 from windows.window import FOREVER, CountWindow, Window
 
@@ -17,8 +16,10 @@ from windows.window import FOREVER, CountWindow, Window
 class _Seen:
     """A tuple with what its name is made of."""
 
-    record: Record
+    relation: int
+    row: Row
     tick: int
+    time: int
     occurrence: int
     successor: bool
     shown: dict[frozenset[str], PatternTuple] | None = None  # made for those that are in results
@@ -33,51 +34,52 @@ class History:
         self._by_count = isinstance(window, CountWindow)
         self._names = TupleNames(schema, by_count=self._by_count)
         self._window = window
-        self._tuples: deque[_Seen] = deque()
-        self._first = 0
+        self._tuples: OrderedDict[int, _Seen] = OrderedDict()
         self._instant: Counter[tuple[int, Row]] = Counter()
         self._tick = -FOREVER
         # Where keys were last seen, in two generations: one that is older than a window tells nothing.
         self._keys: list[dict[tuple[int, Row], int]] = [{}, {}]
         self._turn = -FOREVER
 
-    def add(self, record: Record, tick: int) -> None:
-        """Take in the next tuple; ``tick`` as for the evaluator."""
-        while self._tuples and self._window.end(self._tuples[0].tick) <= tick:
-            self._tuples.popleft()
-            self._first += 1
+    def __len__(self) -> int:
+        return len(self._tuples)
+
+    def add(self, position: int, relation: int, row: Row, tick: int, time: int) -> None:
+        """Take in the next tuple; ``tick`` as for the evaluator, ``time`` in microseconds."""
+        tuples = self._tuples
+        while tuples and self._window.end(next(iter(tuples.values())).tick) <= tick:
+            tuples.popitem(last=False)
         if tick != self._tick and not self._by_count:
             self._instant.clear()
             self._tick = tick
-        keyed = self._relations[record.relation].key_columns
         occurrence, successor = 0, False
-        if keyed:
-            successor = self._follows(record, tick, keyed)
+        if self._relations[relation].key:
+            successor = self._follows(relation, row, tick)
         elif not self._by_count:  # where no two tuples start together
-            occurrence = self._instant[record.relation, record.row]
-            self._instant[record.relation, record.row] += 1
-        self._tuples.append(_Seen(record, tick, occurrence, successor))
+            occurrence = self._instant[relation, row]
+            self._instant[relation, row] += 1
+        tuples[position] = _Seen(relation, row, tick, time, occurrence, successor)
 
-    def _follows(self, record: Record, tick: int, columns: tuple[int, ...]) -> bool:
+    def _follows(self, relation: int, row: Row, tick: int) -> bool:
         """True if another tuple of the key started less than a window ago; remembers this one."""
         if tick >= self._turn:
             self._keys = [{}, self._keys[0]]
             self._turn = self._window.end(tick)
-        key = record.relation, tuple(record.row[column] for column in columns)
+        key = relation, tuple(row[column] for column in self._relations[relation].key_columns)
         before = self._keys[0].get(key)
         if before is None:
             before = self._keys[1].get(key)
         self._keys[0][key] = tick
         return before is not None and tick < self._window.end(before)
 
-    def at(self, position: int) -> tuple[Record, int]:
-        """The tuple at a position, and its tick."""
-        seen = self._tuples[position - self._first]
-        return seen.record, seen.tick
+    def at(self, position: int) -> tuple[int, int]:
+        """Time and tick of the tuple at a position."""
+        seen = self._tuples[position]
+        return seen.time, seen.tick
 
     def shown(self, position: int, labels: frozenset[str]) -> PatternTuple:
         """The tuple at a position, in a result where it has some labels."""
-        seen = self._tuples[position - self._first]
+        seen = self._tuples[position]
         if seen.shown is None:
             seen.shown = {}
         known = seen.shown.get(labels)
@@ -86,9 +88,8 @@ class History:
         return known
 
     def _shown(self, seen: _Seen, position: int, labels: list[str]) -> PatternTuple:
-        record = seen.record
         named = self._names.name(
-            record.relation, record.row, seen.tick, seen.occurrence, successor=seen.successor
+            seen.relation, seen.row, seen.tick, seen.occurrence, successor=seen.successor
         )
         return PatternTuple(
             named.relation,

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from skws.results.model import JsonRow
+from skws.results.model import JsonRow, Op
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class PatternResult:
 
     ``start``: when the last of them came, in seconds since the epoch; ``end``:
     when the first of them leaves the window, None where that is not known.
+    ``snapshot``: it was there before the pattern was.
     """
 
     query: str
@@ -56,6 +57,12 @@ class PatternResult:
     start: float
     end: float | None
     tuples: tuple[PatternTuple, ...]
+    snapshot: bool = False
+
+    @property
+    def op(self) -> Op:
+        """A result of a pattern is never taken back."""
+        return "+"
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
@@ -65,11 +72,12 @@ class PatternResult:
         return orjson.dumps(self._with([member.json for member in self.tuples]))
 
     def _with(self, tuples: list[Any]) -> dict[str, Any]:
-        return {
-            "op": "+",
+        shown = {
+            "op": self.op,
             "query": self.query,
             "id": self.id,
             "start": self.start,
             "end": self.end,
             "tuples": tuples,
         }
+        return {**shown, "snapshot": True} if self.snapshot else shown

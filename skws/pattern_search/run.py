@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 
-from patterns.evaluation import Evaluator, Mark, Valuation
 from schema.model import Schema
+from skws.batches import RecordBatch
 from skws.engine.collector import expect_long_lived_objects
-from skws.pattern_search.history import History
 from skws.pattern_search.result import PatternResult
+from skws.pattern_search.stream import PatternStream
 from skws.pattern_search.text import read_query
 from skws.progress import Progress, ReportProgress, unreported
-from skws.records import Record
 from skws.replay import BadRecordLog, OnError, Replay
-from windows.window import FOREVER, MICROSECOND, CountWindow, Unbounded, Window, parse_window
+from windows.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +49,10 @@ class PatternSearch:
     def __init__(self, request: PatternRequest) -> None:
         self.request = request
         self.query = read_query(request.pattern, request.schema)
-        self.window = request.window or self.query.window or parse_window(request.schema.window)
         self.replay = Replay.open(request.replay, request.schema)
         self.bad = BadRecordLog(request.on_error, request.dead_letters)
         self.counts = PatternCounts()
-        self._evaluator = Evaluator(self.query.pcea, len(request.schema.relations), self.window)
-        self._by_count = isinstance(self.window, CountWindow)
+        self._stream = PatternStream(self.query, request.schema, request.window)
 
     def results(self, report: ReportProgress = unreported) -> Generator[PatternResult, None, None]:
         """Results as their last tuples come. Raises BadRecordsError, SourceError."""
@@ -68,26 +63,21 @@ class PatternSearch:
 
     def count(self, report: ReportProgress = unreported) -> int:
         """How many results there are, without forming them; with a limit, at most that many."""
+        limit = self.request.limit
         with self.bad:
-            for tick, record in self._stream(report):
-                if self._evaluator.update(record.relation, record.row, tick):
-                    self.counts.results += self._evaluator.count()
-                limit = self.request.limit
-                if limit is not None and self.counts.results >= limit:
-                    self.counts.results = limit
-                    break
+            for batch in self._batches(report):
+                for found in self._stream.count(batch):
+                    self.counts.results += found
+                    if limit is not None and self.counts.results >= limit:
+                        self.counts.results = limit
+                        return limit
         return self.counts.results
 
     def _results(self, report: ReportProgress) -> Iterator[PatternResult]:
-        history = History(self.request.schema, self.window, self.query.keywords)
-        for tick, record in self._stream(report):
-            history.add(record, tick)
-            if self._evaluator.update(record.relation, record.row, tick):
-                for valuation in self._evaluator.results():
-                    yield self._result(valuation, history)
+        for batch in self._batches(report):
+            yield from self._stream.process(batch)
 
-    def _stream(self, report: ReportProgress) -> Iterator[tuple[int, Record]]:
-        """Insertions by time, each with its tick: the position for count windows, else its time."""
+    def _batches(self, report: ReportProgress) -> Iterator[RecordBatch]:
         expect_long_lived_objects()
         size = self.replay.size_bytes
 
@@ -95,41 +85,7 @@ class PatternSearch:
             report(Progress("reading", done, size))
 
         for batch in self.replay.batches(self.bad, reading):
-            for record in batch.records():
-                if record.delete:
-                    self.counts.deletions += 1
-                    continue
-                yield (self.counts.tuples if self._by_count else record.time), record
-                self.counts.tuples += 1
-
-    def _result(self, valuation: Valuation, history: History) -> PatternResult:
-        marks = sorted(valuation, key=itemgetter(0))
-        if len({position for position, _ in marks}) < len(marks):
-            marks = _merged(marks)
-        tuples = tuple([history.shown(position, labels) for position, labels in marks])
-        return PatternResult(
-            self.query.text,
-            _result_id([member.identity for member in tuples]),
-            history.at(marks[-1][0])[0].time / MICROSECOND,
-            self._end(history.at(marks[0][0])[1]),
-            tuples,
-        )
-
-    def _end(self, first: int) -> float | None:
-        """When a result that began at a tick leaves the window, where positions do not tell."""
-        if self._by_count or isinstance(self.window, Unbounded):
-            return None
-        end = self.window.end(first)
-        return None if end >= FOREVER else end / MICROSECOND
-
-
-def _merged(marks: list[Mark]) -> list[Mark]:
-    """One mark for each position, where a tuple was read more than once."""
-    labels: dict[int, frozenset[str]] = {}
-    for position, marked in marks:
-        labels[position] = labels.get(position, frozenset()) | marked
-    return list(labels.items())
-
-
-def _result_id(identities: list[str]) -> str:
-    return blake2b("\x1e".join(sorted(identities)).encode(), digest_size=12).hexdigest()
+            deletions = int(batch.deletes().sum())
+            self.counts.deletions += deletions
+            self.counts.tuples += len(batch) - deletions
+            yield batch

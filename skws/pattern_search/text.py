@@ -16,6 +16,7 @@ from patterns.queries import (
     parse_conjunctive_query,
     refuse_unless_hierarchical,
 )
+from patterns.root import RootKey, root_of_query
 from schema.errors import PatternError
 from schema.model import Row, Schema
 from skws.keywords import Matcher, parse_query
@@ -29,7 +30,7 @@ class PatternQuery:
     """A text with the automaton it became. ``window``: None where the text does not say.
 
     ``source`` is what was parsed; ``keywords``: for each label the texts that
-    its tuples contain.
+    its tuples contain; ``root``: by what its tuples can be sharded, None if by nothing.
     """
 
     text: str
@@ -37,6 +38,7 @@ class PatternQuery:
     window: Window | None
     source: ConjunctiveQuery | CompiledPattern
     keywords: dict[str, tuple[str, ...]]
+    root: RootKey | None
 
 
 def read_query(text: str, schema: Schema) -> PatternQuery:
@@ -48,7 +50,7 @@ def read_query(text: str, schema: Schema) -> PatternQuery:
         if tables:
             name = schema.relations[tables[0]].name
             raise PatternError(f"{name} is a static table: a pattern is over streams")
-        return PatternQuery(text, automaton_of(query), None, query, {})
+        return PatternQuery(text, automaton_of(query), None, query, {}, root_of_query(query))
     pattern = parse_pattern(text, schema)
     compiled = compile_pattern(pattern, schema, text_match(schema))
     keywords: dict[str, tuple[str, ...]] = {}
@@ -56,7 +58,7 @@ def read_query(text: str, schema: Schema) -> PatternQuery:
         if isinstance(condition, Keyword):
             known = keywords.get(condition.variable, ())
             keywords[condition.variable] = tuple(dict.fromkeys((*known, condition.text)))
-    return PatternQuery(text, compiled.pcea, pattern.window, compiled, keywords)
+    return PatternQuery(text, compiled.pcea, pattern.window, compiled, keywords, compiled.root)
 
 
 def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]:

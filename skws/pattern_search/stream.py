@@ -1,0 +1,134 @@
+"""One pattern over one stream: batches of records in, results out. What searches and live searches run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from operator import itemgetter
+
+import numpy as np
+
+from patterns.evaluation import Evaluator, Mark, Valuation
+from schema.model import Row, Schema
+from skws.batches import Ints, RecordBatch
+from skws.pattern_search.history import History
+from skws.pattern_search.result import PatternResult
+from skws.pattern_search.text import PatternQuery
+from windows.window import FOREVER, MICROSECOND, CountWindow, Unbounded, Window, parse_window
+
+
+class PatternStream:
+    """Evaluates a pattern over records in order of time; deletions are left out.
+
+    ``window``: None for the pattern's own, else the schema's; it is the one
+    that holds. A stream that goes on elsewhere is rebuilt from the records of
+    its last two windows: a result spans one, and the name of a tuple may
+    depend on the window before it. Before that, ``begin_at`` their position.
+    """
+
+    def __init__(self, query: PatternQuery, schema: Schema, window: Window | None = None) -> None:
+        self.query = query
+        self.window = window or query.window or parse_window(schema.window)
+        self.position = 0  # where the next tuple stands in the stream
+        self._by_count = isinstance(self.window, CountWindow)
+        self._evaluator = Evaluator(query.pcea, len(schema.relations), self.window)
+        self._history = History(schema, self.window, query.keywords)
+        self._reads = sorted(query.pcea.relations)
+        self._now = -FOREVER
+
+    def begin_at(self, position: int) -> None:
+        """The next tuple stands there in the stream."""
+        self.position = position
+
+    def process(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[PatternResult]:
+        """The results that a batch completes, as their last tuples come.
+
+        ``positions`` of its tuples, where they are not one after the other.
+        """
+        for _ in self._updates(batch, positions):
+            for valuation in self._evaluator.results():
+                yield self._result(valuation)
+
+    def count(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[int]:
+        """How many results each tuple of a batch completes, if any, without forming them."""
+        for _ in self._updates(batch, positions):
+            yield self._evaluator.count()
+
+    def rebuild(self, batch: RecordBatch, positions: Ints | None = None) -> None:
+        """Take in records whose results have been told."""
+        for _ in self._updates(batch, positions):
+            pass
+
+    def snapshot(self, batches: Iterable[RecordBatch]) -> list[PatternResult]:
+        """Take in the records up to now; gives the results that are alive at the end."""
+        found = []
+        for batch in batches:
+            for _ in self._updates(batch, None):
+                for valuation in self._evaluator.results():
+                    first = self._history.at(min(valuation)[0])[1]
+                    found.append((self.window.end(first), self._result(valuation, snapshot=True)))
+        return [result for end, result in found if end > self._now]
+
+    def entries(self) -> int:
+        """How much is remembered: entries of runs, and tuples."""
+        return self._evaluator.entries() + len(self._history)
+
+    def _updates(self, batch: RecordBatch, positions: Ints | None) -> Iterator[None]:
+        """Take in a batch; stops at each tuple that completes results."""
+        evaluator, history = self._evaluator, self._history
+        for relation, row, time, position in self._tuples(batch, positions):
+            tick = position if self._by_count else time
+            evaluator.position = position - 1
+            history.add(position, relation, row, tick, time)
+            if evaluator.update(relation, row, tick):
+                yield
+
+    def _tuples(self, batch: RecordBatch, positions: Ints | None) -> Iterator[tuple[int, Row, int, int]]:
+        """The tuples that the pattern reads; the others are only counted."""
+        inserted = ~batch.deletes()
+        if positions is None:
+            reached: Ints = self.position + np.cumsum(inserted)
+            positions = reached - inserted
+            self.position = int(reached[-1]) if len(reached) else self.position
+        elif len(positions):
+            self.position = int(positions[-1]) + 1
+        if len(batch):
+            last = int(positions[-1]) if self._by_count else int(batch.time[-1])
+            self._now = max(self._now, last)
+        read = np.flatnonzero(inserted & np.isin(batch.relation, self._reads))
+        columns = (batch.relation[read].tolist(), batch.rows.taken(read))
+        return zip(*columns, batch.time[read].tolist(), positions[read].tolist(), strict=True)
+
+    def _result(self, valuation: Valuation, *, snapshot: bool = False) -> PatternResult:
+        marks = sorted(valuation, key=itemgetter(0))
+        if len({position for position, _ in marks}) < len(marks):
+            marks = _merged(marks)
+        history = self._history
+        tuples = tuple([history.shown(position, labels) for position, labels in marks])
+        return PatternResult(
+            self.query.text,
+            _result_id([member.identity for member in tuples]),
+            history.at(marks[-1][0])[0] / MICROSECOND,
+            self._end(history.at(marks[0][0])[1]),
+            tuples,
+            snapshot,
+        )
+
+    def _end(self, first: int) -> float | None:
+        """When a result that began at a tick leaves the window, where positions do not tell."""
+        if self._by_count or isinstance(self.window, Unbounded):
+            return None
+        end = self.window.end(first)
+        return None if end >= FOREVER else end / MICROSECOND
+
+
+def _merged(marks: list[Mark]) -> list[Mark]:
+    """One mark for each position, where a tuple was read more than once."""
+    labels: dict[int, frozenset[str]] = {}
+    for position, marked in marks:
+        labels[position] = labels.get(position, frozenset()) | marked
+    return list(labels.items())
+
+
+def _result_id(identities: list[str]) -> str:
+    return blake2b("\x1e".join(sorted(identities)).encode(), digest_size=12).hexdigest()

@@ -1,0 +1,179 @@
+"""A pattern over batches: rebuilt in the middle of a stream, added late, and shared out by its root."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from patterns.language import compile_pattern
+from patterns.language.syntax import Pattern
+from patterns.queries import ConjunctiveQuery, automaton_of
+from patterns.root import RootKey, root_of_query
+from schema.errors import PatternError
+from schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws.batches import RecordBatch
+from skws.pattern_search import PatternQuery, PatternResult, PatternStream, read_query
+from skws.records import Record
+from tests.patterns import hierarchical_queries as formal
+from tests.patterns import pattern_matches as written
+from tests.patterns.texts import contains
+from tests.strategies import streams as record_streams
+from windows.window import CountWindow, TimeWindow, Unbounded, Window
+
+WINDOWS: list[Window] = [CountWindow(3), TimeWindow(4), TimeWindow(8), Unbounded()]
+SCHEMA = Schema(
+    "kept",
+    tuple(
+        Relation(
+            name,
+            (
+                Attribute("t", AttributeType.TEXT),
+                Attribute("x", AttributeType.INTEGER),
+                Attribute("y", AttributeType.INTEGER),
+            ),
+            key=key,
+            search=("t",),
+        )
+        for name, key in (("A", ()), ("B", ("x",)), ("C", ()))
+    ),
+    (),
+)
+PATTERN = 'A a AND * b where a.x = b.x and b ~ "alpha"'
+
+
+def told(stream: PatternStream, records: list[Record]) -> list[PatternResult]:
+    return list(stream.process(RecordBatch.of(records)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.sampled_from(WINDOWS))
+def test_a_stream_rebuilt_from_two_windows_goes_on_as_if_it_had_never_ended(
+    data: st.DataObject, window: Window
+) -> None:
+    records = data.draw(record_streams(SCHEMA, 2, max_records=24))
+    cut = data.draw(st.integers(0, len(records)))
+    query = read_query(PATTERN, SCHEMA)
+    whole = PatternStream(query, SCHEMA, window)
+    told(whole, records[:cut])
+    position, expected = whole.position, told(whole, records[cut:])
+    places = np.cumsum([0, *(not record.delete for record in records)]).tolist()
+    kept = cut
+    while kept and _needed(records[kept - 1], places[kept - 1], records[:cut], position, window):
+        kept -= 1
+    again = PatternStream(query, SCHEMA, window)
+    again.begin_at(places[kept])
+    again.rebuild(RecordBatch.of(records[kept:cut]))
+    assert Counter(told(again, records[cut:])) == Counter(expected)
+
+
+def _needed(record: Record, place: int, read: list[Record], position: int, window: Window) -> bool:
+    """Whether a record started less than two windows before the end of what was read."""
+    match window:
+        case TimeWindow(length):
+            return record.time > read[-1].time - 2 * length
+        case CountWindow(size):
+            return place >= position - 2 * (size + 1)
+        case _:
+            return True
+
+
+@settings(max_examples=100, deadline=None)
+@given(record_streams(SCHEMA, 2, max_records=20), st.sampled_from(WINDOWS))
+def test_a_snapshot_is_what_was_told_and_is_alive(records: list[Record], window: Window) -> None:
+    query = read_query(PATTERN, SCHEMA)
+    whole = PatternStream(query, SCHEMA, window)
+    results = told(whole, records)
+    snapshot = PatternStream(query, SCHEMA, window).snapshot([RecordBatch.of(records)])
+    assert all(result.snapshot and '"snapshot":true' in result.to_json().decode() for result in snapshot)
+    shown = Counter(replace(result, snapshot=False) for result in snapshot)
+    match window:
+        case TimeWindow():
+            now = records[-1].time / 1_000_000 if records else 0.0
+            assert shown == Counter(r for r in results if r.end is not None and r.end > now)
+        case CountWindow(size):
+            assert shown == Counter(
+                r for r in results if r.tuples[0].position + size + 1 > whole.position - 1
+            )
+        case _:
+            assert shown == Counter(results)
+
+
+def shared_out(
+    query: PatternQuery, root: RootKey, schema: Schema, stream: list[tuple[int, Row]], window: Window
+) -> list[PatternResult]:
+    """The results of three shards, each fed its own tuples with their positions in the whole stream."""
+    found: list[PatternResult] = []
+    for shard in range(3):
+        mine = [i for i, (relation, row) in enumerate(stream) if root.shard(relation, row, 3) == shard]
+        batch = RecordBatch.of([Record(stream[i][0], i, stream[i][1]) for i in mine])
+        found += PatternStream(query, schema, window).process(batch, np.array(mine, dtype=np.int64))
+    return found
+
+
+def _whole(
+    query: PatternQuery, schema: Schema, stream: list[tuple[int, Row]], window: Window
+) -> list[PatternResult]:
+    records = [Record(relation, time, row) for time, (relation, row) in enumerate(stream)]
+    return told(PatternStream(query, schema, window), records)
+
+
+@settings(max_examples=200, deadline=None)
+@given(formal.hierarchical_queries(), formal.streams(), st.sampled_from(WINDOWS))
+def test_shards_by_the_root_of_a_query_find_everything_once(
+    query: ConjunctiveQuery, stream: list[tuple[int, Row]], window: Window
+) -> None:
+    root = root_of_query(query)
+    assume(root is not None)
+    assert root is not None
+    pattern = PatternQuery("Q", automaton_of(query), None, query, {}, root)
+    found = shared_out(pattern, root, formal.SCHEMA, stream, window)
+    assert Counter(found) == Counter(_whole(pattern, formal.SCHEMA, stream, window))
+
+
+@settings(max_examples=200, deadline=None)
+@given(written.patterns(), written.streams(9), st.sampled_from(WINDOWS))
+def test_shards_by_the_root_of_a_pattern_find_everything_once(
+    pattern: Pattern, stream: list[tuple[int, Row]], window: Window
+) -> None:
+    try:
+        compiled = compile_pattern(pattern, written.SCHEMA, contains)
+    except PatternError:
+        assume(False)
+        raise
+    assume(compiled.root is not None)
+    assert compiled.root is not None
+    query = PatternQuery("P", compiled.pcea, None, compiled, {}, compiled.root)
+    found = shared_out(query, compiled.root, written.SCHEMA, stream, window)
+    assert Counter(found) == Counter(_whole(query, written.SCHEMA, stream, window))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "columns"),
+    [
+        ("Q(x, y) <- A(_, x, _), B(_, x, y), C(_, x, y)", "x", ((0, (1,)), (1, (1,)), (2, (1,)))),
+        ("Q(x, y) <- A(_, x, y), B(_, y, x)", "x; y", ((0, (1, 2)), (1, (2, 1)))),
+        ("Q(x, y) <- A(_, x, y), A(_, y, x)", None, ()),
+        ("Q(x, y) <- A(_, x, _), B(_, _, y)", None, ()),
+        ("A a AND B b ; C c where a.x = b.y = c.x", "a.x = b.y = c.x", ((0, (1,)), (1, (2,)), (2, (1,)))),
+        ("A a ; A b where a.x = b.y", None, ()),
+        ("A a ; A b where a.x = b.x", "a.x = b.x", ((0, (1,)),)),
+        ("A a ; B b", None, ()),
+    ],
+)
+def test_the_root_is_what_every_tuple_carries_at_one_place(
+    text: str, name: str | None, columns: tuple[object, ...]
+) -> None:
+    root = read_query(text, SCHEMA).root
+    assert (root and (root.name, root.columns)) == (name and (name, columns))
+
+
+def test_equal_values_of_different_types_go_to_one_shard() -> None:
+    root = RootKey("x", ((0, (0,)), (1, (0,))))
+    assert root.shard(0, (3,), 1000) == root.shard(1, (3.0,), 1000)
+    assert root.shard(0, (-0.0,), 1000) == root.shard(1, (0,), 1000)
+    assert root.shard(2, (3,), 1000) is None

@@ -40,7 +40,6 @@ class Node:
             rest = tuple(c for c in reader.classes if c not in bound)
             self._probes.append(shared)
             self._steps.append(step_for((shared, rest), bound, pairs))
-        self.local = frozenset(bound)
         self._bound, self._pairs = bound, pairs
         self._prepare(query, number, columns, distinct=distinct, probe=probe)
 

@@ -81,10 +81,6 @@ class Modified:
         own = self.component[node]
         return all(len(p) <= 1 for n, p in enumerate(self.parents) if self.component[n] == own)
 
-    @property
-    def is_forest(self) -> bool:
-        return all(len(parents) <= 1 for parents in self.parents)
-
     @cached_property
     def roots(self) -> tuple[int, ...]:
         """The nodes that nothing has to come after."""

@@ -53,18 +53,6 @@ def check(union: Union) -> Verdict:
     return Verdict(False, False, found, certain=necessary and not _repeats(union))
 
 
-def _all_failures(union: Union) -> tuple[tuple[Failure, ...], bool]:
-    """The failures, and whether all cases could be looked at."""
-    found: list[Failure] = []
-    try:
-        for query in union.queries:
-            for failure in _failures(query, distinct=union.distinct):
-                found.append(failure)  # noqa: PERF402 - what was found counts, though the search may stop
-    except TooManyCasesError:
-        return tuple(_merged(found)), False
-    return tuple(_merged(found)), True
-
-
 def keepable(query: Modified, *, distinct: bool) -> tuple[Failure, ...]:
     """The criterion that the synopses rest on: what a forest of nodes keeps is bounded."""
     return unkeepable(query, distinct=distinct)

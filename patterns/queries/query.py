@@ -80,6 +80,3 @@ class ConjunctiveQuery:
     def atoms_of(self, variable: str) -> frozenset[int]:
         """The atoms that a variable occurs in: atoms(x) of the paper."""
         return frozenset(i for i, atom in enumerate(self.atoms) if variable in atom.variables)
-
-    def has_self_joins(self) -> bool:
-        return len({atom.relation for atom in self.atoms}) < len(self.atoms)

@@ -48,8 +48,6 @@ def test_q0_is_hierarchical_and_q1_is_not() -> None:
     assert not is_hierarchical(parsed(Q1))
     assert is_acyclic(parsed(Q0))
     assert is_acyclic(parsed(Q1))
-    assert not parsed(Q0).has_self_joins()
-    assert parsed(Q1).has_self_joins()
 
 
 def test_qtree_of_q0() -> None:

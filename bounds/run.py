@@ -10,12 +10,13 @@ from typing import Any
 from bounds.case import CaseRun, Rows
 from bounds.horizon import horizon
 from bounds.naive import added
+from bounds.promises import Promises
 from bounds.query import Kind, Query, Stream, Union
 from bounds.refine import MOST_CASES, Case, TooManyCasesError, cases
 from bounds.split import conjunctions
 from bounds.verdict import keepable
-from schema.errors import BadRecordsError, UsageError
-from schema.model import Attribute, Row, Schema
+from schema.errors import UsageError
+from schema.model import Row, Schema
 
 Output = tuple[Any, ...]
 
@@ -32,13 +33,7 @@ class Run:
         self.distinct = union.distinct
         self._seen: set[Output] = set()
         self.queries = [QueryRun(q, schema, tables, distinct=union.distinct) for q in union.queries]
-        self._promises = [
-            (r.name, r.columns[a.name], a)
-            for r in schema.relations
-            if not r.table
-            for a in r.attributes
-            if _has_bounds(a)
-        ]
+        self._promises = Promises(schema)
 
     def step(self, time: int, rows: Rows) -> list[tuple[Output, int]]:
         """The results that the tuples of one time add, each with how often.
@@ -47,9 +42,9 @@ class Run:
         call to call. Raises BadRecordsError where a row breaks a bound that
         the schema promises: the synopses rest on it.
         """
-        for relation, column, attribute in self._promises:
-            for row in rows.get(relation, ()):
-                _check(relation, attribute, row[column])
+        for relation, arrived in rows.items():
+            for column, attribute in self._promises.columns.get(relation, ()):
+                self._promises.check(relation, attribute, (row[column] for row in arrived))
         found: Counter[Output] = Counter()
         for run in self.queries:
             run.step(time, rows, found)
@@ -144,16 +139,3 @@ def _kept_cases(query: Query, *, distinct: bool) -> Iterator[Case]:
                 yield case
     except TooManyCasesError:
         raise UsageError(f"this query has more than {MOST_CASES:,} orders to be told apart") from None
-
-
-def _has_bounds(attribute: Attribute) -> bool:
-    return attribute.min is not None or attribute.max is not None
-
-
-def _check(relation: str, attribute: Attribute, value: Any) -> None:
-    low, high = attribute.min, attribute.max
-    if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
-        raise BadRecordsError(
-            f"{relation}.{attribute.name} is {value!r}, but the schema promises {low} to {high}; "
-            "the memory of this query is bounded only if that holds"
-        )

@@ -132,7 +132,7 @@ class SkwsApp(App[None]):
             self.tell("info", f"{text}: stands already", toast=True)
             return True
         try:
-            self.view.plan(text)
+            self.view.request.standing(text, self.view.schema)
         except SkwsError as error:
             self.post_message(Failed(str(error)))
             return False

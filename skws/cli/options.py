@@ -76,6 +76,13 @@ Purge = Annotated[
     PurgeKind | None,
     typer.Option("--purge", help="When expired partials leave a paper's mesh.", show_default="lazy"),
 ]
+ForceUnbounded = Annotated[
+    bool,
+    typer.Option(
+        "--force-unbounded",
+        help="Without a window, answer queries too that need more and more memory.",
+    ),
+]
 NoDemand = Annotated[
     bool, typer.Option("--no-demand", help="Run all operators of --mesh full, not only those in demand.")
 ]

@@ -53,6 +53,7 @@ def tui(
     ] = None,
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
+    force_unbounded: options.ForceUnbounded = False,
     match_names: options.MatchNames = False,
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
@@ -110,9 +111,10 @@ def tui(
         speed=speed,
         theme=theme,
         restore=not fresh,
+        force_unbounded=force_unbounded,
     )
     for words in request.queries:
-        request.plan(words, described)  # what cannot be read is told before the screen is drawn
+        request.standing(words, described)  # what cannot be read is told before the screen is drawn
     if serve:
         check_host(host, open_to_others=open_to_others)
         serve_ui(_without_serving(sys.argv[1:]), host, port)

@@ -54,6 +54,7 @@ def watch(
     ] = "",
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
+    force_unbounded: options.ForceUnbounded = False,
     match_names: options.MatchNames = False,
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
@@ -140,6 +141,7 @@ def watch(
         metrics_port=metrics_port,
         metrics_file=metrics_file,
         speed=speed,
+        force_unbounded=force_unbounded,
     )
     run_watch(request, Log(log_format, quiet))
 

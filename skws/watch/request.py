@@ -9,6 +9,7 @@ from typing import Final
 
 from schema.errors import UsageError
 from schema.model import Schema
+from skws.bounded.guard import refuse_unbounded
 from skws.keywords import parse_query
 from skws.plan import DEFAULT_MAX_SIZE, Plan
 from skws.replay import OnError
@@ -30,6 +31,7 @@ class WatchRequest:
     queries are added and removed, None for none. ``speed``: of a replay, None
     for the source's own. ``limit``: the most results to give. ``metrics_port``
     (0: any free one) and ``metrics_file``: None for none. ``packages``: Spark's.
+    ``force_unbounded``: without a window take queries that need unbounded memory.
     """
 
     queries: Mapping[str, str]
@@ -51,6 +53,7 @@ class WatchRequest:
     metrics_port: int | None = None
     metrics_file: Path | None = None
     speed: float | None = None
+    force_unbounded: bool = False
 
     def __post_init__(self) -> None:
         if not self.queries and self.control is None:
@@ -71,13 +74,16 @@ class WatchRequest:
         return self.window or parse_window(self.schema.window)
 
     def plan(self, text: str, max_size: int | None = None) -> Plan:
-        """The plan of one query. Raises QueryError."""
-        return Plan(
+        """The plan of one query. Raises QueryError; UsageError if it needs unbounded memory unasked."""
+        plan = Plan(
             schema=self.schema,
             query=parse_query(text, self.schema, match_names=self.match_names),
             window=self.plan_window,
             max_size=max_size or self.max_size,
         )
+        if not self.force_unbounded:
+            refuse_unbounded(plan)
+        return plan
 
     def plans(self) -> dict[str, Plan]:
         """The plans of the queries by name. Raises QueryError."""

@@ -109,7 +109,13 @@ def compare(
 
 def request(window: Window, lateness: int = 0) -> WatchRequest:
     return WatchRequest(
-        {"a": "alpha beta -no", "b": "alpha"}, SCHEMA, "nowhere", window=window, max_size=4, lateness=lateness
+        {"a": "alpha beta -no", "b": "alpha"},
+        SCHEMA,
+        "nowhere",
+        window=window,
+        max_size=4,
+        lateness=lateness,
+        force_unbounded=True,
     )
 
 

@@ -23,7 +23,9 @@ def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
         "INSERT INTO customer VALUES (1, 'ada')",
         "INSERT INTO \"order\" VALUES (1, 'lamp')",
     )
-    asked = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
+    asked = request(
+        database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded(), force_unbounded=True
+    )
     with running(asked) as run:
         run.results(1)
         database.run("INSERT INTO \"order\" VALUES (1, 'green lamp')")

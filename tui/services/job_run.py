@@ -188,4 +188,5 @@ def _watch_request(request: UiRequest, source: str, folder: Path) -> WatchReques
         sinks=(),
         control=folder,
         speed=request.speed if source.startswith("replay:") and request.speed != 1 else None,
+        force_unbounded=request.force_unbounded,
     )

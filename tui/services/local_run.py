@@ -209,7 +209,7 @@ class LocalRun:
     def _obey(self, command: Command) -> None:
         match command:
             case AddQuery(text):
-                plan = self.request.plan(text, self._engine.schema)
+                plan = self.request.standing(text, self._engine.schema)
                 found = self._engine.add(plan, text)
                 self._plans[text] = plan
                 self.outbox.put(queries=tuple(self._plans))

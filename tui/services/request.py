@@ -7,6 +7,7 @@ from pathlib import Path
 
 from schema.errors import UsageError
 from schema.model import Schema
+from skws.bounded.guard import refuse_unbounded
 from skws.keywords import parse_query
 from skws.plan import DEFAULT_MAX_SIZE, Plan
 from skws.replay import OnError
@@ -20,7 +21,8 @@ class UiRequest:
 
     ``schema_path``: where the editor saves. ``source``: an address for
     ``skws.sources.addresses``, None to look at the schema alone. ``queries``
-    stand from the start. ``speed`` multiplies a replay's own. ``lateness`` in
+    stand from the start, those without a window whose memory no theorem bounds
+    only if ``force_unbounded``. ``speed`` multiplies a replay's own. ``lateness`` in
     microseconds. ``restore``: keep a session, and go on
     with the last one.
     """
@@ -40,6 +42,7 @@ class UiRequest:
     speed: float = 1.0
     theme: str | None = None
     restore: bool = True
+    force_unbounded: bool = False
 
     def __post_init__(self) -> None:
         if self.engine is EngineName.LOCAL and self.master is not None:
@@ -67,3 +70,10 @@ class UiRequest:
         """The plan of a query over ``schema``, that of the run by now. Raises QueryError."""
         query = parse_query(text, schema, match_names=self.match_names)
         return Plan(schema, query, self.plan_window, self.max_size, self.lateness)
+
+    def standing(self, text: str, schema: Schema) -> Plan:
+        """The plan of a query that is to stand. Raises QueryError; UsageError if it is not bounded."""
+        plan = self.plan(text, schema)
+        if not self.force_unbounded:
+            refuse_unbounded(plan)
+        return plan

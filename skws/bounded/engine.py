@@ -1,0 +1,112 @@
+"""The columnar engine for bounded queries: tuples that nothing can join any more are let go.
+
+What is left is what the synopses of these queries hold: whole tuples of
+tables, of finite streams and of relations with finitely many keys; of endless
+streams those of the current instant alone, which number equal ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from bounds.promises import Promises
+from schema.errors import BadRecordsError
+from schema.model import Schema
+from skws.batches import RecordBatch
+from skws.bounded.guard import FORCE, refuse_unbounded
+from skws.bounded.memory import memory_of
+from skws.bounded.networks import lasting
+from skws.engine.columnar import ColumnarEngine
+from skws.plan import Plan
+from skws.records import Record
+from skws.results.model import Result
+from windows.tuples import ALWAYS
+from windows.window import Unbounded, Window
+
+_ENDLESS = Unbounded()
+
+
+class BoundedEngine(ColumnarEngine):
+    """Answers bounded queries over one stream without a window, in memory that does not grow with it.
+
+    A query that is added later is told nothing of what has been let go.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        window: Window = _ENDLESS,
+        on_late: Callable[[Record], None] = lambda _: None,
+        *,
+        lateness: int = 0,
+    ) -> None:
+        super().__init__(schema, window, on_late, lateness=lateness)
+        self._until = 0
+        self._know(schema)
+
+    def add(self, plan: Plan, name: str | None = None) -> list[Result]:
+        """Answer a query from now on. Raises UsageError if it is not bounded."""
+        refuse_unbounded(plan)
+        found = super().add(plan, name)
+        self._until = max(self._until, memory_of(plan).until)
+        return found
+
+    def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
+        """Take in stream records as columns.
+
+        Raises BadRecordsError for what the verdicts exclude: a deletion from
+        an endless stream, a value outside the bounds that the schema promises.
+        """
+        yield from super().process_batches(map(self._checked, batches))
+
+    def expire(self, tick: int) -> None:
+        """Let time pass, and go what came before."""
+        self._order.reach(tick)
+        self._let_go()
+        super().expire(tick)
+
+    def change_schema(self, schema: Schema, time: int) -> list[Result]:
+        """Go on with another schema. Raises UsageError, as it was, if a query is not bounded there."""
+        for plan in self._names.values():
+            refuse_unbounded(plan.over(schema))
+        found = super().change_schema(schema, time)
+        self._know(self.schema)
+        return found
+
+    def _know(self, schema: Schema) -> None:
+        self._promises = Promises(schema)
+        passing = [n for n, relation in enumerate(schema.relations) if not lasting(relation)]
+        self._passing = np.array(passing, dtype=np.int64)
+
+    def _batch(self, batch: RecordBatch) -> Iterator[Result]:
+        yield from super()._batch(batch)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """End the tuples of endless streams that came before this instant; their results stand for ever."""
+        horizon = self._order.horizon
+        if horizon < self._until:
+            return
+        tuples = self._finder.live.tuples
+        passed = np.isin(tuples.relation, self._passing) & (tuples.start < horizon) & (tuples.end > horizon)
+        slots = np.flatnonzero(passed)
+        if len(slots):
+            self._finder.end(slots, np.full(len(slots), ALWAYS))
+            for _ in self._reported.end(slots, self._finder.live.tuples.end):
+                pass  # they are forgotten, and not taken back
+
+    def _checked(self, batch: RecordBatch) -> RecordBatch:
+        if batch.delete is not None:
+            deleted = set(map(self._place, np.unique(batch.relation[batch.delete]).tolist()))
+            for number in deleted.intersection(self._passing.tolist()):
+                raise BadRecordsError(
+                    f"a record deletes a tuple of {self.schema.relations[number].name}, whose tuples are not "
+                    f"kept, as there is no window: give the streams one, or keep everything ({FORCE})"
+                )
+        for block in batch.rows.blocks:
+            relation = self.schema.relations[self._place(block.relation)].name
+            for column, attribute in self._promises.columns.get(relation, ()):
+                self._promises.check(relation, attribute, block.values(column))
+        return batch

@@ -14,9 +14,10 @@ from typing import TypeAlias
 
 from schema.errors import nearest
 from schema.located import Data, Located, Path
-from schema.model import BOUNDABLE, AttributeType
+from schema.model import BOUNDABLE, AttributeType, Schema
 
 CheckWindow: TypeAlias = Callable[[str], str | None]
+CheckExpression: TypeAlias = Callable[[Schema], str | None]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,12 @@ def check_window_text(located: Located, check_window: CheckWindow | None) -> Non
     text = mapping(located.data).get("window")
     reason = check_window(text) if check_window and isinstance(text, str) and text else None
     if reason:
-        located.report(located.value_place(("window",)), f"window: {reason}")
+        located.report(window_place(located), f"window: {reason}")
+
+
+def window_place(located: Located) -> tuple[int, int]:
+    """Line and column of the window's text."""
+    return located.value_place(("window",))
 
 
 def mapping(data: Data) -> Mapping[str, Data]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schema.check import CheckWindow, bound_value, check_relations, check_window_text, drafts
+from schema.check import (
+    CheckExpression,
+    CheckWindow,
+    bound_value,
+    check_relations,
+    check_window_text,
+    drafts,
+    window_place,
+)
 from schema.document import AttributeDocument, AttributeEntry, Document, RelationDocument
 from schema.errors import Problem, SchemaError, nearest
 from schema.joins import read_joins
@@ -17,10 +25,13 @@ MAX_BYTES = 1 << 20
 DEFAULT_NAME = "schema"
 
 
-def load_schema(path: Path, *, check_window: CheckWindow | None = None) -> Schema:
+def load_schema(
+    path: Path, *, check_window: CheckWindow | None = None, check_expression: CheckExpression | None = None
+) -> Schema:
     """The schema of a YAML file; its default name is the file's.
 
-    ``check_window`` says what is wrong with a window's text, None if nothing.
+    ``check_window`` says what is wrong with a window's text, None if nothing;
+    ``check_expression`` the same of a window that speaks of the relations.
     Raises SchemaError with every problem, in order of line and column.
     """
     try:
@@ -32,7 +43,13 @@ def load_schema(path: Path, *, check_window: CheckWindow | None = None) -> Schem
         raise SchemaError(f"{path}: cannot be read as the YAML of a schema: {error.strerror}") from None
     if len(raw) > MAX_BYTES:
         raise SchemaError(f"{path}: larger than {MAX_BYTES >> 20} MiB; expected the YAML of a schema")
-    return parse_schema(_decode(raw, str(path)), str(path), check_window=check_window, default_name=path.stem)
+    return parse_schema(
+        _decode(raw, str(path)),
+        str(path),
+        check_window=check_window,
+        check_expression=check_expression,
+        default_name=path.stem,
+    )
 
 
 def parse_schema(
@@ -40,6 +57,7 @@ def parse_schema(
     source: str = "<schema>",
     *,
     check_window: CheckWindow | None = None,
+    check_expression: CheckExpression | None = None,
     default_name: str = DEFAULT_NAME,
 ) -> Schema:
     """The schema of a YAML text; ``source`` is what problems call it.
@@ -56,7 +74,11 @@ def parse_schema(
     check_window_text(located, check_window)
     if located.problems or document is None:
         raise SchemaError(sorted(set(located.problems), key=lambda p: (p.line, p.column, p.message)))
-    return _schema(document, joins, default_name)
+    schema = _schema(document, joins, default_name)
+    fault = check_expression(schema) if check_expression else None
+    if fault:
+        raise SchemaError([Problem(source, *window_place(located), f"window: {fault}")])
+    return schema
 
 
 def warnings(schema: Schema) -> list[str]:

@@ -13,7 +13,7 @@ from mesh.order import NodeOrder
 from schema.errors import UsageError, nearest
 from schema.model import Schema
 from skws.keywords import KeywordQuery, Matcher, parse_query
-from windows.window import CountWindow, Window
+from windows.window import Window, by_position
 
 DEFAULT_MAX_SIZE = 5
 
@@ -53,7 +53,7 @@ class Plan:
     @property
     def by_count(self) -> bool:
         """True if ticks are positions in the stream instead of microseconds."""
-        return isinstance(self.window, CountWindow)
+        return by_position(self.window)
 
     def generator(self) -> CNGen:
         """Candidate networks of the query."""

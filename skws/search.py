@@ -25,7 +25,7 @@ from skws.progress import Progress, ReportProgress, unreported
 from skws.records import Record
 from skws.replay import BadRecordLog, OnError, Replay
 from skws.results.model import Result
-from windows.window import Window, parse_window
+from windows.window import ExpressionWindow, Window, parse_window
 
 _MASTER = re.compile(r"yarn|(spark|k8s)://.+|local(\[(\*|[1-9]\d*)(,\d+)?\])?|local-cluster\[.+\]")
 
@@ -46,7 +46,8 @@ class SearchRequest:
     arrive, and those later than that are dropped and counted. ``limit``: the
     most results to give. ``master``: Spark's, None for the default. ``mesh``:
     None for the columnar one, else a layout of the paper's, to which alone
-    ``purge`` and ``demand`` apply.
+    ``purge`` and ``demand`` apply. ``allow_unbounded_windows``: also if windows
+    of an expression can pile up without bound.
     """
 
     query: str
@@ -64,6 +65,7 @@ class SearchRequest:
     mesh: MeshKind | None = None
     purge: PurgeKind | None = None
     demand: bool = True
+    allow_unbounded_windows: bool = False
 
     def __post_init__(self) -> None:
         if self.engine is EngineName.SPARK and self.lateness is not None:
@@ -74,6 +76,21 @@ class SearchRequest:
         if self.engine is EngineName.LOCAL and self.master is not None:
             raise UsageError("--master needs --engine spark: the local engine runs in this process")
         check_master(self.master)
+        if isinstance(self.plan_window, ExpressionWindow):
+            self._check_expression()
+
+    def _check_expression(self) -> None:
+        if self.engine is EngineName.SPARK:
+            raise UsageError("a window expression needs --engine local")
+        if self.lateness is not None:
+            raise UsageError("--lateness does not go with a window expression: it is over records in order")
+        if self.mesh is not None:
+            raise UsageError(f"--mesh {self.mesh} does not go with a window expression: leave it out")
+
+    @property
+    def plan_window(self) -> Window:
+        """The window that holds. Raises UsageError if the schema's cannot be read."""
+        return self.window or parse_window(self.schema.window)
 
     def _check_mesh(self) -> None:
         if self.engine is EngineName.SPARK and self.mesh is not None:
@@ -92,7 +109,7 @@ class SearchRequest:
         return Plan(
             schema=self.schema,
             query=parse_query(self.query, self.schema, match_names=self.match_names),
-            window=self.window or parse_window(self.schema.window),
+            window=self.plan_window,
             max_size=self.max_size,
             lateness=self.lateness or 0,
             mesh=self.mesh or MeshKind.HASHED,
@@ -109,11 +126,20 @@ def check_master(master: str | None) -> None:
         )
 
 
+def _admitted(request: SearchRequest) -> str:
+    if not isinstance(request.plan_window, ExpressionWindow):
+        return ""
+    from skws.windowing.admission import admit  # noqa: PLC0415 - z3 and more, for who has an expression
+
+    return admit(request.schema, request.plan_window, allowed=request.allow_unbounded_windows)
+
+
 class Search:
     """One run of a request. ``counts`` and ``bad`` are complete when the results have been read.
 
     ``found`` and ``retracted`` are the results and retractions given so far,
-    which with a limit are fewer than the engine's.
+    which with a limit are fewer than the engine's. ``warning`` is about windows
+    that may pile up, empty if none may.
 
     Raises QueryError, UsageError, SourceError before anything is read.
     """
@@ -121,6 +147,7 @@ class Search:
     def __init__(self, request: SearchRequest) -> None:
         self.request = request
         self.plan = request.plan()
+        self.warning = _admitted(request)
         self.replay = Replay.open(request.replay, request.schema)
         self.bad = BadRecordLog(request.on_error, request.dead_letters)
         self.counts = Counts()
@@ -141,6 +168,9 @@ class Search:
 
     def _in_process(self, report: ReportProgress) -> Iterator[Result]:
         expect_long_lived_objects()
+        if isinstance(self.plan.window, ExpressionWindow):
+            yield from self._over_windows(report)
+            return
         engine = (Engine if self.request.mesh else ColumnarEngine.of)(self.plan, self._on_late)
         self.counts = engine.counts
         size = self.replay.size_bytes
@@ -158,6 +188,19 @@ class Search:
             yield from engine.process_batches(self.replay.batches(self.bad, reading))
         else:
             yield from engine.process(self.replay.stream(self.bad, reading))
+
+    def _over_windows(self, report: ReportProgress) -> Iterator[Result]:
+        from skws.windowing.engine import WindowedEngine  # noqa: PLC0415 - only who has an expression
+
+        engine = WindowedEngine.of(self.plan)
+        self.counts = engine.counts
+        size = self.replay.size_bytes
+
+        def reading(done: int) -> None:
+            report(Progress("reading", done, size))
+
+        yield from engine.load_tables(self.replay.tables(self.bad, reading))
+        yield from engine.process_batches(self.replay.batches(self.bad, reading))
 
     def _on_late(self, record: Record) -> None:
         if self.request.on_error is OnError.DEAD_LETTER:

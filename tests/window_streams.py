@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hypothesis import strategies as st
@@ -11,7 +11,8 @@ from schema.model import Attribute, AttributeType, Relation, Schema
 from windows.expressions import guards as g
 from windows.expressions import regular as r
 from windows.expressions.alphabet import Alphabet, StreamRecord
-from windows.expressions.automaton import LookbackAutomaton
+from windows.expressions.automaton import LookbackAutomaton, automaton
+from windows.expressions.closure import trimmed
 from windows.expressions.evaluate import holds
 from windows.expressions.expression import Limits, Selection, WindowExpression
 
@@ -126,8 +127,10 @@ def words(draw: st.DrawFn, max_size: int = 9, min_size: int = 0) -> list[StreamR
     return word
 
 
-def accepted(automaton: LookbackAutomaton, word: Sequence[StreamRecord]) -> bool:
-    return automaton.accepts(word, ALPHABET)
+def accepted(
+    automaton: LookbackAutomaton, word: Sequence[StreamRecord], alphabet: Alphabet = ALPHABET
+) -> bool:
+    return automaton.accepts(word, alphabet)
 
 
 def matches(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> bool:
@@ -190,3 +193,67 @@ def _within(limits: Limits, window: tuple[int, int], word: Sequence[StreamRecord
         and (limits.most is None or size <= limits.most)
         and (limits.within is None or span <= limits.within)
     )
+
+
+def first_of(
+    expression: WindowExpression,
+    windows: Sequence[tuple[int, int]],
+    word: Sequence[StreamRecord],
+    alphabet: Alphabet = ALPHABET,
+) -> list[tuple[int, int]]:
+    """What ``first`` leaves of all windows, record by record: one at most is open, and ends where it can."""
+    found: list[tuple[int, int]] = []
+    opened: int | None = None
+    for i in range(expression.k, len(word)):
+        if opened is not None and not can_end(expression, opened, i, word, alphabet):
+            opened = None
+        if opened is None and can_end(expression, i, i, word, alphabet):
+            opened = i
+        if opened is not None and (opened, i) in windows:
+            found.append((opened, i))
+            opened = None
+    return found
+
+
+def can_end(
+    expression: WindowExpression,
+    first: int,
+    now: int,
+    word: Sequence[StreamRecord],
+    alphabet: Alphabet = ALPHABET,
+) -> bool:
+    """Whether a window from ``first`` can end at ``now`` or later, as far as the automata's graphs tell."""
+    limits = expression.limits
+    size, span = now - first + 1, word[now].time - word[first].time
+    if (limits.most is not None and size > limits.most) or (
+        limits.within is not None and span > limits.within
+    ):
+        return False
+    return _reaches(
+        expression, first, word[: now + 1], alphabet, lambda a: range(a.states) if a.final else ()
+    )
+
+
+def can_go_on(
+    expression: WindowExpression, first: int, word: Sequence[StreamRecord], alphabet: Alphabet = ALPHABET
+) -> bool:
+    """Whether a window from ``first`` can end after a word, but for limits."""
+    return _reaches(expression, first, word, alphabet, lambda a: {p for p, _, _ in a.transitions})
+
+
+def _reaches(
+    expression: WindowExpression,
+    first: int,
+    word: Sequence[StreamRecord],
+    alphabet: Alphabet,
+    wanted: Callable[[LookbackAutomaton], Iterable[int]],
+) -> bool:
+    """Whether a window that begins at ``first`` has brought its automaton to some wanted state."""
+    for pair in expression.pairs:
+        if accepted(pair.before, word[:first], alphabet):
+            # Every state of a trimmed automaton but the initial one leads to the end.
+            window = trimmed(pair.window)
+            live = automaton(expression.k, window.states, window.initial, wanted(window), window.transitions)
+            if accepted(live, word[first - expression.k :], alphabet):
+                return True
+    return False

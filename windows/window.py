@@ -1,4 +1,4 @@
-"""Sliding windows by time and by count, and how they are written.
+"""Windows by time, by count and by what the data says, and how they are written.
 
 A window gives a tuple that starts at a tick its natural end. Ticks are
 microseconds since the epoch for time windows and positions in the stream for
@@ -35,6 +35,7 @@ _UNITS = {
     "day": 86400 * MICROSECOND,
     "week": 7 * 86400 * MICROSECOND,
 }
+_EXPRESSION = re.compile(r"(every|first|longest|open|after|match)\b", re.IGNORECASE)
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
@@ -66,12 +67,37 @@ class Unbounded:
         return FOREVER
 
 
-Window: TypeAlias = TimeWindow | CountWindow | Unbounded
+@dataclass(frozen=True, slots=True)
+class ExpressionWindow:
+    """Stretches of the stream that a window expression finds (``windows.expressions``); ``text`` says which.
+
+    Ticks are positions in the stream. When a tuple leaves the last window that
+    may hold it is not known when it comes.
+    """
+
+    text: str
+
+    def end(self, start: int) -> int:  # noqa: ARG002 - same signature as its siblings
+        return FOREVER
+
+
+Window: TypeAlias = TimeWindow | CountWindow | Unbounded | ExpressionWindow
+
+
+def by_position(window: Window) -> bool:
+    """True if ticks are positions in the stream instead of microseconds."""
+    return isinstance(window, CountWindow | ExpressionWindow)
 
 
 def parse_window(text: str) -> Window:
-    """``20 minutes``, ``1h 30m``, ``1000 tuples`` or ``none``; raises UsageError for anything else."""
+    """``20 minutes``, ``1h 30m``, ``1000 tuples``, ``none`` or ``open when ... close when ...``.
+
+    Raises UsageError for anything else; of an expression only the first word is
+    looked at, for the rest needs a schema.
+    """
     stripped = text.strip().lower()
+    if _EXPRESSION.match(stripped):
+        return ExpressionWindow(" ".join(text.split()))
     if stripped in ("none", "unbounded"):
         return Unbounded()
     count = re.fullmatch(r"(\d+)\s*(?:tuples?|records?)", stripped)

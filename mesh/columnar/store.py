@@ -110,7 +110,7 @@ class PartialStore(Table):
         """Views of all rows; their columns are as narrow as they are kept."""
         return Partials(*self.columns())
 
-    def taken(self, chosen: Ints | Flags) -> Partials:
+    def taken(self, chosen: Ints | Flags | slice) -> Partials:
         """Some rows."""
         return Partials(*(column[chosen].astype(np.int64, copy=False) for column in self.columns()))
 

@@ -14,7 +14,7 @@ from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Schema
 from skws.results.writers import OutputFormat
-from windows.window import parse_duration, parse_window
+from windows.window import ExpressionWindow, parse_duration, parse_window
 
 MAX_SIZE_HELP = "Most tuples of a result (T_max)."
 
@@ -55,8 +55,16 @@ WindowText = Annotated[
         "--window",
         "-w",
         metavar="W",
-        help="'20 minutes', '1000 tuples' or 'none'.",
+        help="'20 minutes', '1000 tuples', 'none', or an expression: 'open when ... close when ...', "
+        "'after ... until ... per user'.",
         show_default="the schema's",
+    ),
+]
+AllowUnboundedWindows = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unbounded-windows",
+        help="Run though windows of an expression can pile up without bound.",
     ),
 ]
 Limit = Annotated[
@@ -100,7 +108,7 @@ def query_text(words: list[str]) -> str:
 
 def read_schema(path: Path) -> Schema:
     """The schema of a file, its window checked. Raises SchemaError."""
-    return load_schema(path, check_window=_window_fault)
+    return load_schema(path, check_window=window_fault, check_expression=_expression_fault)
 
 
 def read_lateness(text: str) -> int:
@@ -110,9 +118,18 @@ def read_lateness(text: str) -> int:
     return parse_duration(text, what="lateness")
 
 
-def _window_fault(text: str) -> str | None:
+def window_fault(text: str) -> str | None:
+    """What is wrong with the text of a schema's window, as far as that can be told without the schema."""
     try:
         parse_window(text)
     except UsageError as error:
         return str(error).removeprefix("window ")
     return None
+
+
+def _expression_fault(schema: Schema) -> str | None:
+    if not isinstance(parse_window(schema.window), ExpressionWindow):
+        return None
+    from skws.windowing.admission import window_fault as of_expression  # noqa: PLC0415 - for who has one
+
+    return of_expression(schema)

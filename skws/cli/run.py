@@ -24,6 +24,8 @@ def run_search(
     search = Search(request)
     if search.plan.query.dropped and not quiet:
         tell(f"not searched, as too common or no words: {', '.join(search.plan.query.dropped)}")
+    if search.warning and not quiet:
+        tell(search.warning)
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, search.plan, stdout_bytes(), color=color) as writer:
         try:

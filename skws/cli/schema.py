@@ -21,7 +21,7 @@ from skws.cli.terminal import stdout_bytes, tell
 from skws.results.writers import destination
 from skws.sampling import sample
 from skws.sources.addresses import is_postgres, parse_source
-from windows.window import parse_window
+from windows.window import ExpressionWindow, parse_window
 
 app = typer.Typer(
     help="Check a schema, show it, infer one from data.", no_args_is_help=True, rich_markup_mode=None
@@ -49,6 +49,12 @@ def check(file: SchemaPath) -> None:
     described = options.read_schema(file)
     for warning in warnings(described):
         tell(f"warning: {warning}")
+    window = parse_window(described.window)
+    if isinstance(window, ExpressionWindow):
+        from skws.windowing.admission import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
+
+        for line in verdict_lines(described, window):
+            tell(f"window: {line}")
     _print(f"ok: {_counts(described)}\n")
 
 

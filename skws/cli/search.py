@@ -89,6 +89,7 @@ def search(
         Path | None,
         typer.Option("--dead-letters", metavar="FILE", help="Where --on-error dead-letter puts them."),
     ] = None,
+    allow_unbounded: options.AllowUnboundedWindows = False,
     limit: options.Limit = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -119,6 +120,7 @@ def search(
         mesh=mesh.kind,
         purge=purge,
         demand=not no_demand,
+        allow_unbounded_windows=allow_unbounded,
     )
     if output_format is SearchFormat.COUNT:
         raise UsageError("--format count needs --pattern")

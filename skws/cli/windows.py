@@ -95,9 +95,7 @@ def windows(
     check: Annotated[
         bool, typer.Option("--check", help="Print the static verdict as JSON, run nothing.")
     ] = False,
-    allow_unbounded: Annotated[
-        bool, typer.Option("--allow-unbounded-windows", help="Run though windows can pile up without bound.")
-    ] = False,
+    allow_unbounded: options.AllowUnboundedWindows = False,
     output_format: Annotated[
         WindowsFormat, typer.Option("--format", "-f", help="How windows are written; or their automata.")
     ] = WindowsFormat.TABLE,
@@ -174,13 +172,13 @@ def _run(
 ) -> None:
     from skws.engine.collector import expect_long_lived_objects  # noqa: PLC0415 - as above
     from skws.windowing import writers  # noqa: PLC0415
-    from skws.windowing.request import admitted  # noqa: PLC0415
+    from skws.windowing.admission import admitted  # noqa: PLC0415
     from skws.windowing.run import Counts, windows  # noqa: PLC0415
 
     started = perf_counter()
     expect_long_lived_objects()
     processor = request.processor()
-    warning = "" if allow_unbounded else admitted(request.verdict(), request.expression)
+    warning = "" if allow_unbounded else admitted(request.verdict(), request.expression, request.alphabet)
     if warning and not quiet:
         tell(warning)
     shown = writers.Shown(request.alphabet, request.expression.per, processor.aggregates)

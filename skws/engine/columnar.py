@@ -113,7 +113,7 @@ class ColumnarEngine:
         """Take in the static tables, before the stream; give the results of static tuples alone."""
         static = static_tuples(self.schema, ((self._place(r.relation), r.row) for r in records))
         self.counts.static += len(static)
-        found = self._finder.insert(_of_tuples(static, lambda t: t.occurrence > 0))
+        found = self._finder.insert(of_tuples(static, lambda t: t.occurrence > 0))
         yield from self._told(self._report(found, snapshot=True))
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
@@ -293,7 +293,7 @@ class ColumnarEngine:
         if not plain.all():
             batch, ticks = batch.taken(np.flatnonzero(plain)), ticks[plain]
         new = Arrivals(batch.relation, batch.rows, ticks, natural_ends(self.window, ticks), batch.time)
-        return new.merged(_of_tuples(followed, lambda _: True)) if followed else new
+        return new.merged(of_tuples(followed, lambda _: True)) if followed else new
 
     def _report(
         self, found: list[Partials], snapshot: bool = False, told: Set[Found] = frozenset()
@@ -352,7 +352,8 @@ class ColumnarEngine:
             yield result
 
 
-def _of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) -> Arrivals:
+def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) -> Arrivals:
+    """Tuples to be inserted; ``follow`` says which of them are more than their columns."""
     relation = np.array([t.relation for t in tuples], dtype=np.int64)
     return Arrivals(
         relation,

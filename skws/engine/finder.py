@@ -29,7 +29,7 @@ from skws.engine.labelling import Labelling
 from skws.plan import Plan
 from skws.results.assemble import Assembler
 from windows.tuples import ALWAYS, StreamTuple
-from windows.window import FOREVER, CountWindow, Unbounded, Window
+from windows.window import FOREVER, ExpressionWindow, Unbounded, Window, by_position
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class Finder:
         self._meshes: dict[object, ColumnarMesh] = {}
         self._labelling = Labelling()
         self._values = JoinValues(schema, self.live.key_sets)
-        self.known = KnownTuples(schema, self.live, by_count=isinstance(window, CountWindow))
+        self.known = KnownTuples(schema, self.live, by_count=by_position(window))
         self._edges = edges(schema)
         self._sweep = Sweep()
 
@@ -194,7 +194,7 @@ class Finder:
             for (query, operator, slots), start, end, due, at in zip(*columns, strict=True):
                 _, mesh, assembler = self.queries[query]
                 named = [names[slot] for slot in slots if slot >= 0]
-                shown = FOREVER if isinstance(self._window, CountWindow) else due
+                shown = FOREVER if by_position(self._window) else due
                 began = None if at == ALWAYS else at
                 result = assembler.result("+", mesh.network(operator), named, began, shown, snapshot)
                 yield completed(start, result)
@@ -283,7 +283,7 @@ class Finder:
 
 def natural_ends(window: Window, starts: Ints) -> Ints:
     """The ends that a window gives to tuples."""
-    if isinstance(window, Unbounded):
+    if isinstance(window, Unbounded | ExpressionWindow):
         return np.full(len(starts), FOREVER, dtype=np.int64)
     return starts + window.end(0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.store import PartialStore
+from windows.window import FOREVER
 
 Found: TypeAlias = tuple[int, int, tuple[int, ...]]
 """A result: query, operator, slots of its members."""
@@ -42,6 +43,15 @@ class Reported:
             if touched.any():
                 yield store.taken(touched)
                 store.keep(~touched)
+
+    def released(self, told: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
+        """Results with the ticks at which they are told; they are forgotten. FOREVER: not yet."""
+        for store in self._stores.values():
+            ticks = told(store.taken(slice(None)))
+            due: Flags = ticks < FOREVER
+            if due.any():
+                yield store.taken(due), ticks[due]
+                store.keep(~due)
 
     def alive(self, horizon: int) -> Iterator[Partials]:
         """Results that end after ``horizon``."""

@@ -17,7 +17,7 @@ from skws.explain.observed import Observed
 from skws.explain.pruned import KeyPruning, pruned_by_keys
 from skws.explain.query import carriers_branch, query_branch
 from skws.plan import Plan
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
+from windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 
 DEFAULT_LIMIT: Final = 40
 _MOST_CLUSTERS: Final = 64
@@ -62,7 +62,7 @@ def explain(
     branches = (
         query_branch(plan),
         carriers_branch(plan),
-        Branch(f"window: {window_text(plan.window)}"),
+        _window(plan),
         _evaluator(plan),
         _networks(plan, count),
         _keys(plan, pruned_by_keys(plan.generator())),
@@ -72,8 +72,19 @@ def explain(
     return Explanation(branches, clusters)
 
 
+def _window(plan: Plan) -> Branch:
+    lines: list[str] = []
+    if isinstance(plan.window, ExpressionWindow):
+        from skws.windowing.admission import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
+
+        lines = verdict_lines(plan.schema, plan.window)
+    return Branch(f"window: {window_text(plan.window)}", tuple(map(Branch, lines)))
+
+
 def window_text(window: Window) -> str:
     """A window as it is written in a schema, in the largest unit that is exact."""
+    if isinstance(window, ExpressionWindow):
+        return window.text
     if isinstance(window, CountWindow):
         return counted(window.size, "tuple").replace(",", "")
     if not isinstance(window, TimeWindow):

@@ -14,7 +14,7 @@ from skws.keywords import parse_query
 from skws.plan import DEFAULT_MAX_SIZE, Plan
 from skws.replay import OnError
 from skws.search import EngineName, check_master
-from windows.window import CountWindow, Window, parse_window
+from windows.window import CountWindow, ExpressionWindow, Window, parse_window
 
 STDOUT: Final = "stdout:table"
 
@@ -65,6 +65,8 @@ class WatchRequest:
             raise UsageError("--on-error dead-letter needs the name of a file for the dead letters")
         if self.speed is not None and not self.speed > 0:
             raise UsageError(f"--speed {self.speed:g}: expected a number above 0")
+        if isinstance(self.plan_window, ExpressionWindow):
+            raise UsageError("window expressions are for skws search and skws windows, not for live streams")
         if self.lateness and isinstance(self.plan_window, CountWindow):
             raise UsageError("--lateness needs a window of time: positions in a stream are never late")
 

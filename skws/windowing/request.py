@@ -13,7 +13,7 @@ from schema.model import Schema
 from skws.keywords import terms
 from windows.expressions import guards as g
 from windows.expressions.alphabet import Alphabet, Sort
-from windows.expressions.check import Bound, Verdict, check, compiled
+from windows.expressions.check import Verdict, check, compiled
 from windows.expressions.expression import Selection, WindowExpression
 from windows.expressions.language import parse_expression, parse_pairs
 from windows.expressions.monoids import PREFIXED, Aggregate, monoid
@@ -53,7 +53,11 @@ class WindowsRequest:
     def processor(self) -> Processor:
         """What finds the windows. Raises UsageError for an aggregate that there is not."""
         aggregates = [read_aggregate(text, self.alphabet) for text in self.aggregates]
-        return Processor(compiled(self.expression, Satisfiability(self.alphabet)), self.alphabet, aggregates)
+        return Processor(self.compiled(), self.alphabet, aggregates)
+
+    def compiled(self) -> WindowExpression:
+        """The expression without what cannot occur."""
+        return compiled(self.expression, Satisfiability(self.alphabet))
 
     def _expression(self) -> WindowExpression:
         for name in self.per:
@@ -72,20 +76,6 @@ class WindowsRequest:
                 "'every open when ... close when ... per user'"
             )
         return parse_expression(self.text, self.alphabet)
-
-
-def admitted(verdict: Verdict, expression: WindowExpression) -> str:
-    """A warning about windows that may pile up, or the empty string. Raises UsageError if they can."""
-    bounds = (verdict.open_starts, verdict.windows_per_position)
-    if expression.limits.bounding or all(bound is Bound.BOUNDED for bound in bounds):
-        return ""
-    if Bound.UNBOUNDED in bounds:
-        raise UsageError(
-            f"windows can pile up without bound: {verdict.reason} (--check shows a stream). "
-            "Choose 'first' or 'longest', give a limit such as 'at most 1000 records' or "
-            "'within 10 minutes', or allow it by --allow-unbounded-windows"
-        )
-    return f"warning: windows may pile up without bound: {verdict.reason}"
 
 
 def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:

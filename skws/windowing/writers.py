@@ -130,6 +130,31 @@ def _witness(witness: Witness, alphabet: Alphabet) -> dict[str, object]:
     }
 
 
+def witness_text(witness: Witness, alphabet: Alphabet) -> str:
+    """The same for people, a record a line."""
+    relations = alphabet.schema.relations
+    lines = []
+    for number, record in enumerate(witness.records):
+        place = number - witness.prefix
+        again = "   again and again:" if place == 0 else ""
+        if place == witness.loop * witness.repetitions:
+            again = "   then:"
+        if place >= witness.loop and place < witness.loop * witness.repetitions:
+            continue
+        row = json_row(relations[record.relation], record.row)
+        values = ", ".join(f"{name}: {json.dumps(value)}" for name, value in row.items())
+        lines += [again] if again else []
+        lines.append(
+            f"  {instant(record.time // MICROSECOND)} {relations[record.relation].name} {{{values}}}"
+        )
+    return visible_lines(lines)
+
+
+def visible_lines(lines: Sequence[str]) -> str:
+    """Lines without characters that a terminal acts on."""
+    return "\n".join(map(visible, lines))
+
+
 def _dumped(found: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(found)

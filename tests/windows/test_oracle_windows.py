@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.window_streams import ALPHABET, accepted, regulars, selected, windows_by_definition, words
+from tests.window_streams import ALPHABET, first_of, regulars, selected, windows_by_definition, words
 from windows.expressions import configurations
 from windows.expressions import regular as r
 from windows.expressions.alphabet import StreamRecord
-from windows.expressions.automaton import automaton
-from windows.expressions.closure import trimmed
-from windows.expressions.expression import Limits, Selection, WindowExpression, expression
+from windows.expressions.expression import Limits, Selection, expression
 from windows.expressions.processor import Processor
 
 LIMITS = st.builds(
@@ -68,43 +66,6 @@ def test_limits_and_the_longest_windows(
     assert found(Processor(given_expression, ALPHABET), word, cuts) == windows
 
 
-def first_windows(
-    pairs: list[tuple[r.Regular, r.Regular]], k: int, limits: Limits, word: list[StreamRecord]
-) -> list[tuple[int, int]]:
-    """What ``first`` means, record by record: at most one window is open, and ends where it first can."""
-    expressed = expression(pairs, k, Selection.FIRST, limits)
-    windows = set(selected(expressed, windows_by_definition(pairs, k, word), word))
-    found: list[tuple[int, int]] = []
-    opened: int | None = None
-    for i in range(k, len(word)):
-        if opened is not None and not can_end(expressed, opened, i, word):
-            opened = None
-        if opened is None and can_end(expressed, i, i, word):
-            opened = i
-        if opened is not None and (opened, i) in windows:
-            found.append((opened, i))
-            opened = None
-    return found
-
-
-def can_end(expressed: WindowExpression, first: int, now: int, word: list[StreamRecord]) -> bool:
-    """Whether a window from ``first`` can end at ``now`` or later, as far as the automata's graphs tell."""
-    limits, k = expressed.limits, expressed.k
-    size, span = now - first + 1, word[now].time - word[first].time
-    if (limits.most is not None and size > limits.most) or (
-        limits.within is not None and span > limits.within
-    ):
-        return False
-    for pair in expressed.pairs:
-        if accepted(pair.before, word[:first]):
-            window = trimmed(pair.window)
-            # Every state of a trimmed automaton but the initial one leads to the end.
-            live = automaton(k, window.states, window.initial, range(window.states), window.transitions)
-            if accepted(live, word[first - k : now + 1]) and window.final:
-                return True
-    return False
-
-
 @settings(max_examples=80, deadline=None)
 @given(cases(), st.one_of(st.just(Limits()), LIMITS), st.lists(st.integers(0, 9), max_size=2))
 def test_first_windows_do_not_overlap(
@@ -113,7 +74,9 @@ def test_first_windows_do_not_overlap(
     k, pairs, word = case
     given_expression = expression(pairs, k, Selection.FIRST, limits)
     windows = found(Processor(given_expression, ALPHABET), word, cuts)
-    assert windows == first_windows(pairs, k, limits, word)
+    every = expression(pairs, k, Selection.EVERY, limits)
+    admitted = selected(every, windows_by_definition(pairs, k, word), word)
+    assert windows == first_of(given_expression, admitted, word)
     assert all(a[1] < b[0] for a, b in pairwise(windows))
 
 

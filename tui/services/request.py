@@ -12,7 +12,7 @@ from skws.keywords import parse_query
 from skws.plan import DEFAULT_MAX_SIZE, Plan
 from skws.replay import OnError
 from skws.search import EngineName, check_master
-from windows.window import CountWindow, Window, parse_window
+from windows.window import CountWindow, ExpressionWindow, Window, parse_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class UiRequest:
         check_master(self.master)
         if not self.speed > 0:
             raise UsageError(f"--speed {self.speed:g}: expected a number above 0")
+        if isinstance(self.plan_window, ExpressionWindow):
+            raise UsageError("window expressions are for skws search and skws windows, not for live streams")
         if self.lateness and isinstance(self.plan_window, CountWindow):
             raise UsageError("--lateness needs a window of time: positions in a stream are never late")
         if self.on_error is OnError.DEAD_LETTER and self.dead_letters is None:

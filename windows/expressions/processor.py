@@ -9,6 +9,7 @@ their future, and of the windows that end: not of the windows that are open.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,11 +19,27 @@ from windows.expressions.closure import trimmed
 from windows.expressions.columns import Column, Columns, Ints
 from windows.expressions.configurations import Configurations
 from windows.expressions.expression import Pair, WindowExpression
-from windows.expressions.keyed import Part, Streams
+from windows.expressions.keyed import Part, SplitBatch, Streams
 from windows.expressions.letters import Letters
 from windows.expressions.monoids import Aggregate
 from windows.expressions.panes import panes
 from windows.expressions.run import Key, Run, Window, one_is_enough
+
+
+class Advance(NamedTuple):
+    """A stream's new records on their way: its run, their places in the batch, its windows when read."""
+
+    run: Run
+    arrival: Ints
+    windows: Iterator[Window]
+
+
+class _Split(NamedTuple):
+    """A batch by key, with letters, and the columns that are aggregated."""
+
+    batch: SplitBatch
+    letters: Ints
+    fields: list[Column | None]
 
 
 class Processor:
@@ -64,23 +81,34 @@ class Processor:
         Windows come out as they are found if all records are of one stream,
         else when the whole batch is through.
         """
-        self.records += len(rows)
-        batch = self._streams.sorted(relation, time, rows)
-        columns = Columns(self.alphabet, batch.relation, batch.time, batch.rows)
-        letters = self._letters.of(columns)
-        fields = [None if a.field is None else columns.column(a.field) for a in self.aggregates]
-        if len(batch.parts) == 1:
-            yield from self._advance(batch.parts[0], letters, batch.time, fields)
+        split = self._split(relation, time, rows)
+        if len(split.batch.parts) == 1:
+            yield from self._advance(split.batch.parts[0], split)
             return
         found: list[tuple[int, Window]] = []
-        for part in batch.parts:
+        for part in split.batch.parts:
             run = self._run(part.key)
             # Where the record at the position of a window's end stands in the batch.
             begin = part.begin - run.position
-            windows = self._advance(part, letters, batch.time, fields)
-            found += [(batch.arrival.item(begin + window.last), window) for window in windows]
+            windows = self._advance(part, split)
+            found += [(split.batch.arrival.item(begin + window.last), window) for window in windows]
         found.sort(key=lambda pair: (pair[0], pair[1].first))
         yield from (window for _, window in found)
+
+    def streams(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> Iterator[Advance]:
+        """The same stream by stream, for those who want the runs too."""
+        split = self._split(relation, time, rows)
+        for part in split.batch.parts:
+            run = self._run(part.key)
+            arrival = split.batch.arrival[part.begin : part.end]
+            yield Advance(run, arrival, self._advance(part, split))
+
+    def _split(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> _Split:
+        self.records += len(rows)
+        batch = self._streams.sorted(relation, time, rows)
+        columns = Columns(self.alphabet, batch.relation, batch.time, batch.rows)
+        fields = [None if a.field is None else columns.column(a.field) for a in self.aggregates]
+        return _Split(batch, self._letters.of(columns), fields)
 
     def _run(self, key: Key) -> Run:
         if key not in self._runs:
@@ -89,17 +117,15 @@ class Processor:
             self._runs[key] = Run(key, self._configurations, expression.selection, expression.limits, own)
         return self._runs[key]
 
-    def _advance(
-        self, part: Part, letters: Ints, time: Ints, fields: Sequence[Column | None]
-    ) -> Iterator[Window]:
+    def _advance(self, part: Part, split: _Split) -> Iterator[Window]:
         """One stream's new records; the first ``early`` of them have no letter."""
         run = self._run(part.key)
         run.skip(part.early)
         here = slice(part.begin + part.early, part.end)
-        for kept, column in zip(run.panes, fields, strict=True):
+        for kept, column in zip(run.panes, split.fields, strict=True):
             own = None if column is None else Column(column.values[here], column.present[here])
             kept.feed(own, here.stop - here.start, run.position)
-        return run.advance(letters[here], time[here])
+        return run.advance(split.letters[here], split.batch.time[here])
 
 
 __all__ = ["Key", "Processor", "Window"]

@@ -9,8 +9,9 @@ singly: the next one that does is found by NumPy.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from windows.expressions.panes import Panes
 _SHORT: Final = 48
 """Segments up to so many records are walked: NumPy costs more than it spares."""
 _SWEPT: Final = 64
+NONE_OPEN: Final = -1
 
 
 class Start(NamedTuple):
@@ -32,6 +34,9 @@ class Start(NamedTuple):
     position: int
     time: int
     begun: tuple[Any, ...]
+
+
+_position_of, _time_of = itemgetter(0), itemgetter(1)
 
 
 class Window(NamedTuple):
@@ -77,6 +82,19 @@ class Run:
         self._one = one_is_enough(selection, limits)
         self._sweep_at = _SWEPT
         self._kept = _SWEPT
+        # (position, oldest start still open after it or NONE_OPEN) at each change and end, for who asks.
+        self.trail: list[tuple[int, int]] | None = None
+        self._oldest = NONE_OPEN
+
+    @property
+    def oldest(self) -> int:
+        """The position of the oldest start of which a window may still end, or NONE_OPEN.
+
+        With limits, starts that are too old count until they are swept out.
+        """
+        going = self._shared.open_slots(self._configuration)
+        opened = (group for group, on in zip(self._groups, going, strict=True) if on and group)
+        return min((self._earliest(group) for group in opened), default=NONE_OPEN)
 
     @property
     def open_starts(self) -> int:
@@ -98,12 +116,25 @@ class Run:
             offset = self._next(walk, offset)
             if offset >= size:
                 break
-            yield from step(walk, offset)
+            ended = step(walk, offset)
+            if self.trail is not None:
+                self._note(offset, ended)
+            yield from ended
             offset += 1
         self.position += size
         for panes in self.panes:
             panes.finish()
         self._sweep_panes()
+
+    def _note(self, offset: int, ended: Sequence[Window]) -> None:
+        oldest = self.oldest
+        # A window of one record leaves no other trace.
+        if (ended or oldest != self._oldest) and self.trail is not None:
+            self._oldest = oldest
+            self.trail.append((self.position + offset, oldest))
+
+    def _earliest(self, group: Group) -> int:
+        return group[0].position if self._longest else min(start.position for start in group)
 
     def _next(self, walk: _Walk, offset: int) -> int:
         """The next record at which anything may happen."""
@@ -143,7 +174,10 @@ class Run:
         largest = max(groups, key=len)
         for group in groups:
             if group is not largest:
+                ordered = largest[-1] < group[0]
                 largest += group
+                if self._longest and not ordered:
+                    largest.sort()  # the earliest in time is looked for, not through all
         return largest
 
     def _start(self, walk: _Walk, offset: int) -> Start:
@@ -158,7 +192,10 @@ class Run:
 
     def _ended(self, move: Move, walk: _Walk, offset: int) -> Sequence[Window]:
         last, now = self.position + offset, walk.times.item(offset)
-        starts = [start for slot in move.ended for start in self._groups[slot]]
+        if self._longest and self._limits.bounding:
+            starts = [s for slot in move.ended for s in self._first_in_time(self._groups[slot], last, now)]
+        else:
+            starts = [start for slot in move.ended for start in self._groups[slot]]
         if self._limits.any:
             starts = [start for start in starts if self._admitted(start, last, now)]
         if not starts:
@@ -206,6 +243,15 @@ class Run:
             limit = start.time + self._limits.within
             found = min(found, int(np.searchsorted(walk.times, limit, side="right")))
         return max(found, 0)
+
+    def _first_in_time(self, group: Group, last: int, now: int) -> Group:
+        """Of a group in order the earliest start whose window is not too long; if too short, all are."""
+        limits, place = self._limits, 0
+        if limits.most is not None:
+            place = bisect_right(group, last - limits.most, key=_position_of)
+        if limits.within is not None:
+            place = bisect_left(group, now - limits.within, lo=place, key=_time_of)
+        return group[place : place + 1]
 
     def _in_time(self, start: Start, last: int, now: int) -> bool:
         limits = self._limits

@@ -1,0 +1,96 @@
+"""``skws search`` over window expressions, and what refuses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skws.cli.main import run
+
+SCHEMA = """version: 1
+name: shop
+{window}
+relations:
+  login: {{attributes: {{user: string, note: text}}}}
+  click: {{attributes: {{user: string, item: integer}}}}
+  logout: {{attributes: {{user: string}}}}
+  item: {{attributes: {{item: integer, title: text}}, table: true, key: [item]}}
+joins: [login.user = click.user, click.item = item.item]
+"""
+SESSION = "after login until logout per user"
+RECORDS = """{"relation": "login", "time": 1, "row": {"user": "ann", "note": "vip"}}
+{"relation": "click", "time": 2, "row": {"user": "ann", "item": 7}}
+{"relation": "click", "time": 3, "row": {"user": "bob", "item": 7}}
+{"relation": "login", "time": 4, "row": {"user": "ann", "note": "vip again"}}
+{"relation": "logout", "time": 5, "row": {"user": "ann"}}
+{"relation": "item", "row": {"item": 7, "title": "red lamp"}}
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "shop.yaml").write_text(SCHEMA.format(window=f"window: {SESSION}"))
+    (tmp_path / "none.yaml").write_text(SCHEMA.format(window=""))
+    (tmp_path / "shop.jsonl").write_text(RECORDS)
+    return tmp_path
+
+
+def searched(shop: Path, schema: str, *arguments: str) -> int:
+    return run(
+        ["search", "vip lamp", "-s", str(shop / schema), "-r", str(shop / "shop.jsonl"), "--engine", "local"]
+        + ["-f", "jsonl", *arguments]
+    )
+
+
+def test_a_result_lies_in_one_window(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert searched(shop, "shop.yaml") == 0
+    lines = capsys.readouterr().out.splitlines()
+    # The window begins after the first login, so only the second is in it.
+    assert len(lines) == 1
+    assert '"start":4.0,"end":5.0' in lines[0]
+    assert "vip again" in lines[0]
+
+
+def test_the_option_goes_before_the_schema(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert searched(shop, "shop.yaml", "--window", "open when login close when logout per user") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("window", "code", "said"),
+    [
+        ("every open when login close when logout", 2, "again and again:"),
+        ("open when logn close when logout", 2, "did you mean 'login'"),
+        ("open when login", 2, "expected"),
+    ],
+)
+def test_what_is_refused(
+    shop: Path, capsys: pytest.CaptureFixture[str], window: str, code: int, said: str
+) -> None:
+    assert searched(shop, "none.yaml", "--window", window) == code
+    assert said in capsys.readouterr().err
+
+
+def test_windows_that_pile_up_in_a_schema(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    piling = SCHEMA.format(window="window: every open when login close when logout")
+    (shop / "piling.yaml").write_text(piling)
+    assert searched(shop, "piling.yaml") == 3
+    assert "--allow-unbounded-windows" in capsys.readouterr().err
+    assert searched(shop, "piling.yaml", "--allow-unbounded-windows") == 0
+    assert run(["schema", "check", str(shop / "piling.yaml")]) == 0
+    assert "unbounded, because" in capsys.readouterr().err
+
+
+def test_a_fault_in_a_schema_has_a_place(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "wrong.yaml").write_text(SCHEMA.format(window="window: open when pulse > 3 close when login"))
+    assert run(["schema", "check", str(shop / "wrong.yaml")]) == 3
+    assert "wrong.yaml:3:9: window: no field or relation 'pulse'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--lateness", "1 s"], ["--mesh", "full"]])
+def test_options_that_do_not_go_with_expressions(
+    shop: Path, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    assert searched(shop, "shop.yaml", *option) == 2
+    assert "window expression" in capsys.readouterr().err

@@ -1,0 +1,96 @@
+"""After every record a search over window expressions has told what brute force finds, window by window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.model import Schema
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.records import Record
+from skws.windowing.engine import WindowedEngine
+from skws.windowing.request import WindowsRequest
+from tests.oracle import shape_of
+from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.windowed_oracle import WindowedOracle
+from windows.window import ExpressionWindow
+
+CONDITIONS = (
+    "x > 0", "x = y", "y < 1", "x is null", "r0",
+    "t contains 'alpha'", "not t contains 'beta'",
+    "x > x[-1]", "time - time[-1] >= 1 us", "x = x[-1]",
+)  # fmt: skip
+LIMITS = (
+    "", "", "", "at most 3 records", "at least 2 records", "within 2 us", "at most 5 records within 7 us",
+)  # fmt: skip
+
+
+@st.composite
+def expressions(draw: st.DrawFn, schema: Schema) -> str:
+    a, b, c = (draw(st.sampled_from(CONDITIONS)) for _ in range(3))
+    form = draw(
+        st.sampled_from(
+            (
+                f"open when {a} close when {b}",
+                f"after {a} until {b}",
+                f"match [{a}] .* [{b}]",
+                f"match [{a}]+",
+                f"match [{a}] [{b}]* [{c}]",
+                f"match ([{a}] [{b}])+ | [{c}] . after .* [{b}]",
+            )
+        )
+    )
+    per = draw(st.sampled_from(("", "", "x", "y", "r0.x", "x, r0.y", "y, x")))
+    parts = (draw(st.sampled_from(("", "every", "first", "longest"))), form, draw(st.sampled_from(LIMITS)))
+    return " ".join([*parts, f"per {per}" if per else ""])
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Plan, list[Record], list[Record]]:
+    schema = draw(schemas(tables=True))
+    words = draw(st.integers(1, 2))
+    window = ExpressionWindow(draw(expressions(schema)))
+    query = parse_query(" ".join(WORDS[:words]), schema)
+    stream = draw(streams(schema, words, 11))
+    return Plan(schema, query, window, 3), draw(static_rows(schema, words)), stream
+
+
+def told(engine: WindowedEngine, records: list[Record]) -> list[tuple[str, float | None, float | None]]:
+    return [(r.id, r.start, r.end) for r in engine.process(records)]
+
+
+@given(cases())
+@settings(max_examples=60, deadline=None)
+def test_every_result_of_every_window_is_told_once_at_its_first_end(
+    case: tuple[Plan, list[Record], list[Record]],
+) -> None:
+    plan, static, stream = case
+    request = WindowsRequest(plan.schema, plan.window.text)  # type: ignore[union-attr]
+    if request.expression.limits.bounding:
+        stream = [r for r in stream if not r.delete or plan.schema.relations[r.relation].key]
+    engine = WindowedEngine.of(plan)
+    oracle = WindowedOracle(plan, request.compiled(), request.alphabet)
+    assert Counter(map(shape_of, engine.load_tables(static))) == oracle.load(static)
+    for record in stream:
+        found = list(engine.process([record]))
+        assert Counter(map(shape_of, found)) == oracle.take(record)
+        assert all(r.op == "+" and r.end == record.time / 1e6 for r in found)
+
+
+@given(cases(), st.lists(st.integers(0, 40), max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_batches_do_not_matter(case: tuple[Plan, list[Record], list[Record]], cuts: list[int]) -> None:
+    plan, static, stream = case
+    long = [r._replace(time=r.time + i // len(stream) * 100) for i, r in enumerate(stream * 4)]
+    single, cut, whole = (WindowedEngine.of(plan) for _ in range(3))
+    for engine in (single, cut, whole):
+        list(engine.load_tables(static))
+    places = [0, *sorted(min(c, len(long)) for c in cuts), len(long)]
+    expected = [each for record in long for each in told(single, [record])]
+    assert [each for a, b in pairwise(places) for each in told(cut, long[a:b])] == expected
+    assert told(whole, long) == expected
+    assert single.counts == cut.counts == whole.counts

@@ -1,0 +1,155 @@
+"""When tuples leave the last window that may hold them, as far as a batch of records tells.
+
+A tuple is held while a live start of its key is not after it. The oldest live
+start never moves back, so who leaves is found by binary search in the places
+where it moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from windows.expressions.columns import Flags, Ints
+from windows.expressions.expression import Limits
+from windows.expressions.run import Key
+from windows.window import FOREVER
+
+Code: TypeAlias = tuple[int, ...]
+_WIDE: Final = 1 << 40
+"""More than any position: numbers of keys go above it."""
+
+
+class Trail(NamedTuple):
+    """After the record at ``at``, a tuple before ``bound`` is held no more; ``closed`` where none is open."""
+
+    at: Ints
+    bound: Ints
+    closed: Flags
+
+    @classmethod
+    def of(cls, changes: list[tuple[int, int | None]]) -> Trail:
+        """From (position, oldest live start after it, or None)."""
+        at = np.array([position for position, _ in changes], dtype=np.int64)
+        bound = np.array([p + 1 if o is None else o for p, o in changes], dtype=np.int64)
+        return cls(at, bound, np.array([o is None for _, o in changes], dtype=bool))
+
+
+class Leaving:
+    """``trails`` by the codes of their keys; ``named`` are the same by key; ``before``: live starts.
+
+    ``begin`` is the position of the batch's first record, ``time`` has the times of all.
+    """
+
+    def __init__(
+        self,
+        trails: Mapping[Code, Trail],
+        before: Mapping[Key, int],
+        named: Mapping[Key, Trail],
+        begin: int,
+        time: Ints,
+        limits: Limits,
+        *,
+        keyed: bool,
+    ) -> None:
+        self._keyed = keyed
+        self._begin = begin
+        self._time = time
+        self._limits = limits
+        self._before, self._named = before, named
+        self._trails = trails
+        self._all: Trail | None = None
+
+    def __call__(self, position: Ints, time: Ints, key: Ints, *, seen: bool = False) -> Ints:
+        """The last position at which a window may hold each tuple; FOREVER if the batch does not tell.
+
+        What comes while no window is open, and begins none, leaves before it
+        came. ``seen``: a tuple is held up to the record that shows it to be
+        too old for a limit, which is known without a look ahead.
+        """
+        left = np.full(len(position), FOREVER, dtype=np.int64)
+        whole = (key >= 0).all(axis=1)
+        any_key = ~whole
+        if any_key.any():
+            left[any_key] = _left(
+                [self.of_all], np.zeros(int(any_key.sum()), dtype=np.int64), position[any_key]
+            )
+        if whole.any():
+            left[whole] = self._of_keys(position[whole], key[whole])
+        return np.minimum(left, self._limited(position, time, seen=seen))
+
+    @property
+    def of_all(self) -> Trail:
+        """The trail of the oldest live start over all keys."""
+        if self._all is None:
+            self._all = self._merged()
+        return self._all
+
+    def _of_keys(self, position: Ints, key: Ints) -> Ints:
+        numbers = {code: number for number, code in enumerate(self._trails)}
+        if not self._keyed:
+            which = np.zeros(len(position), dtype=np.int64)
+        else:
+            distinct, inverse = np.unique(key, axis=0, return_inverse=True)
+            known = [numbers.get(tuple(code), -1) for code in distinct.tolist()]
+            which = np.array(known, dtype=np.int64)[inverse.reshape(-1)]
+        left = np.full(len(position), FOREVER, dtype=np.int64)
+        here = which >= 0
+        if here.any():
+            left[here] = _left(list(self._trails.values()), which[here], position[here])
+        return left
+
+    def _limited(self, position: Ints, time: Ints, *, seen: bool) -> Ints:
+        """The last position at which a window with limits may hold each tuple."""
+        left = np.full(len(position), FOREVER, dtype=np.int64)
+        if self._limits.within is not None and len(self._time):
+            past = np.searchsorted(self._time, time + self._limits.within, side="right")
+            left = np.where(past < len(self._time), self._begin + past - (not seen), left)
+        if self._limits.most is not None and not self._keyed:
+            left = np.minimum(left, position + self._limits.most - 1)
+        return left
+
+    def _merged(self) -> Trail:
+        """The trail of the least bound over all keys."""
+        numbers = {key: number for number, key in enumerate({**self._before, **self._named})}
+        live = {numbers[key]: start for key, start in self._before.items()}
+        queue = [(start, number) for number, start in live.items()]
+        heapify(queue)
+        events = sorted(
+            (at, numbers[key], bound, closed)
+            for key, trail in self._named.items()
+            for at, bound, closed in zip(*(column.tolist() for column in trail), strict=True)
+            if at >= self._begin
+        )
+        changes = [(self._begin - 1, queue[0][0] if queue else None)]
+        for at, number, bound, closed in events:
+            if closed:
+                live.pop(number, None)
+            else:
+                live[number] = bound
+                heappush(queue, (bound, number))
+            while queue and live.get(queue[0][1]) != queue[0][0]:
+                heappop(queue)
+            changes.append((at, queue[0][0] if queue else None))
+        return Trail.of(changes)
+
+
+def _left(trails: list[Trail], which: Ints, position: Ints) -> Ints:
+    """For each position, the first record of its trail after which it is held no more."""
+    sizes = [len(trail.at) for trail in trails]
+    ends = np.cumsum(sizes)
+    number = np.repeat(np.arange(len(trails)), sizes)
+    at = np.concatenate([trail.at for trail in trails])
+    bound = np.concatenate([trail.bound for trail in trails])
+    closed = np.concatenate([trail.closed for trail in trails])
+    # The first place is that before the batch, whose position may be -1.
+    last = np.searchsorted(number * _WIDE + at + 1, which * _WIDE + position + 1, side="right") - 1
+    old = last < ends[which] - np.array(sizes)[which]
+    idle = ~old & closed[last] & (at[last] < position)
+    found = np.searchsorted(number * _WIDE + bound, which * _WIDE + position, side="right")
+    within = found < ends[which]
+    left = np.where(within, at[np.minimum(found, len(at) - 1)], FOREVER)
+    return np.where(idle, position - 1, left)

@@ -1,0 +1,150 @@
+"""Which stretches of a stream windows hold, and when a tuple leaves the last that may hold it.
+
+What a search over windows needs of them, and no more: of all windows that end
+with one record the widest, since it holds what the others hold. All positions
+are in the whole stream, over all keys. A tuple of a relation without the
+key's fields belongs to every key's windows; one whose key is NULL to none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from schema.model import Row, Value
+from windows.expressions.alphabet import ABSENT, Alphabet
+from windows.expressions.columns import Columns, Flags, Ints
+from windows.expressions.expression import Selection, WindowExpression
+from windows.expressions.leaving import Leaving, Trail
+from windows.expressions.processor import Advance, Key, Processor
+
+ANY: Final = -1
+"""The code of a value that a tuple does not have, for its relation lacks the field: it goes with all."""
+
+NO_KEY: Final = -2
+"""The code of NULL: a tuple of no key's stream."""
+
+
+class Closed(NamedTuple):
+    """Windows by the positions of their first and last records, in order of the last; keys by code."""
+
+    first: Ints
+    last: Ints
+    key: Ints
+
+
+class Spans(NamedTuple):
+    """What a batch did: the windows that ended, the codes of the batch's own keys, and who left."""
+
+    closed: Closed
+    key: Ints
+    leaving: Leaving
+
+
+class Tracker:
+    """Follows the windows of an expression over a stream whose next record is at ``position``."""
+
+    def __init__(self, expression: WindowExpression, alphabet: Alphabet, position: int = 0) -> None:
+        if expression.selection is Selection.EVERY:
+            expression = replace(expression, selection=Selection.LONGEST)
+        self.position = position
+        self.fields = expression.per
+        self._limits = expression.limits
+        self._alphabet = alphabet
+        self._processor = Processor(expression, alphabet)
+        self._codes: list[dict[Value, int]] = [{} for _ in expression.per]
+        self._places: dict[Key, _Places] = {}
+        self._open: dict[Key, int] = {}  # the oldest live start of each key that has any
+
+    @property
+    def open(self) -> dict[Key, int]:
+        """The position of the oldest live start of each key that has any."""
+        return dict(self._open)
+
+    @property
+    def horizon(self) -> int:
+        """Tuples before this position are in no window to come."""
+        return min(self._open.values(), default=self.position)
+
+    def feed(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> Spans:
+        """Take in the next records; times in microseconds, not decreasing."""
+        begin = self.position
+        key = self._coded(relation, time, rows)
+        before = dict(self._open)
+        windows: list[tuple[int, int, tuple[int, ...]]] = []
+        trails: dict[Key, Trail] = {}
+        for advance in self._processor.streams(relation, time, rows):
+            coded = self._code(advance.run.key)
+            windows += [(*span, coded) for span in self._spans(advance, trails, begin)]
+        windows.sort(key=lambda window: window[1])
+        self.position += len(relation)
+        first, last, codes = zip(*windows, strict=True) if windows else ((), (), ())
+        keys = np.array(codes, dtype=np.int64).reshape(len(windows), len(self.fields))
+        closed = Closed(np.array(first, dtype=np.int64), np.array(last, dtype=np.int64), keys)
+        coded_trails = {self._code(name): trail for name, trail in trails.items()}
+        leaving = Leaving(coded_trails, before, trails, begin, time, self._limits, keyed=bool(self.fields))
+        return Spans(closed, key, leaving)
+
+    def _spans(self, advance: Advance, trails: dict[Key, Trail], begin: int) -> list[tuple[int, int]]:
+        """The windows of one stream by positions in all; notes how its oldest live start moved."""
+        run = advance.run
+        places = self._places.get(run.key)
+        if places is None:
+            places = self._places[run.key] = _Places()
+        places.add(advance.arrival + begin)
+        run.trail = []
+        found = [(places.at(window.first), places.at(window.last)) for window in advance.windows]
+        trail = [(begin - 1, self._open.get(run.key))]
+        for position, oldest in run.trail:
+            trail.append((places.at(position), places.at(oldest) if oldest >= 0 else None))
+        trails[run.key] = Trail.of(trail)
+        oldest = run.oldest
+        if oldest >= 0:
+            self._open[run.key] = places.at(oldest)
+        else:
+            self._open.pop(run.key, None)
+        places.forget(oldest if oldest >= 0 else run.position)
+        return found
+
+    def _code(self, key: Key) -> tuple[int, ...]:
+        return tuple([known.setdefault(v, len(known)) for known, v in zip(self._codes, key, strict=True)])
+
+    def _coded(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> Ints:
+        """The codes of each record's key, a column a field."""
+        codes = np.full((len(relation), len(self.fields)), ANY, dtype=np.int64)
+        columns = Columns(self._alphabet, relation, time, rows)
+        for place, name in enumerate(self.fields):
+            known = self._codes[place]
+            values = columns.listed(name)
+            codes[:, place] = [NO_KEY if v is None else known.setdefault(v, len(known)) for v in values]
+            lacking = np.array([column == ABSENT for column in self._alphabet.fields[name].columns])
+            codes[lacking[relation], place] = ANY
+        return codes
+
+
+def keyless(codes: Ints) -> Flags:
+    """Which tuples belong to no window, their key being NULL."""
+    found: Flags = (codes == NO_KEY).any(axis=1)
+    return found
+
+
+class _Places:
+    """The positions in all of a stream's records, from some record of its own on."""
+
+    def __init__(self) -> None:
+        self._first = 0
+        self._places = np.zeros(0, dtype=np.int64)
+
+    def add(self, places: Ints) -> None:
+        self._places = np.concatenate([self._places, places])
+
+    def at(self, position: int) -> int:
+        return self._places.item(position - self._first)
+
+    def forget(self, position: int) -> None:
+        """Records before ``position`` are not asked for again."""
+        self._places = self._places[position - self._first :]
+        self._first = position

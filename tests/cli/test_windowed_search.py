@@ -38,8 +38,19 @@ def shop(tmp_path: Path) -> Path:
 
 def searched(shop: Path, schema: str, *arguments: str) -> int:
     return run(
-        ["search", "vip lamp", "-s", str(shop / schema), "-r", str(shop / "shop.jsonl"), "--engine", "local"]
-        + ["-f", "jsonl", *arguments]
+        [
+            "search",
+            "vip lamp",
+            "-s",
+            str(shop / schema),
+            "-r",
+            str(shop / "shop.jsonl"),
+            "--engine",
+            "local",
+            "-f",
+            "jsonl",
+            *arguments,
+        ]
     )
 
 

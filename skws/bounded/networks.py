@@ -1,7 +1,6 @@
 """Candidate networks as queries, and whether each can be answered for ever in constant memory.
 
-A result shows whole tuples and names them, so a network is the query that puts
-out all attributes of its nodes and, of each, an identity that nothing bounds.
+A network is a query whose results show whole tuples (``skws.bounded.whole``).
 Rows that replace others by their key are not part of the paper's monotonic
 queries: a relation whose keys are finitely many has finitely many live tuples,
 and any other key is held against a network.
@@ -10,18 +9,14 @@ and any other key is held against a network.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Final
 
 from bounds.failure import Failure
 from bounds.names import attribute_of, promises, stream_of
-from bounds.query import Atom, Attr, Constant, Domain, Kind, Op, Query, Stream, Union
+from bounds.query import Atom, Domain, Op, Query, Stream, Union
 from bounds.verdict import Verdict, check
 from mesh.network import CandidateNetwork
 from schema.model import Relation, Schema
-
-IDENTITY: Final = "identity of the tuple"
-"""What results name a tuple by; no name of an attribute in a schema has blanks."""
+from skws.bounded.whole import told_as_whole, whole_tuples
 
 
 def lasting(relation: Relation) -> bool:
@@ -70,19 +65,9 @@ def network_query(network: CandidateNetwork, schema: Schema) -> Union:
         for left, right, name in network.joins(schema)
         for one, other in next(j for j in schema.joins if j.name == name).on
     )
-    shown: tuple[Attr | Constant, ...] = tuple(t for s in streams for t in _shown(schema, s))
+    shown = whole_tuples(streams)
     joined = (*atoms, *promises(schema, streams))
     return Union((Query(tuple(streams), joined, shown, tuple(map(str, shown))),), distinct=False)
-
-
-def _shown(schema: Schema, stream: Stream) -> Iterator[Attr]:
-    """What a result shows of a tuple; the application time is part of its identity."""
-    if stream.kind is Kind.INFINITE:
-        yield Attr(stream.alias, IDENTITY, Domain.INTEGER)
-    for attribute in schema.relation(stream.relation).attributes:
-        attr = attribute_of(schema, stream, attribute.name)
-        if attr.domain is not Domain.TIME:
-            yield attr
 
 
 def network_verdict(network: CandidateNetwork, schema: Schema) -> Verdict:
@@ -95,20 +80,8 @@ def network_verdict(network: CandidateNetwork, schema: Schema) -> Verdict:
     if all(map(lasting, relations)):
         return Verdict(True, distinct=False, failures=())
     found = check(network_query(network, schema))
-    failures = (*_named(found.failures), *_replaced(relations), *_endless(relations))
+    failures = (*told_as_whole(found.failures), *_replaced(relations), *_endless(relations))
     return Verdict(not failures, distinct=False, failures=failures)
-
-
-def _named(failures: tuple[Failure, ...]) -> Iterator[Failure]:
-    """Of each stream whose tuples are to be remembered that alone: its attributes are part of it."""
-    whole = {f.streams for f in failures for a in f.attributes if a.name == IDENTITY}
-    for failure in failures:
-        if any(a.name == IDENTITY for a in failure.attributes):
-            (stream,) = failure.streams
-            message = f"each {stream} tuple may be joined at any time to come, and results show it whole"
-            yield replace(failure, message=message, attributes=(), columns=())
-        elif failure.condition != "C3" or failure.streams not in whole:
-            yield failure
 
 
 def _replaced(relations: tuple[Relation, ...]) -> Iterator[Failure]:

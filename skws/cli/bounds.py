@@ -44,8 +44,24 @@ class AddedFormat(StrEnum):
 
 @app.command("check")
 def check(
-    query: QueryFile,
     schema: options.SchemaFile,
+    query: Annotated[
+        Path | None,
+        typer.Argument(metavar="[QUERY.sql]", help="File with one SELECT, or a union.", show_default=False),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", metavar="TEXT", help="Instead of a file: a pattern or conjunctive query."),
+    ] = None,
+    select: Annotated[
+        str | None,
+        typer.Option(
+            "--select",
+            metavar="LIST",
+            help="Of a pattern: the attributes to show, by commas ('' for none).",
+            show_default="the head, or whole tuples",
+        ),
+    ] = None,
     output_format: Annotated[
         VerdictFormat, typer.Option("--format", "-f", help="Lines, or one JSON object.")
     ] = VerdictFormat.TEXT,
@@ -58,7 +74,12 @@ def check(
     from bounds.verdict import check as decide  # noqa: PLC0415
     from skws.bounded.report import to_json, to_text  # noqa: PLC0415
 
-    union = _union(query, options.read_schema(schema))
+    described = options.read_schema(schema)
+    if (query is None) == (pattern is None):
+        raise UsageError("nothing to check: expected one of QUERY.sql and --pattern TEXT")
+    if pattern is None and select is not None:
+        raise UsageError("--select needs --pattern: what SQL shows stands after its SELECT")
+    union = _pattern(pattern, described, select) if query is None else _union(query, described)
     verdict = decide(union)
     offered = () if verdict.bounded else repairs(union, verdict)
     if output_format is VerdictFormat.JSON:
@@ -128,6 +149,13 @@ def _refuse_unbounded(union: Union) -> None:
         raise UsageError(
             f"this query {known} unbounded memory:{reasons}\n'skws bounds check' tells what would help"
         )
+
+
+def _pattern(text: str | None, described: Schema, select: str | None) -> Union:
+    from skws.bounded.patterns import pattern_query  # noqa: PLC0415 - loads the grammar of patterns
+
+    shown = None if select is None else tuple(name.strip() for name in select.split(",") if name.strip())
+    return pattern_query(text or "", described, shown)
 
 
 def _union(query: Path, described: Schema) -> Union:

@@ -1,4 +1,4 @@
-"""What becomes of a pattern: its window, its q-tree if it is a query, and its automaton."""
+"""What becomes of a pattern: its window, its q-tree if it is a query, its automaton, and its memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from patterns.drawing import AutomatonDrawing
 from patterns.queries import ConjunctiveQuery, compact, qtree
 from patterns.queries.qtree import drawing
 from schema.model import Schema
+from skws.bounded.patterns import memory_lines
 from skws.pattern_search.text import read_query
-from windows.window import CountWindow, TimeWindow, Window, parse_window
+from windows.window import CountWindow, TimeWindow, Unbounded, Window, parse_window
 
 
 def pattern_text(text: str, schema: Schema, window: Window | None) -> str:
@@ -20,6 +21,8 @@ def pattern_text(text: str, schema: Schema, window: Window | None) -> str:
         tree = drawing(query.source, compact(qtree(query.source)), names)
         parts.append("compact q-tree:\n" + "\n".join(f"  {line}" for line in tree.splitlines()))
     parts.append(f"automaton: {AutomatonDrawing(query.pcea, schema).text()}")
+    if isinstance(used, Unbounded):
+        parts += memory_lines(text, schema)
     return "\n".join(parts) + "\n"
 
 

@@ -41,9 +41,14 @@ class PatternQuery:
     root: RootKey | None
 
 
+def is_formal(text: str) -> bool:
+    """True for a conjunctive query ``Q(x) <- A(x)``, False for the user's language."""
+    return _FORMAL.match(text) is not None
+
+
 def read_query(text: str, schema: Schema) -> PatternQuery:
     """The query of a text, in the formal form or the user's language. Raises PatternError, QueryError."""
-    if _FORMAL.match(text):
+    if is_formal(text):
         query = parse_conjunctive_query(text, schema)
         refuse_unless_hierarchical(query, tuple(r.name for r in schema.relations))
         tables = [a.relation for a in query.atoms if schema.relations[a.relation].table]

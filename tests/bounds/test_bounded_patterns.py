@@ -95,8 +95,8 @@ def test_matches_show_whole_tuples_and_so_need_them() -> None:
     ]
     assert pattern_verdict("Q(a) <- kind(u, _), refund(u, a)", SCHEMA).bounded
     assert memory_lines("login l+ ; refund r", SCHEMA) == [
-        "memory, as nothing expires: not known, a repetition (+) is no select-project-join, and its memory is "
-        "not decided"
+        "memory, as nothing expires: not known, a repetition (+) is no select-project-join, "
+        "and its memory is not decided"
     ]
 
 

@@ -136,18 +136,19 @@ def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         held.append(batch)
         if sum(map(len, held)) < BATCH:
             continue
-        together = _together(held)
-        changes = np.flatnonzero(np.diff(together.time))
+        joined = together(held)
+        changes = np.flatnonzero(np.diff(joined.time))
         end = int(changes[-1]) + 1 if len(changes) else 0
-        done, rest = together.cut(end)
+        done, rest = joined.cut(end)
         held = [rest]
         if end:
             yield done
     if any(map(len, held)):
-        yield _together(held)
+        yield together(held)
 
 
-def _together(batches: list[RecordBatch]) -> RecordBatch:
+def together(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """The records of several batches, one after the other."""
     if len(batches) == 1:
         return batches[0]
     return RecordBatch(

@@ -12,8 +12,9 @@ import typer
 from schema.errors import SkwsError, UsageError
 from skws.cli import options
 from skws.cli.terminal import tell
+from skws.live.standing import Standing
 from skws.results.writers.text import visible
-from skws.watch.control import Command, ControlFolder, Standing
+from skws.watch.control import Command, ControlFolder
 
 app = typer.Typer(help="Standing queries of a running job.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import orjson
 
 Op: TypeAlias = Literal["+", "-"]
 JsonRow: TypeAlias = dict[str, str | int | float | bool | None]
+
+
+class TupleShown(Protocol):
+    """What tuples of all results have, as in ``ResultTuple``."""
+
+    @property
+    def relation(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def keywords(self) -> tuple[str, ...]: ...
+    @property
+    def row(self) -> JsonRow: ...
+
+
+class LiveResult(Protocol):
+    """What results of standing queries of all kinds have, as in ``Result``."""
+
+    @property
+    def op(self) -> Op: ...
+    @property
+    def query(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def start(self) -> float | None: ...
+    @property
+    def end(self) -> float | None: ...
+    @property
+    def snapshot(self) -> bool: ...
+    @property
+    def tuples(self) -> Sequence[TupleShown]: ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form as plain objects."""
+
+    def to_json(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ are, replaced at each change.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
@@ -18,6 +18,7 @@ from uuid import uuid4
 import orjson
 
 from schema.errors import SourceError
+from skws.live.standing import KEYWORDS, Query, Standing
 from skws.watch.atomic import replaced
 
 Op: TypeAlias = Literal["add", "remove"]
@@ -28,13 +29,32 @@ _QUERIES: Final = "queries.json"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Add the query of a name, or remove it. ``max_size``: None for the job's."""
+    """Add the query of a name, or remove it. ``max_size``: None for the job's; the rest as in ``Query``."""
 
     op: Op
     name: str
     query: str = ""
     max_size: int | None = None
     id: str = ""
+    kind: str = KEYWORDS
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> Query:
+        """The query that is to be added."""
+        return Query(self.query, self.max_size, self.kind, self.options)
+
+    @classmethod
+    def adding(cls, standing: Standing) -> Command:
+        """The command that makes a query stand."""
+        return cls(
+            "add",
+            standing.name,
+            standing.query,
+            standing.max_size,
+            kind=standing.kind,
+            options=standing.options,
+        )
 
     @classmethod
     def of(cls, told: Any) -> Command:
@@ -44,7 +64,13 @@ class Command:
                 size = told.get("max_size")
                 if size is not None and not (type(size) is int and size > 0):
                     raise ValueError(f"max_size {size!r}: expected a number above 0")
-                return cls("add", name, query, size, str(told.get("id", "")))
+                kind, options = told.get("kind", KEYWORDS), told.get("options", {})
+                if not (isinstance(kind, str) and isinstance(options, dict)):
+                    raise ValueError(  # noqa: TRY004 - what all of this raises
+                        f"kind {kind!r}, options {options!r}: expected a text and an object"
+                    )
+                shown = {str(key): str(value) for key, value in options.items()}
+                return cls("add", name, query, size, str(told.get("id", "")), kind, shown)
             case {"op": "remove", "name": str(name)} if name:
                 return cls("remove", name, id=str(told.get("id", "")))
         raise ValueError('expected {"op": "add", "name": ..., "query": ...} or {"op": "remove", "name": ...}')
@@ -56,15 +82,6 @@ class Answer:
 
     id: str
     error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A standing query as ``skws query list`` shows it."""
-
-    name: str
-    query: str
-    max_size: int
 
 
 @dataclass(frozen=True, slots=True)

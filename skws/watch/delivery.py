@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from schema.errors import SkwsError
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.watch.sinks.appended import AppendedFile
 from skws.watch.sinks.base import Run, Sink
 from skws.watch.sinks.marks import Marks
@@ -30,7 +30,7 @@ class Delivery:
         """Seconds between flushes that suit all sinks."""
         return max((sink.every for sink in self._sinks), default=1.0)
 
-    def write(self, batch: int, results: Sequence[Result], letters: Iterable[str]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult], letters: Iterable[str]) -> None:
         """One batch; letters are lines without line end."""
         self._batch = batch
         for sink in self._sinks:

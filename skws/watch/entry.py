@@ -17,6 +17,7 @@ class Entry:
     """What came between two offsets of the source, and between two of the control folder.
 
     ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
+    ``ended``: so has the source.
     """
 
     number: int
@@ -26,6 +27,7 @@ class Entry:
     records: tuple[Record, ...] = ()
     letters: tuple[str, ...] = ()
     bad: int = 0
+    ended: bool = False
 
     @property
     def insertions(self) -> int:
@@ -41,6 +43,7 @@ class Entry:
             "records": [tuple(record) for record in self.records],
             "letters": self.letters,
             "bad": self.bad,
+            "ended": self.ended,
         }
         return checked(orjson.dumps(shown))
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from skws.live.standing import Standing
 from skws.records import Record
-from skws.results.model import Result
-from skws.watch.control import Standing
+from skws.results.model import LiveResult
 from skws.watch.metrics import Metrics, QueryMetrics, RelationMetrics, State
 from skws.watch.request import WatchRequest
 from skws.watch.worker import Worker
@@ -58,7 +58,7 @@ class Gauges:
         """Results and retractions so far."""
         return self.counters["results"] + self.counters["retractions"]
 
-    def delivered(self, records: Sequence[Record], results: Sequence[Result], late: int) -> None:
+    def delivered(self, records: Sequence[Record], results: Sequence[LiveResult], late: int) -> None:
         """Records were worked on, and what they came to was delivered."""
         counters = self.counters
         for relation, count in Counter(r.relation for r in records if not r.delete).items():
@@ -97,7 +97,7 @@ class Gauges:
         self, now: int, *, state: State, source: str, behind: str, bad: int, worker: Worker
     ) -> Metrics:
         """All of it, with what the engine holds. ``now`` in microseconds of the run's clock."""
-        waiting = worker.engine.waiting()
+        load = worker.live.load()
         return Metrics(
             at=round(time.time(), 3),
             state=state,
@@ -111,9 +111,9 @@ class Gauges:
             late=self.count("late"),
             bad=bad,
             rate=self.rate("tuples", now),
-            live_tuples=worker.engine.live_tuples,
-            operators=len(waiting),
-            waiting=sum(partials for _, partials in waiting),
+            live_tuples=load.live,
+            operators=load.operators,
+            waiting=load.waiting,
             results=self.count("results"),
             retractions=self.count("retractions"),
             event_time=None if self.event_time is None else self.event_time / MICROSECOND,

@@ -15,8 +15,9 @@ from typing import IO, Final
 
 import orjson
 
+from skws.live.retention import Kept
+from skws.live.standing import Standing
 from skws.watch.atomic import StateError, synced
-from skws.watch.control import Standing
 from skws.watch.entry import Entry, checked, unchecked
 
 SEGMENT_BYTES: Final = 4 << 20
@@ -37,6 +38,10 @@ class Segment:
     latest: int | None = None
     after: int = 0
     size: int = 0
+
+    @property
+    def kept(self) -> Kept:
+        return Kept(self.latest, self.after)
 
     def head(self) -> bytes:
         shown = {"position": self.position, "standing": [asdict(one) for one in self.standing]}

@@ -52,7 +52,7 @@ class LocalWatch:
     ) -> None:
         self.request = request
         self.clock = clock or StoppableClock()
-        self._given = request.plans()
+        self._given = request.given()
         self._pace = Pace(self.clock, replay_rate(request))
         self._sinks = sinks
         self._log = log
@@ -145,7 +145,7 @@ class LocalWatch:
             polled = self._feed.poll(self._offset, self.pipeline.appetite.limit)
         for notice in polled.notices:
             self._log.warning("source", notice)
-        busy = bool(commands or polled.items)
+        busy = bool(commands or polled.items or (polled.ended and self.pipeline.worker.live.waits))
         if busy:
             self._take(commands, polled)
         self._offset = polled.end

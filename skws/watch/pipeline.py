@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+from skws.live.retention import Retention
 from skws.records import Record
 from skws.sources.feed import Batch, Item, Offset
 from skws.watch.checkpoint import Checkpoint
@@ -14,8 +15,8 @@ from skws.watch.delivery import Delivery
 from skws.watch.entry import Entry
 from skws.watch.gauges import Gauges
 from skws.watch.intake import Appetite, Intake
+from skws.watch.journal import Journal
 from skws.watch.request import WatchRequest
-from skws.watch.retention import Retention
 from skws.watch.sinks.base import Run
 from skws.watch.worker import Outcome, Worker
 from windows.window import MICROSECOND
@@ -36,7 +37,6 @@ class Pipeline:
         self._request = request
         self._checkpoint = checkpoint
         self._now = now
-        self._retention = Retention(request.plan_window, request.lateness)
         self._table_letters: tuple[str, ...] = ()  # go with the first micro-batch
         self._delivery: Delivery | None = None
         self._kept: Offset = {}
@@ -66,7 +66,9 @@ class Pipeline:
         records, letters, bad = self.intake.parted(list(polled.items))
         letters, self._table_letters = (*self._table_letters, *letters), ()
         self._number += 1
-        entry = Entry(self._number, polled.end, commands_to, tuple(commands), records, letters, bad)
+        entry = Entry(
+            self._number, polled.end, commands_to, tuple(commands), records, letters, bad, polled.ended
+        )
         if self._checkpoint is not None:
             self._checkpoint.journal.append(entry, self.worker.standing.shown())
         self._kept = polled.end
@@ -103,8 +105,13 @@ class Pipeline:
             return
         self._checkpoint.commit(self._delivered)
         self._committed = self._delivered
-        now, position = self.gauges.event_time or 0, self.worker.engine.position
-        self._checkpoint.journal.trim(self._delivered, lambda part: self._retention.over(part, now, position))
+        self._trim(self._checkpoint.journal)
+
+    def _trim(self, journal: Journal) -> None:
+        live = self.worker.live
+        retention = Retention(live.keeps, self._request.lateness)
+        now, position = live.latest or 0, live.position
+        journal.trim(self._delivered, lambda part: retention.over(part.kept, now, position))
 
     def close(self, *, failed: bool) -> None:
         if self._delivery is not None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from skws.records import Record
 from skws.sources.feed import Feed, Item, Offset
 from skws.watch.checkpoint import Checkpoint
-from skws.watch.control import Command
 from skws.watch.entry import Entry
 from skws.watch.worker import Outcome, Worker
+from windows.tuples import ALWAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,14 @@ def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Out
     journal = checkpoint.journal
     journal.open()
     if journal.segments:
-        worker.engine.begin_at(journal.segments[0].position)
+        worker.live.stand_at(journal.segments[0].position, ALWAYS)
         for one in journal.segments[0].standing:
-            worker.standing.apply(Command("add", one.name, one.query, one.max_size))
+            worker.standing.stand(one)
     begun = Begun(checkpoint.start(), committed, given=checkpoint.given())
     for entry in journal.entries():
-        outcome = worker.work(entry)
         if entry.number > committed:
-            deliver(entry, outcome)
+            deliver(entry, worker.work(entry))
+        else:
+            worker.recall(entry)
         begun = Begun(entry.end, max(entry.number, committed), entry.control, begun.given)
     return begun

@@ -9,9 +9,10 @@ from typing import Final
 
 from schema.errors import UsageError
 from schema.model import Schema
-from skws.bounded.guard import refuse_unbounded
-from skws.keywords import parse_query
-from skws.plan import DEFAULT_MAX_SIZE, Plan
+from skws.live.kinds import check
+from skws.live.standing import KEYWORDS, Query, Standing
+from skws.live.stream import Stream
+from skws.plan import DEFAULT_MAX_SIZE
 from skws.replay import OnError
 from skws.search import EngineName, check_master
 from windows.window import CountWindow, ExpressionWindow, Window, parse_window
@@ -23,7 +24,7 @@ STDOUT: Final = "stdout:table"
 class WatchRequest:
     """Which standing queries to answer over which source, how, and where results go.
 
-    ``queries``: text by name; more may be added while it runs. ``source``: an
+    ``queries``: by name, texts being keywords; more may be added while it runs. ``source``: an
     address for ``skws.sources.addresses``. ``window``: None for the schema's.
     ``lateness``: microseconds of event time. ``sinks``: addresses for
     ``skws.watch.sinks``. ``checkpoint``: the folder from which a run goes on
@@ -34,7 +35,7 @@ class WatchRequest:
     ``force_unbounded``: without a window take queries that need unbounded memory.
     """
 
-    queries: Mapping[str, str]
+    queries: Mapping[str, str | Query]
     schema: Schema
     source: str
     window: Window | None = None
@@ -71,22 +72,35 @@ class WatchRequest:
             raise UsageError("--lateness needs a window of time: positions in a stream are never late")
 
     @property
+    def stream(self) -> Stream:
+        """What its queries share."""
+        return Stream(
+            self.schema,
+            self.plan_window,
+            self.lateness,
+            self.max_size,
+            self.match_names,
+            self.force_unbounded,
+        )
+
+    @property
+    def asks_keywords(self) -> bool:
+        """True if a query of keywords is among those that are given, or none is."""
+        return not self.queries or any(asked.kind == KEYWORDS for asked in self._asked().values())
+
+    @property
     def plan_window(self) -> Window:
         """The window that holds. Raises UsageError if the schema's cannot be read."""
         return self.window or parse_window(self.schema.window)
 
-    def plan(self, text: str, max_size: int | None = None) -> Plan:
-        """The plan of one query. Raises QueryError; UsageError if it needs unbounded memory unasked."""
-        plan = Plan(
-            schema=self.schema,
-            query=parse_query(text, self.schema, match_names=self.match_names),
-            window=self.plan_window,
-            max_size=max_size or self.max_size,
-        )
-        if not self.force_unbounded:
-            refuse_unbounded(plan)
-        return plan
+    def given(self) -> dict[str, Standing]:
+        """The queries by name. Raises QueryError, PatternError, UsageError."""
+        given = {name: asked.named(name, self.max_size) for name, asked in self._asked().items()}
+        for standing in given.values():
+            check(standing, self.stream)
+        return given
 
-    def plans(self) -> dict[str, Plan]:
-        """The plans of the queries by name. Raises QueryError."""
-        return {name: self.plan(text) for name, text in self.queries.items()}
+    def _asked(self) -> dict[str, Query]:
+        return {
+            name: Query(asked) if isinstance(asked, str) else asked for name, asked in self.queries.items()
+        }

@@ -1,84 +1,109 @@
-"""The standing queries of a live search on the engine: added, removed, told apart by their results."""
+"""The standing queries of a live search by name: added, removed, told apart by their results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from schema.errors import SkwsError, UsageError, nearest
-from skws.engine.columnar import ColumnarEngine
-from skws.plan import Plan
-from skws.results.model import Result
-from skws.watch.control import Answer, Command, Standing
+from skws.live.kinds import check
+from skws.live.search import LiveSearch
+from skws.live.standing import Standing
+from skws.results.model import LiveResult
+from skws.watch.control import Answer, Command
 from skws.watch.request import WatchRequest
 
 
 class StandingQueries:
-    """Queries by name, each on the engine."""
+    """``live`` answers them; without it they are only known."""
 
-    def __init__(self, request: WatchRequest, engine: ColumnarEngine) -> None:
+    def __init__(self, request: WatchRequest, live: LiveSearch | None = None) -> None:
         self._request = request
-        self._engine = engine
-        self._plans: dict[str, Plan] = {}
+        self._live = live
+        self._standing: dict[str, Standing] = {}
 
     def __len__(self) -> int:
-        return len(self._plans)
+        return len(self._standing)
+
+    def known(self, name: str) -> Standing:
+        """The standing query of a name."""
+        return self._standing[name]
 
     def shown(self) -> tuple[Standing, ...]:
         """All, in the order in which they came."""
-        return tuple(Standing(name, plan.query.text, plan.max_size) for name, plan in self._plans.items())
+        return tuple(self._standing.values())
 
-    def apply(self, command: Command) -> list[Result]:
-        """Do what a command says; gives the snapshot of a new query. Raises QueryError, UsageError."""
+    def apply(self, command: Command) -> list[LiveResult]:
+        """Do what a command says; gives the snapshot of a new query. Raises SkwsError."""
         if command.op == "remove":
-            self._engine.remove(command.name)
-            del self._plans[command.name]
+            if self._live is not None:
+                self._live.remove(command.name)
+            del self._standing[command.name]
             return []
-        plan = self._request.plan(command.query, command.max_size)
-        found = self._engine.add(plan, command.name)
-        self._plans[command.name] = plan
+        return self.stand(self._named(command))
+
+    def stand(self, standing: Standing) -> list[LiveResult]:
+        """Answer a query from now on; gives its snapshot. Raises SkwsError."""
+        found = [] if self._live is None else self._live.add(standing)
+        self._standing[standing.name] = standing
         return found
 
     def checked(self, commands: Iterable[Command]) -> tuple[list[Command], list[Answer]]:
         """The commands that can be done one after the other; why the others cannot."""
-        plans = dict(self._plans)
+        known = dict(self._standing)
         good: list[Command] = []
         refused: list[Answer] = []
         for command in commands:
             try:
-                self._check(command, plans)
+                self._check(command, known)
             except SkwsError as error:
                 refused.append(Answer(command.id, str(error)))
             else:
                 good.append(command)
         return good, refused
 
-    def wanted(self, given: dict[str, Plan], before: Iterable[str]) -> list[Command]:
+    def wanted(self, given: Mapping[str, Standing], before: Iterable[str]) -> list[Command]:
         """What makes the queries of an earlier run those that are ``given`` now.
 
         ``before``: the names that were given then; others came by command, and stay.
         """
-        gone = [name for name in before if name in self._plans and self._plans[name] != given.get(name)]
+        gone = [name for name in before if name in self._standing and not self._stands(name, given.get(name))]
         commands = [Command("remove", name) for name in gone]
-        for name, plan in given.items():
-            if name in self._plans and self._plans[name] == plan:
+        for name, standing in given.items():
+            if self._stands(name, standing):
                 continue
-            if name in self._plans and name not in gone:
+            if name in self._standing and name not in gone:
                 commands.append(Command("remove", name))
-            commands.append(Command("add", name, plan.query.text, plan.max_size))
+            commands.append(Command.adding(standing))
         return commands
 
-    def _check(self, command: Command, plans: dict[str, Plan]) -> None:
-        """Raises QueryError, UsageError for what cannot be done; else does it to ``plans``."""
+    def _stands(self, name: str, standing: Standing | None) -> bool:
+        known = self._standing.get(name)
+        return known is not None and standing is not None and known.answers_like(standing)
+
+    def _named(self, command: Command) -> Standing:
+        return command.asked.named(command.name, self._request.max_size)
+
+    def _check(self, command: Command, known: dict[str, Standing]) -> None:
+        """Raises SkwsError for what cannot be done; else does it to ``known``."""
         if command.op == "remove":
-            if command.name not in plans:
-                raise UsageError(f"no standing query {command.name!r}{nearest(command.name, plans)}")
-            del plans[command.name]
+            if command.name not in known:
+                raise UsageError(f"no standing query {command.name!r}{nearest(command.name, known)}")
+            del known[command.name]
             return
-        if command.name in plans:
+        if command.name in known:
             raise UsageError(f"there is a standing query {command.name!r} already")
-        plan = self._request.plan(command.query, command.max_size)
-        for name, other in plans.items():
+        standing = self._named(command)
+        check(standing, self._request.stream)
+        for name, other in known.items():
             # Results name their query by its text.
-            if other.query.text == plan.query.text and other != plan:
-                raise UsageError(f"{name!r} is the same query with --max-size {other.max_size}")
-        plans[command.name] = plan
+            if other.query == standing.query and not other.answers_like(standing):
+                raise UsageError(f"{name!r} is the same query {_difference(other, standing)}")
+        known[command.name] = standing
+
+
+def _difference(other: Standing, standing: Standing) -> str:
+    if other.kind != standing.kind:
+        return f"as {other.kind}"
+    if other.max_size != standing.max_size:
+        return f"with --max-size {other.max_size}"
+    return "with other options"

@@ -1,14 +1,16 @@
-"""The engine with its standing queries: a micro-batch in, results and late records out."""
+"""The live search of one process: a micro-batch in, results and late records out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from skws.batches import RecordBatch
 from skws.late import late_record
+from skws.live.search import LiveSearch, Past
 from skws.records import BadRecord, Record
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.watch.entry import Entry
-from skws.watch.live_engine import LiveEngine
 from skws.watch.request import WatchRequest
 from skws.watch.standing import StandingQueries
 
@@ -17,32 +19,40 @@ from skws.watch.standing import StandingQueries
 class Outcome:
     """What a micro-batch came to. ``late``: as dead letters."""
 
-    results: list[Result]
+    results: list[LiveResult]
     late: list[BadRecord]
 
 
 class Worker:
-    """Works on micro-batches, one after the other."""
+    """Works on micro-batches, one after the other. ``past``: the log, for queries that come later."""
 
-    def __init__(self, request: WatchRequest) -> None:
+    def __init__(self, request: WatchRequest, past: Past = tuple) -> None:
         self._request = request
         self._late: list[BadRecord] = []
-        self.engine = LiveEngine(request, self._on_late)
-        self.standing = StandingQueries(request, self.engine)
+        self.live = LiveSearch(
+            request.stream, on_late=self._on_late, keywords=request.asks_keywords, past=past
+        )
+        self.standing = StandingQueries(request, self.live)
 
-    def load_tables(self, records: list[Record]) -> None:
+    def load_tables(self, records: Sequence[Record]) -> None:
         """Static tables, before all else; their results come in the snapshots of queries."""
-        for _ in self.engine.load_tables(records):
-            pass
+        self.live.load_tables(records)
 
     def work(self, entry: Entry) -> Outcome:
         """Commands first, then records."""
-        results: list[Result] = []
-        for command in entry.commands:
-            results += self.standing.apply(command)
-        results += self.engine.take(entry.records)
+        results = self._obey(entry)
+        results += self.live.take(RecordBatch.of(entry.records), ended=entry.ended)
         late, self._late = self._late, []
         return Outcome(results, late)
+
+    def recall(self, entry: Entry) -> None:
+        """Do again what was done and delivered by an earlier process."""
+        self._obey(entry)
+        self.live.recall(RecordBatch.of(entry.records), ended=entry.ended)
+        self._late.clear()
+
+    def _obey(self, entry: Entry) -> list[LiveResult]:
+        return [result for command in entry.commands for result in self.standing.apply(command)]
 
     def _on_late(self, record: Record) -> None:
         self._late.append(late_record(record, self._request.schema, self._request.lateness))

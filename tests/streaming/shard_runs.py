@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
+from skws.live.share import Share, Spread
+from skws.live.standing import Standing
 from skws.records import Record
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.spark.streaming.parcels import Head, Parcel, packed
 from skws.spark.streaming.record_log import Chunk
-from skws.spark.streaming.shard import Shard, Share, Spread, Worked
-from skws.watch.control import Command, Standing
+from skws.spark.streaming.shard import Shard, Worked
+from skws.watch.control import Command
 from skws.watch.request import WatchRequest
 
 
@@ -25,6 +27,7 @@ class KeptShard:
     tables: list[bytes] = field(default_factory=list)
     chunks: dict[int, tuple[Chunk, bytes]] = field(default_factory=dict)
     queries: dict[str, Standing] = field(default_factory=dict)
+    states: dict[str, bytes] = field(default_factory=dict)
     next: int = 0
 
     def __post_init__(self) -> None:
@@ -36,14 +39,19 @@ class KeptShard:
         self.shard.begin(self.tables, self.queries.values())
         for number in sorted(self.chunks):
             self.shard.recall(*self.chunks[number])
-        self.shard.stand_at(position, now)
+        self.shard.stand_at(position, now, self.states)
 
     def work(self, parcel: Parcel) -> Worked:
+        if self.shard.asks_past(parcel):
+            for number in sorted(self.chunks):
+                self.shard.look_back(*self.chunks[number])
         worked = self.shard.work(Parcel.from_bytes(parcel.to_bytes()), self.next)
         if parcel.tables:
             self.tables.append(parcel.tables)
         for name in worked.removed:
             del self.queries[name]
+            self.states.pop(name, None)
+        self.states |= worked.states
         self.queries |= {one.name: one for one in worked.added}
         if worked.chunk is not None:
             told = Chunk(**orjson.loads(orjson.dumps(asdict(worked.chunk))))
@@ -64,6 +72,6 @@ def all_shards(request: WatchRequest, shards: int, spread: Spread = Spread.ROOTS
     return [KeptShard(request, Share(number, shards, spread)) for number in range(shards)]
 
 
-def lines(results: Sequence[Result]) -> list[bytes]:
+def lines(results: Sequence[LiveResult]) -> list[bytes]:
     """For comparison, whatever their order."""
     return sorted(result.to_json() for result in results)

@@ -13,9 +13,9 @@ from uuid import uuid4
 import pytest
 
 from schema.errors import UsageError
+from skws.live.share import Share, Spread
 from skws.records import Record
 from skws.spark.streaming.lodging import Lodger, lodge, vacate
-from skws.spark.streaming.shard import Share, Spread
 from skws.watch.control import Command
 from tests.streaming.shard_runs import parcel_of
 from tests.streaming.test_oracle_shards import request
@@ -34,13 +34,14 @@ def run() -> Iterator[str]:
 
 def work(lodger: Lodger, epoch: int, *records: Record, commands: tuple[Command, ...] = ()) -> dict[str, Any]:
     return lodger.ask(
-        {"op": "work", "epoch": epoch, "chunk": epoch}, [parcel_of(records, commands).to_bytes()]
+        {"op": "work", "epoch": epoch, "chunk": epoch, "past": False},
+        [parcel_of(records, commands).to_bytes()],
     ).head
 
 
 def stand(lodger: Lodger, epoch: int) -> None:
     lodger.ask({"op": "begin", "queries": []})
-    lodger.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch})
+    lodger.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch, "states": []})
 
 
 def keeper_of(run: str) -> int:

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.live.share import Spread
 from skws.records import Record
-from skws.results.model import Result
-from skws.spark.streaming.shard import Spread
+from skws.results.model import LiveResult
 from skws.watch.control import Command
 from skws.watch.entry import Entry
 from skws.watch.request import WatchRequest
@@ -84,8 +84,8 @@ def compare(
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     one, several = Worker(request), all_shards(request, shards, spread)
     one.load_tables(tables)
-    first = [Command("add", name, text) for name, text in request.queries.items()]
-    found: list[Result] = []
+    first = [Command.adding(one) for one in request.given().values()]
+    found: list[LiveResult] = []
     for number, batch in enumerate(cut(rng, records)):
         commands = first if not number else []
         if number == 5:
@@ -94,7 +94,7 @@ def compare(
             commands = [Command("remove", "late"), Command("add", "later", "alpha", 2)]
         outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), tuple(batch)))
         parcel = parcel_of(batch, commands, () if number else tables)
-        results: list[Result] = []
+        results: list[LiveResult] = []
         for kept in several:
             if rng.random() < 0.3:
                 kept.rebuild()

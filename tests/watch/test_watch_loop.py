@@ -10,7 +10,7 @@ import pytest
 
 from schema.errors import BadRecordsError, UsageError
 from skws.replay import OnError
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.search import EngineName, Search, SearchRequest
 from skws.watch.control import Answer, Command, ControlFolder
 from skws.watch.intake import MOST, Appetite
@@ -85,7 +85,7 @@ def test_a_silent_relation_stalls_nothing(tmp_path: Path) -> None:
     append(path, *(order(n, 99, "chair") for n in range(2, 13)), order(13, 7))
     steps(watch)
     assert sink.results == []
-    assert watch.pipeline.worker.engine.live_tuples <= 13
+    assert watch.pipeline.worker.live.load().live <= 13
 
 
 def test_files_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_late_records_within_the_allowance_are_joined_as_if_in_time(tmp_path: Pa
     assert net(sink.results) == expected
 
 
-def net(results: Iterable[Result]) -> dict[str, float | None]:
+def net(results: Iterable[LiveResult]) -> dict[str, float | None]:
     """The results with the ends that they came to have; without those that turned out never to have lived."""
     last = {result.id: result for result in results}
     return {r.id: r.end for r in last.values() if r.start is None or r.end is None or r.end > r.start}
@@ -234,7 +234,7 @@ def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
     class Slow(Collected):
         most = 0
 
-        def write(self, batch: int, results: Sequence[Result]) -> None:
+        def write(self, batch: int, results: Sequence[LiveResult]) -> None:
             clock.sleep(10_000 * len(results))
             self.most = max(self.most, watch.metrics().tuples - self.seen)
             self.seen = watch.metrics().tuples

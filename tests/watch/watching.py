@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.search import EngineName
 from skws.watch.local import LocalWatch
 from skws.watch.log import Log
@@ -85,14 +85,14 @@ class Collected:
 
     name: str = "collected"
     every: float = 0.0
-    results: list[Result] = field(default_factory=list)
+    results: list[LiveResult] = field(default_factory=list)
     flushes: int = 0
     opened: Run | None = None
 
     def open(self, run: Run) -> None:
         self.opened = run
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         self.results += results
 
     def flush(self) -> None:

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from schema.errors import SkwsError, UsageError
-from skws.results.model import Result
+from skws.results.model import LiveResult, Result
 from skws.search import EngineName
 from skws.watch import control
 from skws.watch.log import Level, Log
@@ -151,8 +151,8 @@ class _OutboxSink:
     def open(self, run: SinkRun) -> None:
         """There is nothing to open."""
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:  # noqa: ARG002 - nothing comes twice here
-        self._outbox.put(results=results)
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - nothing comes twice here
+        self._outbox.put(results=[result for result in results if isinstance(result, Result)])
 
     def flush(self) -> None:
         """Nothing is held back."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 
@@ -25,12 +25,12 @@ class CsvWriter(Writer):
         self._csv = csv.writer(self._line, lineterminator="\n")
         self._record(COLUMNS)
 
-    def write(self, result: Result) -> None:
+    def write(self, result: LiveResult) -> None:
         shown = result.to_dict()
         shown["tuples"] = orjson.dumps(shown["tuples"]).decode()
-        shown["joins"] = orjson.dumps(shown["joins"]).decode()
+        shown["joins"] = orjson.dumps(shown.get("joins", [])).decode()
         shown["snapshot"] = "true" if result.snapshot else "false"
-        self._record(shown[column] for column in COLUMNS)
+        self._record(shown.get(column) for column in COLUMNS)
 
     def _record(self, fields: Iterable[object]) -> None:
         self._csv.writerow(fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 
@@ -13,5 +13,5 @@ class JsonLinesWriter(Writer):
     def __init__(self, opened: Destination) -> None:
         self._opened = opened
 
-    def write(self, result: Result) -> None:
+    def write(self, result: LiveResult) -> None:
         self._opened.write(result.to_json() + b"\n")

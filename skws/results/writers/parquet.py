@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 
@@ -49,7 +49,7 @@ class ParquetWriter(Writer):
         with opened.guarded():
             self._parquet = pq.ParquetWriter(opened.file, SCHEMA)
 
-    def write(self, result: Result) -> None:
+    def write(self, result: LiveResult) -> None:
         self._rows.append(_row(result))
         if len(self._rows) == ROW_GROUP:
             self._flush()
@@ -72,10 +72,11 @@ class ParquetWriter(Writer):
         self._rows = []
 
 
-def _row(result: Result) -> dict[str, Any]:
+def _row(result: LiveResult) -> dict[str, Any]:
     shown = result.to_dict()
     for described in shown["tuples"]:
         described["row"] = orjson.dumps(described["row"]).decode()
-    shown["joins"] = [{"left": left, "right": right, "name": name} for left, right, name in result.joins]
+    joins = shown.get("joins", [])
+    shown["joins"] = [{"left": left, "right": right, "name": name} for left, right, name in joins]
     shown["snapshot"] = result.snapshot
     return shown

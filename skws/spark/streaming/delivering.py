@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import orjson
 
-from skws.results.model import Result
+from skws.live.results import moment, read_result
+from skws.results.model import LiveResult
 from skws.spark.streaming.outbox import Told
 from skws.spark.streaming.parcels import Head
 from skws.watch.control import Command
@@ -68,7 +69,7 @@ class Delivering:
         if heads and not again:
             self._gauges.worked(time.time() - heads[0][0].read)
 
-    def _limited(self, results: list[Result]) -> list[Result]:
+    def _limited(self, results: list[LiveResult]) -> list[LiveResult]:
         limit = self._request.limit
         if limit is None or len(results) < limit - self._gauges.told:
             return results
@@ -95,7 +96,7 @@ class Delivering:
         if first["latest"] is not None:
             self._gauges.event_time = max(first["latest"], self._gauges.event_time or first["latest"])
 
-    def _count(self, stats: list[dict[str, Any]], results: list[Result]) -> None:
+    def _count(self, stats: list[dict[str, Any]], results: list[LiveResult]) -> None:
         self._gauges.delivered((), results, 0)
         if stats:
             self.live = max((one.get("live", 0) for one in stats), default=0)
@@ -108,16 +109,11 @@ class Delivering:
         return "\n".join([*lines, *(f"  {reason}" for reason in self.reasons)])
 
 
-def _results(told: Told) -> list[Result]:
+def _results(told: Told) -> list[LiveResult]:
     """As one engine gives them: by time, at one time retractions first, then by id."""
     lines = [line for _, part, blob in told.rows if part for line in blob.split(b"\n")]
-    results = [Result.from_json(line) for line in lines]
+    results = [read_result(line) for line in lines]
     if len({shard for shard, part, _ in told.rows if part}) > 1:
         # A snapshot comes before what the batch's records lead to; sorting is stable otherwise.
-        results.sort(key=lambda r: (not r.snapshot, _time(r) * MICROSECOND, r.op == "+", r.id))
+        results.sort(key=lambda r: (not r.snapshot, moment(r) * MICROSECOND, r.op == "+", r.id))
     return results
-
-
-def _time(result: Result) -> float:
-    told = result.start if result.op == "+" else result.end
-    return -1.0 if told is None else told

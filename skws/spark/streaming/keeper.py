@@ -28,11 +28,12 @@ import orjson
 
 from schema.errors import SkwsError
 from skws.engine.collector import expect_long_lived_objects
+from skws.live.share import Share
+from skws.live.standing import Standing
 from skws.spark.streaming.frames import Message, receive, send
 from skws.spark.streaming.parcels import Parcel
 from skws.spark.streaming.record_log import Chunk
-from skws.spark.streaming.shard import Shard, Share, Worked
-from skws.watch.control import Standing
+from skws.spark.streaming.shard import Shard, Worked
 from skws.watch.request import WatchRequest
 
 IDLE: Final = 3600.0  # seconds
@@ -65,7 +66,9 @@ class Keeper:
             case "work":
                 if message.head["epoch"] != self.epoch:
                     return Message({"op": "behind"}, [])
-                return self._work(message.head["chunk"], message.blobs[0])
+                return self._work(message)
+            case "past":
+                self._shard.look_back(Chunk(**message.head["chunk"]), message.blobs[0])
             case "begin":
                 self.epoch = -1
                 self._shard = Shard(self._request, self._share)
@@ -73,13 +76,17 @@ class Keeper:
             case "chunk":
                 self._shard.recall(Chunk(**message.head["chunk"]), message.blobs[0])
             case "stand":
-                self._shard.stand_at(message.head["position"], message.head["now"])
+                states = dict(zip(message.head["states"], message.blobs, strict=True))
+                self._shard.stand_at(message.head["position"], message.head["now"], states)
                 self.epoch = message.head["epoch"]
         return Message({"op": "ok"}, [])
 
-    def _work(self, number: int, blob: bytes) -> Message:
+    def _work(self, message: Message) -> Message:
+        parcel = Parcel.from_bytes(message.blobs[0])
+        if not message.head["past"] and self._shard.asks_past(parcel):
+            return Message({"op": "past"}, [])
         epoch, self.epoch = self.epoch, -1  # until all is done, the mesh belongs to no epoch
-        worked = self._shard.work(Parcel.from_bytes(blob), number)
+        worked = self._shard.work(parcel, message.head["chunk"])
         self.epoch = epoch + 1
         head = {
             "op": "done",
@@ -89,8 +96,9 @@ class Keeper:
             "removed": worked.removed,
             "position": self._shard.position,
             "now": self._shard.now,
+            "states": list(worked.states),
         }
-        return Message(head, _blobs(worked))
+        return Message(head, [*worked.states.values(), *_blobs(worked)])
 
 
 def _blobs(worked: Worked) -> list[bytes]:

@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from schema.errors import UsageError
-from skws.spark.streaming.shard import Share, Spread
+from skws.live.share import Share, Spread
 from skws.watch.atomic import replaced
 
 MANY: Final = 16  # queries a shard, from which on shards divide queries instead of roots

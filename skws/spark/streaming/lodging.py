@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import schema.errors
 from schema.errors import SkwsError
+from skws.live.share import Share
 from skws.spark.streaming.frames import Message, receive, send
 from skws.spark.streaming.keeper import Setup
-from skws.spark.streaming.shard import Share
 from skws.watch.request import WatchRequest
 
 PATIENCE: Final = 60.0  # seconds until a keeper must have started

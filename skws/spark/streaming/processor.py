@@ -1,9 +1,10 @@
-"""The stateful stage: a shard's log in Spark's state store, its mesh with a keeper.
+"""The stateful stage: a shard's log in Spark's state store, its live search with a keeper.
 
-The state store holds what a mesh is made from: static tables, standing
-queries, and the records of the last two windows in chunks, one a micro-batch.
-Of all that a batch reads one row and writes what it brought. ``mark`` holds
-the epoch that is committed; a mesh of any other is never trusted.
+The state store holds what a live search is made from: static tables, standing
+queries, the records of the last two windows in chunks, one a micro-batch, and
+the states of queries that keep their own. Of all that a batch reads one row
+and writes what it brought. ``mark`` holds the epoch that is committed; a
+search of any other is never trusted.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
+from skws.live.share import Share
 from skws.spark.streaming.frames import Message
 from skws.spark.streaming.lodging import Lodger
 from skws.spark.streaming.parcels import Parcel
-from skws.spark.streaming.shard import Share
 from skws.watch.request import WatchRequest
 from windows.tuples import ALWAYS
 
@@ -59,6 +60,7 @@ class MeshProcessor(StatefulProcessor):
         self._mark = handle.getValueState("mark", MARK)
         self._chunks = handle.getMapState("chunks", "number long", "chunk binary, records binary")
         self._queries = handle.getMapState("queries", "name string", "standing binary")
+        self._states = handle.getMapState("states", "name string", "state binary")
         self._tables = handle.getMapState("tables", "number long", "records binary")
 
     def handleInputRows(  # noqa: N802 - Spark's name
@@ -80,12 +82,16 @@ class MeshProcessor(StatefulProcessor):
 
     def _worked(self, lodger: Lodger, mark: Mark, blob: bytes) -> tuple[Mark, list[bytes]]:
         """One parcel: through the mesh, into the log."""
-        question = {"op": "work", "epoch": mark.epoch, "chunk": mark.next}
+        question = {"op": "work", "epoch": mark.epoch, "chunk": mark.next, "past": False}
         answer = lodger.ask(question, [blob])
         if answer.head["op"] == "behind":
             self._tell(lodger, mark)
             answer = lodger.ask(question, [blob])
-        return self._kept(mark, Parcel.from_bytes(blob), answer), answer.blobs
+        if answer.head["op"] == "past":
+            self._tell_chunks(lodger, mark, "past")
+            answer = lodger.ask({**question, "past": True}, [blob])
+        states = len(answer.head["states"])
+        return self._kept(mark, Parcel.from_bytes(blob), answer), answer.blobs[states:]
 
     def _tell(self, lodger: Lodger, mark: Mark) -> None:
         """All that a mesh is made from."""
@@ -93,10 +99,15 @@ class MeshProcessor(StatefulProcessor):
         queries = [orjson.loads(bytes(value[0])) for value in self._queries.values()]
         queries.sort(key=lambda one: one.pop("place"))
         lodger.ask({"op": "begin", "queries": queries}, tables)
+        self._tell_chunks(lodger, mark, "chunk")
+        states = {name[0]: bytes(state[0]) for name, state in self._states.iterator()}
+        told = {"position": mark.position, "now": mark.now, "epoch": mark.epoch, "states": list(states)}
+        lodger.ask({"op": "stand", **told}, list(states.values()))
+
+    def _tell_chunks(self, lodger: Lodger, mark: Mark, op: str) -> None:
         for number in range(mark.oldest, mark.next):
             chunk, records = _known(self._chunks, number)
-            lodger.ask({"op": "chunk", "chunk": orjson.loads(chunk)}, [records])
-        lodger.ask({"op": "stand", "position": mark.position, "now": mark.now, "epoch": mark.epoch})
+            lodger.ask({"op": op, "chunk": orjson.loads(chunk)}, [records])
 
     def _kept(self, mark: Mark, parcel: Parcel, answer: Message) -> Mark:
         """The log with a parcel in it, and without what is over."""
@@ -105,9 +116,12 @@ class MeshProcessor(StatefulProcessor):
             self._tables.updateValue((mark.tables,), (parcel.tables,))
         for name in head["removed"]:
             self._queries.removeKey((name,))
+            self._states.removeKey((name,))
         for place, one in enumerate(head["added"]):
             standing = {**one, "place": [mark.epoch, place]}
             self._queries.updateValue((one["name"],), (orjson.dumps(standing),))
+        for name, state in zip(head["states"], answer.blobs, strict=False):
+            self._states.updateValue((name,), (state,))
         if head["chunk"] is not None:
             self._chunks.updateValue((mark.next,), (orjson.dumps(head["chunk"]), parcel.records))
         for number in head["dropped"]:

@@ -1,16 +1,14 @@
-"""Which of the kept records a mesh can still be made from, chunk by chunk.
+"""Which of the kept records a live search can still be made from, chunk by chunk.
 
-A tuple lives for a window. Which of equal tuples it is, and whether it
-replaced another, was decided by tuples alive when it began: so chunks stay
-for two windows. They leave from the front alone, since a deletion must not
-go before what it deletes.
+Chunks leave from the front alone, since a deletion must not go before what
+it deletes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from windows.window import CountWindow, TimeWindow, Window
+from skws.live.retention import Kept, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +27,20 @@ class Chunk:
 
 @dataclass(slots=True)
 class RecordLog:
-    """``lateness`` in microseconds; ``chunks`` oldest first."""
+    """``chunks`` oldest first."""
 
-    window: Window
-    lateness: int = 0
     chunks: list[Chunk] = field(default_factory=list)
 
-    def trim(self, now: int, position: int) -> list[int]:
+    def trim(self, retention: Retention, position: int) -> list[int]:
         """Forget the oldest chunks as far as they are over; gives their numbers."""
+        now = max((chunk.latest for chunk in self.chunks), default=0)
         over = 0
-        while over < len(self.chunks) and self._over(self.chunks[over], now, position):
+        while over < len(self.chunks) and retention.over(_kept(self.chunks[over]), now, position):
             over += 1
         gone = [chunk.number for chunk in self.chunks[:over]]
         del self.chunks[:over]
         return gone
 
-    def _over(self, chunk: Chunk, now: int, position: int) -> bool:
-        match self.window:
-            case TimeWindow(length):
-                return chunk.latest < now - self.lateness - 2 * length
-            case CountWindow(size):
-                return chunk.after < position - 2 * (size + 1)
-        return False
+
+def _kept(chunk: Chunk) -> Kept:
+    return Kept(chunk.latest, chunk.after)

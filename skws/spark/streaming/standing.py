@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import orjson
 
-from skws.engine.columnar import ColumnarEngine
-from skws.plan import Plan
-from skws.results.model import Result
+from skws.live.standing import Standing
 from skws.watch.atomic import StateError
 from skws.watch.control import Command
 from skws.watch.request import WatchRequest
 from skws.watch.standing import StandingQueries
-
-
-class _Nowhere(ColumnarEngine):
-    """Stands in for the shards' engines: they run the queries, the driver only knows them."""
-
-    def add(self, plan: Plan, name: str | None = None) -> list[Result]:  # noqa: ARG002 - as its base
-        return []
-
-    def remove(self, name: str) -> None:
-        """Nothing runs here."""
 
 
 class Register:
@@ -37,7 +25,7 @@ class Register:
 
     def __init__(self, request: WatchRequest, path: Path) -> None:
         self._path = path
-        self.standing = StandingQueries(request, _Nowhere(request.schema, request.plan_window))
+        self.standing = StandingQueries(request)
         self.read_to: int | None = None
         path.touch()
         data = path.read_bytes()
@@ -65,6 +53,6 @@ class Register:
         for line in lines:
             self.standing.apply(Command.of(orjson.loads(line)))
 
-    def give(self, given: dict[str, Plan], before: Iterable[str]) -> None:
+    def give(self, given: Mapping[str, Standing], before: Iterable[str]) -> None:
         """Make the queries of an earlier start those that are ``given`` now."""
         self.take(self.standing.wanted(given, before), self.read_to)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from skws.live.standing import Standing
 from skws.spark.streaming.delivering import Delivering
-from skws.watch.control import Standing
 from skws.watch.gauges import Gauges
 from skws.watch.metrics import Metrics, State
 from skws.watch.request import WatchRequest

@@ -78,7 +78,7 @@ class SparkWatch:
         self.request = request
         self.clock = StoppableClock()
         self._log = log
-        self._given = request.plans()
+        self._given = request.given()
         replay_rate(request)
         self._source = parse_source(request.source)
         if self._source.local_only:

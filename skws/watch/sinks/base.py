@@ -14,7 +14,7 @@ from typing import Protocol
 
 from schema.errors import SkwsError
 from schema.model import Schema
-from skws.results.model import Result
+from skws.results.model import LiveResult
 
 
 class SinkError(SkwsError):
@@ -55,7 +55,7 @@ class Sink(Protocol):
     def open(self, run: Run) -> None:
         """Called once, before all else. What a broken run left half written is taken back here."""
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         """Results of one batch, in order; numbers of batches grow. Shown at once, if the sink can.
 
         A retraction is a result too (``op`` is ``-``). Takes its time: whoever

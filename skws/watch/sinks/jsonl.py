@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.watch.sinks.appended import AppendedFile
 from skws.watch.sinks.base import Run
 from skws.watch.sinks.marks import NONE, Marks
@@ -27,7 +27,7 @@ class JsonLinesSink:
     def open(self, run: Run) -> None:
         self._file = AppendedFile(self._path, Marks(run.folder, self.name), run.tell)
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if results and not self._file.has(batch):
             self._file.write(b"".join(result.to_json() + b"\n" for result in results))
         self._last = batch

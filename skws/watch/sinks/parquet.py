@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.results.writers.destination import destination
 from skws.watch.atomic import synced
 from skws.watch.sinks.base import Run, SinkError
@@ -23,7 +23,7 @@ class ParquetSink:
     def __init__(self, folder: Path, every: float = 10.0) -> None:
         self._folder = folder
         self.every = every
-        self._held: list[Result] = []
+        self._held: list[LiveResult] = []
         self._first = NONE
         self._last = NONE
         self._done = NONE
@@ -41,7 +41,7 @@ class ParquetSink:
         written = self._folder.glob(f"{self._prefix}*.parquet")
         self._done = max((int(path.stem.rpartition("-")[2]) for path in written), default=NONE)
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if batch <= self._done:
             return
         if results and not self._held:

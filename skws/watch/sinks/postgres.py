@@ -10,7 +10,7 @@ from psycopg2.extensions import connection
 from psycopg2.extras import execute_batch
 
 from schema.errors import SourceError
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.sources.postgres.address import Address
 from skws.watch.sinks.base import Run, SinkError
 from skws.watch.sinks.marks import NONE
@@ -61,7 +61,7 @@ class PostgresSink:
         except psycopg2.Error as error:
             raise SinkError(str(self._address.failure(error))) from None
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         """In one transaction; begun anew when the connection breaks."""
         if batch <= self._done or not results:
             return
@@ -82,7 +82,7 @@ class PostgresSink:
             self._connection.close()
             self._connection = None
 
-    def _written(self, batch: int, results: Sequence[Result]) -> bool:
+    def _written(self, batch: int, results: Sequence[LiveResult]) -> bool:
         """False if the server is away."""
         try:
             with self._connected() as connected, connected.cursor() as cursor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.watch.sinks.base import Run, SinkError
 from skws.watch.sinks.marks import NONE
 from skws.watch.sinks.table import Retractions, Statements
@@ -57,7 +57,7 @@ class SqliteSink:
             raise SinkError(f"{self._path}: {error}") from None
         self._done = found[0] if found else NONE
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if batch <= self._done or not results:
             return
         try:

@@ -7,12 +7,13 @@ from typing import IO, Final
 
 from skws.keywords import parse_query
 from skws.plan import Plan
-from skws.results.model import Result
+from skws.results.model import LiveResult, Result
 from skws.results.writers import OutputFormat
 from skws.results.writers.base import Writer
 from skws.results.writers.csvfile import CsvWriter
 from skws.results.writers.destination import Destination
 from skws.results.writers.jsonl import JsonLinesWriter
+from skws.results.writers.matches import MatchWriter
 from skws.results.writers.table import TableWriter
 from skws.results.writers.text import visible
 from skws.results.writers.tree import TreeWriter
@@ -33,7 +34,8 @@ class StdoutSink:
         self._opened = Destination(stdout, "standard output")
         self._color = color
         self._writers: dict[str, Writer] = {}
-        self._plain: Writer | None = None
+        self._matches: dict[str, MatchWriter] = {}
+        self._plain: CsvWriter | JsonLinesWriter | None = None
         self._shown = ""
         self._last = NONE
         self._done = NONE
@@ -47,11 +49,11 @@ class StdoutSink:
         self._marks = Marks(run.folder, self.name)
         self._done = self._marks.read().get("batch", NONE)
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if batch <= self._done:
             return
         for result in results:
-            self._writer(result.query).write(result)
+            self._write(result)
         if results:
             with self._opened.guarded():
                 self._opened.file.flush()
@@ -65,18 +67,29 @@ class StdoutSink:
     def close(self) -> None:
         """Left open: it is not ours."""
 
-    def _writer(self, query: str) -> Writer:
+    def _write(self, result: LiveResult) -> None:
         if self._format not in PEOPLE:
             self._plain = self._plain or (
                 CsvWriter(self._opened) if self._format is OutputFormat.CSV else JsonLinesWriter(self._opened)
             )
-            return self._plain
-        if query not in self._writers:
-            self._writers[query] = PEOPLE[self._format](self._opened, self._plan(query), self._color)
-        if query != self._shown and len(self._writers) > 1:
+            self._plain.write(result)
+        elif isinstance(result, Result):
+            if result.query not in self._writers:
+                plan = self._plan(result.query)
+                self._writers[result.query] = PEOPLE[self._format](self._opened, plan, self._color)
+            self._name(result.query)
+            self._writers[result.query].write(result)
+        else:
+            if result.query not in self._matches:
+                self._matches[result.query] = MatchWriter(self._opened)
+            self._name(result.query)
+            self._matches[result.query].write(result)
+
+    def _name(self, query: str) -> None:
+        """Say whose results come now, where there are several queries."""
+        if query != self._shown and len(self._writers) + len(self._matches) > 1:
             self._opened.write(f"\n{visible(query)}:\n".encode())
         self._shown = query
-        return self._writers[query]
 
     def _plan(self, query: str) -> Plan:
         parsed = parse_query(query, self._run.schema, match_names=self._run.match_names)

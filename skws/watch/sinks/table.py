@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from schema.errors import UsageError
-from skws.results.model import Result
+from skws.results.model import LiveResult
 
 PROGRESS: Final = "skws_progress"
 COLUMNS: Final = ("query", "id", "start", "end", "network", "tuples", "joins", "snapshot", "retracted")
@@ -71,7 +71,7 @@ class Statements:
         """What the progress of a run is kept under."""
         return f"{run} {self.table}"
 
-    def of(self, results: Sequence[Result]) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:
+    def of(self, results: Sequence[LiveResult]) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:
         """Statements with their parameters, neighbours of one kind together, in order."""
         grouped: list[tuple[str, list[tuple[Any, ...]]]] = []
         for result in results:
@@ -81,7 +81,7 @@ class Statements:
             grouped[-1][1].append(values)
         return grouped
 
-    def _for(self, result: Result) -> tuple[str, tuple[Any, ...]]:
+    def _for(self, result: LiveResult) -> tuple[str, tuple[Any, ...]]:
         if result.op == "+":
             return self._put, _row(result)
         if self._retractions is Retractions.DELETE:
@@ -95,8 +95,8 @@ def _json(value: object) -> str:
     return _ZERO.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
 
 
-def _row(result: Result) -> tuple[Any, ...]:
+def _row(result: LiveResult) -> tuple[Any, ...]:
     shown = result.to_dict()
-    tuples, joins = (_json(shown[name]) for name in ("tuples", "joins"))
-    first = (result.query, result.id, result.start, result.end, result.network)
+    tuples, joins = (_json(shown.get(name, [])) for name in ("tuples", "joins"))
+    first = (result.query, result.id, result.start, result.end, shown.get("network", ""))
     return (*first, tuples, joins, result.snapshot, None)

@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.watch.sinks.appended import AppendedFile
 from skws.watch.sinks.base import Run, SinkError
 from skws.watch.sinks.http import Endpoint, Outcome
@@ -59,7 +59,7 @@ class WebhookSink:
             marks = Marks(run.folder, f"{self.name} dead letters")
             self._letters = AppendedFile(self._delivery.letters, marks, run.tell)
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         most = self._delivery.most
         for part, first in enumerate(range(0, len(results), most)):
             if (batch, part) <= self._done:
@@ -81,7 +81,7 @@ class WebhookSink:
         if self._letters is not None:
             self._letters.close()
 
-    def _post(self, batch: int, part: int, results: Sequence[Result]) -> None:
+    def _post(self, batch: int, part: int, results: Sequence[LiveResult]) -> None:
         told = [result.to_dict() for result in results]
         body = orjson.dumps({"run": self._run.id, "batch": batch, "part": part, "results": told})
         pause = _FIRST_PAUSE
@@ -97,7 +97,7 @@ class WebhookSink:
             pause = min(2 * pause, _LONGEST_PAUSE)
         self._give_up(batch, results, outcome)
 
-    def _give_up(self, batch: int, results: Sequence[Result], outcome: Outcome) -> None:
+    def _give_up(self, batch: int, results: Sequence[LiveResult], outcome: Outcome) -> None:
         if self._letters is None:
             raise SinkError(
                 f"{self.name}: {outcome.reason}; {len(results):,} results are not delivered"

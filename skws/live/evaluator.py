@@ -1,0 +1,100 @@
+"""What evaluates one standing query, and what a kind of query must bring: the whole protocol.
+
+A ``Kind`` reads texts and makes evaluators. An ``Evaluator`` is given tables
+once, then the stream in order, batch by batch, and gives results. What it
+holds must survive the process, either way:
+
+- ``keeps`` is a window: it is made again from the records of the last two
+  such windows, which its host keeps; ``snapshot`` and ``restore`` are not called;
+- ``keeps`` is None: it gives its state as bytes, of constant size.
+
+``MadeFromLog`` is a base for the first way. Equal streams in other batches
+must lead to the same results: batches of a failed run are told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from skws.batches import RecordBatch
+from skws.live.share import Share
+from skws.live.standing import Standing
+from skws.live.stream import Stream
+from skws.records import Record
+from skws.results.model import LiveResult
+from windows.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The next records of a stream, in order: by time, or as they came under a count window.
+
+    ``position``: of the first insertion among them in the stream, from 0;
+    deletions have none.
+    """
+
+    batch: RecordBatch
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is held now: live tuples, operators (or states), and partial results that wait in them."""
+
+    live: int = 0
+    operators: int = 0
+    waiting: int = 0
+
+
+class Evaluator(Protocol):
+    """Of one standing query."""
+
+    @property
+    def keeps(self) -> Window | None:
+        """How much of the stream it is made from; None if it keeps its own state."""
+
+    def load_tables(self, records: Sequence[Record]) -> None:
+        """The static tables, before the stream."""
+
+    def take(self, arrived: Arrived) -> Iterable[LiveResult]:
+        """Take in what came next; gives the results in order of time."""
+
+    def alive(self) -> Iterable[LiveResult]:
+        """The results that are alive now, as snapshots."""
+
+    def load(self) -> Load:
+        """For metrics."""
+
+    def snapshot(self) -> bytes:
+        """All that it holds; only asked for if it ``keeps`` None."""
+
+    def restore(self, state: bytes) -> None:
+        """Hold what a ``snapshot`` was of, and nothing else."""
+
+
+class MadeFromLog:
+    """What evaluators share that are made again from the stream."""
+
+    def load_tables(self, records: Sequence[Record]) -> None:
+        """Takes no tables."""
+
+    def load(self) -> Load:
+        return Load()
+
+    def snapshot(self) -> bytes:
+        raise NotImplementedError("made from the log")
+
+    def restore(self, state: bytes) -> None:
+        raise NotImplementedError("made from the log")
+
+
+class Kind(Protocol):
+    """A kind of standing query."""
+
+    def check(self, standing: Standing, stream: Stream) -> None:
+        """Raises QueryError, PatternError, UsageError if the query cannot be answered over the stream."""
+
+    def evaluator(self, standing: Standing, stream: Stream, share: Share) -> Evaluator | None:
+        """For a query that was checked; None if nothing of it belongs to the share."""

@@ -1,0 +1,40 @@
+"""The kinds of standing queries by name. Keyword queries are not among them: they share an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from schema.errors import UsageError, nearest
+from skws.bounded.guard import refuse_unbounded
+from skws.keywords import parse_query
+from skws.live.evaluator import Kind
+from skws.live.standing import KEYWORDS, Standing
+from skws.live.stream import Stream
+from skws.plan import Plan
+
+KINDS: Final[dict[str, Callable[[], Kind]]] = {}
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of a name. Raises UsageError if there is none."""
+    if name not in KINDS:
+        known = (KEYWORDS, *KINDS)
+        raise UsageError(f"kind of query {name!r}: expected one of {', '.join(known)}{nearest(name, known)}")
+    return KINDS[name]()
+
+
+def keyword_plan(standing: Standing, stream: Stream) -> Plan:
+    """What the columnar engine runs for a keyword query. Raises QueryError."""
+    query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
+    return Plan(stream.schema, query, stream.window, standing.max_size)
+
+
+def check(standing: Standing, stream: Stream) -> None:
+    """Raises QueryError, PatternError; UsageError, too, if it would need unbounded memory unasked."""
+    if standing.kind == KEYWORDS:
+        plan = keyword_plan(standing, stream)
+        if not stream.force_unbounded:
+            refuse_unbounded(plan)
+    else:
+        kind_of(standing.kind).check(standing, stream)

@@ -1,0 +1,73 @@
+"""Where a stream stands: what of a micro-batch comes too late, and which records are next in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from skws.batches import RecordBatch, together
+from skws.engine.stream_order import StreamOrder
+from skws.live.evaluator import Arrived
+from skws.live.stream import Stream
+from skws.records import Record
+
+
+class Order:
+    """Sorts by time, within a micro-batch and, with a lateness, across them; under a count window nothing.
+
+    ``position``: of the next insertion that is not late. ``now``: how far
+    ticks have come. ``latest``: the latest event time, None before any.
+    """
+
+    def __init__(self, stream: Stream, on_late: Callable[[Record], None] = lambda _: None) -> None:
+        self._by_count = stream.by_count
+        self._lateness = stream.lateness
+        self._order = StreamOrder(by_count=stream.by_count, lateness=stream.lateness, on_late=on_late)
+        self.position = 0
+        self.latest: int | None = None
+        self._waiting = RecordBatch.of(())
+
+    @property
+    def waits(self) -> bool:
+        """True if records wait for their turn."""
+        return len(self._waiting) > 0
+
+    @property
+    def now(self) -> int:
+        return self._order.now
+
+    def stand_at(self, position: int, now: int) -> None:
+        """The stream up to here is not told, or not all of it."""
+        self.position = self._order.position = position
+        self._order.reach(now)
+
+    def accepted(self, batch: RecordBatch) -> RecordBatch:
+        """What is not late, sorted. To be taken in order, too, before the next batch is accepted."""
+        if not len(batch):
+            return batch
+        if not self._by_count and (np.diff(batch.time) < 0).any():
+            batch = batch.taken(np.argsort(batch.time, kind="stable"))
+        batch, ticks = self._order.accepted(batch)
+        if len(batch):
+            latest = int(batch.time.max())
+            self.latest = latest if self.latest is None else max(self.latest, latest)
+            self.position += insertions(batch)
+            self._order.reach(int(ticks[-1]))
+        return batch
+
+    def in_order(self, accepted: RecordBatch, *, ended: bool = False) -> Arrived:
+        """What is next, now that a batch was accepted; all that waits if the stream has ended."""
+        if not self._lateness:
+            return Arrived(accepted, self.position - insertions(accepted))
+        waiting = together([self._waiting, accepted])
+        waiting = waiting.taken(np.argsort(waiting.time, kind="stable"))
+        first = self.position - insertions(waiting)
+        ready = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon))
+        settled, self._waiting = waiting.cut(ready)
+        return Arrived(settled, first)
+
+
+def insertions(batch: RecordBatch) -> int:
+    """How many tuples a batch brings."""
+    return len(batch) - (0 if batch.delete is None else int(batch.delete.sum()))

@@ -1,0 +1,26 @@
+"""Results of several kinds together: in order of time, and back from the lines they were written as."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skws.results.model import LiveResult, Result
+
+
+def moment(result: LiveResult) -> float:
+    """When it is told, in seconds since the epoch; static results come first."""
+    told = result.start if result.op == "+" else result.end
+    return -1.0 if told is None else told
+
+
+def in_order_of_time(parts: Sequence[list[LiveResult]]) -> list[LiveResult]:
+    """The results of several evaluators, each in order, as one list."""
+    told = [part for part in parts if part]
+    if len(told) == 1:
+        return told[0]
+    return sorted((result for part in told for result in part), key=moment)
+
+
+def read_result(line: bytes) -> LiveResult:
+    """A result of any kind from its JSON form; for input that skws wrote itself."""
+    return Result.from_json(line)

@@ -1,0 +1,220 @@
+"""All standing queries of one stream: a micro-batch in, results of all of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from schema.errors import UsageError, nearest
+from skws.batches import RecordBatch
+from skws.engine.columnar import ColumnarEngine
+from skws.live.evaluator import Arrived, Evaluator, Load
+from skws.live.kinds import keyword_plan, kind_of
+from skws.live.order import Order
+from skws.live.results import in_order_of_time
+from skws.live.share import WHOLE, Share
+from skws.live.standing import KEYWORDS, Standing
+from skws.live.stream import Stream
+from skws.records import Record
+from skws.results.model import LiveResult
+from windows.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A micro-batch of the log. ``position`` and ``now``: where the stream stood before it."""
+
+    position: int
+    now: int
+    batch: RecordBatch
+
+
+Past = Callable[[], Iterable[Told]]
+
+
+class LiveSearch:
+    """Answers standing queries; ``share``: those results that belong to it.
+
+    ``keywords``: False makes the columnar engine with the first keyword query
+    only: without one it would hold the live tuples for nothing. ``past`` gives
+    the log, oldest first, to queries that are added in mid-stream.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        share: Share = WHOLE,
+        on_late: Callable[[Record], None] = lambda _: None,
+        *,
+        keywords: bool = True,
+        past: Past = tuple,
+    ) -> None:
+        self.stream = stream
+        self._share = share
+        self._past = past
+        self._order = Order(stream, on_late)
+        self._tables: Sequence[Record] = ()
+        self._standing: dict[str, Standing] = {}
+        self._engine = self._new_engine() if keywords else None
+        self._evaluators: dict[str, Evaluator] = {}
+
+    @property
+    def position(self) -> int:
+        """Of the next insertion in the stream."""
+        return self._order.position
+
+    @property
+    def now(self) -> int:
+        """How far ticks have come: microseconds, or positions under a count window."""
+        return self._order.now
+
+    @property
+    def latest(self) -> int | None:
+        """The latest event time."""
+        return self._order.latest
+
+    @property
+    def waits(self) -> bool:
+        """True if records wait for earlier ones that may still come, or for the end of the stream."""
+        return bool(self._evaluators) and self._order.waits
+
+    @property
+    def keeps(self) -> set[Window]:
+        """The windows that the log is kept for."""
+        own = {self.stream.window} if self._engine is not None else set()
+        return own.union(kept for each in self._evaluators.values() if (kept := each.keeps) is not None)
+
+    def load_tables(self, records: Sequence[Record]) -> None:
+        """Static tables, before the stream; their results come in the snapshots of queries."""
+        self._tables = [*self._tables, *records]
+        if self._engine is not None:
+            _exhaust(self._engine.load_tables(records))
+        for evaluator in self._evaluators.values():
+            evaluator.load_tables(records)
+
+    def add(self, standing: Standing) -> list[LiveResult]:
+        """Answer a query from now on; gives its results that are alive. Raises QueryError, UsageError."""
+        if standing.name in self._standing:
+            raise UsageError(f"there is a standing query {standing.name!r} already")
+        found = self._add_keywords(standing) if standing.kind == KEYWORDS else self._add_evaluator(standing)
+        self._standing[standing.name] = standing
+        return found
+
+    def remove(self, name: str) -> None:
+        """Answer a query no longer. Raises UsageError if there is none of that name."""
+        if name not in self._standing:
+            raise UsageError(f"no standing query {name!r}{nearest(name, self._standing)}")
+        kind = self._standing.pop(name).kind
+        if kind == KEYWORDS and self._engine is not None and self._share.answers(name):
+            self._engine.remove(name)
+        self._evaluators.pop(name, None)
+
+    def take(self, batch: RecordBatch, *, ended: bool = False) -> list[LiveResult]:
+        """Work on a micro-batch, in any order; gives the results by time."""
+        return self._taken(batch, list(self._evaluators.values()), ended=ended)
+
+    def recall(self, batch: RecordBatch, *, ended: bool = False) -> None:
+        """Take in a micro-batch of the log once more; what keeps its own state does not need it."""
+        made = [each for each in self._evaluators.values() if each.keeps is not None]
+        self._taken(batch, made, ended=ended)
+
+    def stand_at(self, position: int, now: int) -> None:
+        """The stream stands here: what led here is not told, or not all of it."""
+        self._order.stand_at(position, now)
+        if self._engine is not None:
+            self._engine.begin_at(position)
+            self._engine.expire(now)
+
+    def snapshot(self) -> dict[str, bytes]:
+        """The state of the queries that cannot be made from the log, by name."""
+        return {name: each.snapshot() for name, each in self._evaluators.items() if each.keeps is None}
+
+    def restore(self, states: Mapping[str, bytes]) -> None:
+        """Inverse of ``snapshot``."""
+        for name, state in states.items():
+            if name in self._evaluators:
+                self._evaluators[name].restore(state)
+
+    def load(self) -> Load:
+        """What all queries hold together."""
+        loads = [each.load() for each in self._evaluators.values()]
+        if self._engine is not None:
+            waiting = self._engine.waiting()
+            partials = sum(count for _, count in waiting)
+            loads.append(Load(self._engine.live_tuples, len(waiting), partials))
+        return Load(
+            max((one.live for one in loads), default=0),
+            sum(one.operators for one in loads),
+            sum(one.waiting for one in loads),
+        )
+
+    def needs_past(self, kind: str) -> bool:
+        """True if a query of a kind that is added now is told the log."""
+        return kind != KEYWORDS or self._engine is None
+
+    def _new_engine(self) -> ColumnarEngine:
+        return ColumnarEngine(
+            self.stream.schema,
+            self.stream.window,
+            lateness=self.stream.lateness,
+            accepts_root=self._share.accepts_root(),
+        )
+
+    def _taken(self, batch: RecordBatch, evaluators: list[Evaluator], *, ended: bool) -> list[LiveResult]:
+        accepted = self._order.accepted(batch)
+        found: list[list[LiveResult]] = []
+        if self._engine is not None and len(accepted):
+            found.append(list(self._engine.process_batches([accepted])))
+        arrived = self._order.in_order(accepted, ended=ended)
+        if len(arrived.batch):
+            found += [list(each.take(arrived)) for each in evaluators]
+        return in_order_of_time(found)
+
+    def _add_keywords(self, standing: Standing) -> list[LiveResult]:
+        plan = keyword_plan(standing, self.stream)
+        if not self._share.answers(standing.name):
+            return []
+        if self._engine is None:
+            self._engine = self._begun_engine()
+        return list(self._engine.add(plan, standing.name))
+
+    def _begun_engine(self) -> ColumnarEngine:
+        """One that comes in mid-stream."""
+        engine = self._new_engine()
+        _exhaust(engine.load_tables(self._tables))
+        order = Order(self.stream)
+        for number, told in enumerate(self._past()):
+            if not number:
+                order.stand_at(told.position, told.now)
+                engine.begin_at(told.position)
+                engine.expire(told.now)
+            _exhaust(engine.process_batches([order.accepted(told.batch)]))
+        engine.begin_at(self.position)
+        engine.expire(self.now)
+        return engine
+
+    def _add_evaluator(self, standing: Standing) -> list[LiveResult]:
+        evaluator = kind_of(standing.kind).evaluator(standing, self.stream, self._share)
+        if evaluator is None:
+            return []
+        evaluator.load_tables(self._tables)
+        for arrived in self._past_in_order():
+            _exhaust(evaluator.take(arrived))
+        self._evaluators[standing.name] = evaluator
+        return list(evaluator.alive())
+
+    def _past_in_order(self) -> Iterable[Arrived]:
+        """The log as it was given to evaluators that were there."""
+        order = Order(self.stream)
+        for number, told in enumerate(self._past()):
+            if not number:
+                order.stand_at(told.position, told.now)
+            arrived = order.in_order(order.accepted(told.batch))
+            if len(arrived.batch):
+                yield arrived
+
+
+def _exhaust(results: Iterable[LiveResult]) -> None:
+    """What they are was told before, or comes in snapshots."""
+    for _ in results:
+        pass

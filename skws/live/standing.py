@@ -1,0 +1,46 @@
+"""A standing query: its name, its text, and how the text is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+KEYWORDS: Final = "keywords"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Immutable and JSON throughout: journals, control folders and state stores keep it.
+
+    ``kind``: a name of ``skws.live.kinds``; ``options``: what it needs besides.
+    """
+
+    name: str
+    query: str
+    max_size: int
+    kind: str = KEYWORDS
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def answers_like(self, other: Standing) -> bool:
+        """True if both give the same results, which name their query by its text."""
+        return (self.query, self.max_size, self.kind, dict(self.options)) == (
+            other.query,
+            other.max_size,
+            other.kind,
+            dict(other.options),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a standing query is to be, before it has a name. ``max_size``: None for the stream's."""
+
+    text: str
+    max_size: int | None = None
+    kind: str = KEYWORDS
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, name: str, max_size: int) -> Standing:
+        """The standing query of a name; ``max_size``: that of the stream."""
+        return Standing(name, self.text, self.max_size or max_size, self.kind, dict(self.options))

@@ -1,0 +1,30 @@
+"""What standing queries of one stream share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schema.model import Schema
+from skws.plan import DEFAULT_MAX_SIZE
+from windows.window import CountWindow, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Its schema, the window of its queries, and how late its records may come (microseconds of event time).
+
+    ``match_names``: a keyword may also be the name of a relation.
+    ``force_unbounded``: without a window take queries that need unbounded memory.
+    """
+
+    schema: Schema
+    window: Window
+    lateness: int = 0
+    max_size: int = DEFAULT_MAX_SIZE
+    match_names: bool = False
+    force_unbounded: bool = False
+
+    @property
+    def by_count(self) -> bool:
+        """True if ticks are positions in the stream instead of microseconds."""
+        return isinstance(self.window, CountWindow)

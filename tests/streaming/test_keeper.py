@@ -59,6 +59,14 @@ def keeper_of(run: str) -> int:
     raise AssertionError(run)
 
 
+def wait_for_the_end_of(process: int) -> None:
+    stat = Path(f"/proc/{process}/stat")
+    until = time.monotonic() + 10
+    while stat.exists() and " Z " not in stat.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
     first = Lodger(run, REQUEST, SHARE)
     assert work(first, 0)["op"] == "behind"
@@ -93,9 +101,11 @@ def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> Non
 def test_a_killed_keeper_is_replaced_and_has_no_epoch(run: str) -> None:
     lodger = Lodger(run, REQUEST, SHARE)
     stand(lodger, 3)
-    os.kill(keeper_of(run), signal.SIGKILL)
+    keeper = keeper_of(run)
+    os.kill(keeper, signal.SIGKILL)
     with pytest.raises((EOFError, OSError)):
         work(lodger, 3)
+    wait_for_the_end_of(keeper)
     lodger.close()
     again = Lodger(run, REQUEST, SHARE)
     assert work(again, 3)["op"] == "behind"
@@ -107,10 +117,7 @@ def test_keepers_go_with_their_sockets(run: str) -> None:
     keeper = keeper_of(run)
     vacate(run)
     assert not lodge(run).exists()
-    until = time.monotonic() + 10
-    while Path(f"/proc/{keeper}/stat").exists() and " Z " not in Path(f"/proc/{keeper}/stat").read_text():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_for_the_end_of(keeper)
 
 
 def test_its_folder_is_for_one_user(run: str) -> None:

@@ -27,7 +27,8 @@ class BadRecord:
     """Input that is no record: where it stands, its raw bytes, and why.
 
     ``line`` counts from 1 (0 where the format has no lines); ``offset`` is in
-    bytes (in rows for Parquet).
+    bytes (in rows for Parquet, in messages for Kafka). ``where``: how the place
+    within ``source`` is told, where line and row do not tell it.
     """
 
     source: str
@@ -35,3 +36,4 @@ class BadRecord:
     offset: int
     raw: bytes
     reason: str
+    where: str = ""

@@ -42,14 +42,17 @@ class Changes:
         self._schema = schema
         self._readers = readers(schema)
 
-    def records(self, item: Any) -> list[Record]:
-        """The records of one event: none for a tombstone, two for an update. Raises MalformedError."""
+    def records(self, item: Any, arrived: int | None = None) -> list[Record]:
+        """The records of one event: none for a tombstone, two for an update. Raises MalformedError.
+
+        ``arrived``: the time of an event that does not tell its own.
+        """
         key, schema, payload = _unwrapped(item)
         if payload is None:
             return []
         if type(payload) is not dict:
             raise MalformedError(f"expected a change event, got {shown(payload)}")
-        change = _Change(self._reader(payload), payload, schema, key)
+        change = _Change(self._reader(payload), payload, schema, key, arrived)
         match payload.get("op"):
             case "c" | "r":
                 return [change.inserted()]
@@ -97,9 +100,15 @@ def _key(key: Any) -> dict[str, Any] | None:
 
 class _Change:
     def __init__(
-        self, reader: RowReader, payload: dict[str, Any], schema: Any, key: dict[str, Any] | None
+        self,
+        reader: RowReader,
+        payload: dict[str, Any],
+        schema: Any,
+        key: dict[str, Any] | None,
+        arrived: int | None,
     ) -> None:
         self.reader = reader
+        self._arrived = arrived
         self._payload = payload
         self._schema = schema
         self._key = key
@@ -180,4 +189,4 @@ class _Change:
                 value = clocks.get(name) if isinstance(clocks, dict) else None
                 if type(value) is int and value:
                     return within_calendar(value * up // down, value)
-        return None
+        return self._arrived

@@ -39,8 +39,8 @@ class Envelopes:
         self._schema = schema
         self._readers = readers(schema)
 
-    def record(self, item: Any) -> Record:
-        """The record of a parsed JSON value. Raises MalformedError."""
+    def record(self, item: Any, arrived: int | None = None) -> Record:
+        """The record of a parsed JSON value; one without a time is of ``arrived``. Raises MalformedError."""
         try:
             reader = self._readers[item["relation"]]
             row = item["row"]
@@ -51,8 +51,8 @@ class Envelopes:
         if (op is None or given is None or len(item) != len(FIELDS)) and not item.keys() <= FIELDS:
             raise self._misshapen(item)
         if op is not None and op != "+" and is_deletion(op):
-            return _deletion(reader, row, given)
-        return _insertion(reader, row, given)
+            return _deletion(reader, row, given, arrived)
+        return _insertion(reader, row, given, arrived)
 
     def _misshapen(self, item: Any) -> MalformedError:
         if type(item) is not dict:
@@ -74,27 +74,27 @@ class BareRows:
         self._reader = RowReader(schema, relation)
         self._own = frozenset({"time", "op"} - self._reader.relation.columns.keys())
 
-    def record(self, item: Any) -> Record:
-        """The record of a parsed JSON value. Raises MalformedError."""
+    def record(self, item: Any, arrived: int | None = None) -> Record:
+        """The record of a parsed JSON value; one without a time is of ``arrived``. Raises MalformedError."""
         if type(item) is not dict or self._own.isdisjoint(item):
             values = self._reader.insertion(item)
-            return Record(self._reader.index, self._reader.time(values, None, delete=False), values)
+            return Record(self._reader.index, self._reader.time(values, arrived, delete=False), values)
         row = {name: value for name, value in item.items() if name not in self._own}
         given = item.get("time") if "time" in self._own else None
         if "op" in self._own and item.get("op") is not None and is_deletion(item["op"]):
-            return _deletion(self._reader, row, given)
-        return _insertion(self._reader, row, given)
+            return _deletion(self._reader, row, given, arrived)
+        return _insertion(self._reader, row, given, arrived)
 
 
-def _insertion(reader: RowReader, row: Any, given: Any) -> Record:
+def _insertion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:
     values = reader.insertion(row)
     if reader.stamped and given is not None:
         return Record(reader.index, timestamp(given), values)
-    return Record(reader.index, reader.time(values, None, delete=False), values)
+    return Record(reader.index, reader.time(values, arrived, delete=False), values)
 
 
-def _deletion(reader: RowReader, row: Any, given: Any) -> Record:
+def _deletion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:
     refuse_deletion(reader)
     values = reader.deletion(row)
-    own = None if given is None else timestamp(given)
+    own = arrived if given is None else timestamp(given)
     return Record(reader.index, reader.time(values, own, delete=True), values, True)

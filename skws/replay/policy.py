@@ -115,6 +115,8 @@ class BadRecordLog:
 
 def place(bad: BadRecord) -> str:
     """Where a bad record stands: ``FILE:LINE``, or the row where the format has no lines."""
+    if bad.where:
+        return f"{bad.source} {bad.where}"
     if bad.line:
         return f"{bad.source}:{bad.line}"
     return f"{bad.source}: row {bad.offset + 1}"

@@ -1,8 +1,7 @@
-"""What ``--source`` may be: a path, ``-``, ``replay:PATH?speed=N``, or the address of a database."""
+"""What ``--source`` may be: a path, ``-``, ``replay:PATH?speed=N``, or where a database or topics are."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from skws.sources.redact import redacted
 from skws.sources.stdin import StdinSource
 
 POSTGRES: Final = ("postgresql://", "postgres://")
+KAFKA: Final = "kafka://"
 _SCHEMES: Final = ("postgresql", "postgres", "kafka", "replay", "file")
 _REPLAY: Final = "replay:"
 
@@ -32,8 +32,8 @@ def parse_source(text: str, *, folder: Path | None = None, clock: Clock | None =
         return StdinSource()
     if text.startswith(POSTGRES):
         return _postgres(text, folder, clock or SystemClock())
-    if text.startswith("kafka:"):
-        raise SourceError(kafka_advice())
+    if text.startswith(KAFKA):
+        return _kafka(text, clock or SystemClock())
     if text.startswith(_REPLAY):
         return _replay(text.removeprefix(_REPLAY), clock or SystemClock())
     scheme, colon, _ = text.partition("://")
@@ -52,20 +52,6 @@ def is_postgres(text: str) -> bool:
     return text.startswith(POSTGRES)
 
 
-def kafka_package() -> str:
-    """Spark's connector, of the version of Spark that is here."""
-    try:
-        spark = version("pyspark")
-    except PackageNotFoundError:
-        spark = "4.1.0"
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}"
-
-
-def kafka_advice() -> str:
-    """How to follow Kafka, in one line."""
-    return f"Kafka needs Spark and its connector: run with --engine spark and --packages {kafka_package()}"
-
-
 def _postgres(text: str, folder: Path | None, clock: Clock) -> Source:
     try:
         from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
@@ -75,6 +61,17 @@ def _postgres(text: str, folder: Path | None, clock: Clock) -> Source:
             raise
         raise SourceError("PostgreSQL needs psycopg2: install skws with its extra, skws[postgres]") from None
     return PostgresSource(Address.of(text), folder, clock)
+
+
+def _kafka(text: str, clock: Clock) -> Source:
+    try:
+        from skws.sources.kafka.address import Address  # noqa: PLC0415 - confluent_kafka is an extra
+        from skws.sources.kafka.source import KafkaSource  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "confluent_kafka":
+            raise
+        raise SourceError("Kafka needs confluent-kafka: install skws with its extra, skws[kafka]") from None
+    return KafkaSource(Address.of(text), clock)
 
 
 def _replay(text: str, clock: Clock) -> Source:

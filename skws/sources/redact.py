@@ -9,7 +9,7 @@ HIDDEN: Final = "***"
 # To the last @, so that a password with one in it is hidden whole (a query may be hidden with it).
 _USER_INFO: Final = re.compile(r"(?<=://)([^:/?#@]*):(.*)@", re.S)
 _PARAMETER: Final = re.compile(
-    r"(?i)((?:^|[?&\s;])\w*(?:password|secret|token)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s;]*)"
+    r"(?i)((?:^|[?&\s;])[\w.]*(?:password|secret|token)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s;]*)"
 )
 
 

@@ -22,6 +22,7 @@ import orjson
 from schema.errors import SchemaError, UsageError
 from schema.write import to_yaml
 from skws.records import Record
+from skws.sources.addresses import KAFKA
 from skws.sources.redact import redacted
 from skws.watch.atomic import StateError, replaced, synced
 from skws.watch.entry import checked, unchecked
@@ -140,8 +141,8 @@ class Checkpoint:
 
 
 def _place(source: str) -> str:
-    """A source as it must stay; how fast a replay is may change."""
-    return source.partition("?")[0] if source.startswith("replay:") else redacted(source)
+    """A source as it must stay; how fast a replay is may change, and by which settings topics are read."""
+    return source.partition("?")[0] if source.startswith(("replay:", KAFKA)) else redacted(source)
 
 
 def _described(request: WatchRequest) -> dict[str, str]:

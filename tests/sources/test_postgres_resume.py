@@ -117,7 +117,7 @@ def _stopped(
     assert time.monotonic() - began < 20
     away = feed.poll(offset, 100)
     assert (away.items, away.end) == ([], offset)
-    return items, offset, [*notices, *away.notices]
+    return items, offset, [*notices, *away.told()]
 
 
 def test_reading_again_waits_for_the_server(database: Database) -> None:
@@ -227,13 +227,13 @@ def test_trying_again_takes_longer_each_time_and_ends() -> None:
     away = Reconnecting(Address.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
     assert not away.open(0)
     assert not away.open(0)
-    (notice,) = away.notices
+    (notice,) = away.told()
     assert "Connection refused" in notice
     assert "trying again in 0.1 s" in notice
     for _ in range(9):
         away.wait()
         assert not away.open(0)
-    waits = [line.rpartition(" in ")[2] for line in away.notices]
+    waits = [line.rpartition(" in ")[2] for line in away.told()]
     assert waits == ["0.1 s", "0.2 s", "0.4 s", "0.8 s", "1.6 s", "3.2 s", "6.4 s", "10 s", "10 s", "10 s"]
     clock.sleep(300_000_000)
     with pytest.raises(SourceError, match="tried for 300 seconds"):

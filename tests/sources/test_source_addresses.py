@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schema.errors import SourceError, UsageError
-from skws.sources.addresses import kafka_package, parse_source
+from schema.model import Schema
+from skws.sources.addresses import parse_source
 from skws.sources.files.source import FilesSource
 from skws.sources.paced import PacedReplay
 from skws.sources.postgres.source import PostgresSource
@@ -48,12 +49,6 @@ def test_kinds() -> None:
 def test_what_is_no_source(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_source(text)
-
-
-def test_kafka_says_what_it_needs() -> None:
-    with pytest.raises(SourceError, match=f"--engine spark and --packages {kafka_package()}"):
-        parse_source("kafka://broker:9092/topic")
-    assert kafka_package().startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:4.")
 
 
 SECRETS = [
@@ -120,7 +115,8 @@ def test_only_a_database_loads_psycopg2_and_nothing_loads_spark() -> None:
     code = (
         "import sys; from skws.sources.addresses import parse_source;"
         "parse_source('x'); parse_source('replay:x');"
-        "assert not {'psycopg2', 'pyspark', 'pyarrow'} & set(sys.modules); parse_source('postgresql://h/d');"
+        "assert not {'psycopg2', 'confluent_kafka', 'pyspark', 'pyarrow'} & set(sys.modules);"
+        "parse_source('postgresql://h/d');"
         "assert 'psycopg2' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[2])
@@ -132,3 +128,14 @@ def test_without_psycopg2_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg2", None)
     with pytest.raises(SourceError, match=r"needs psycopg2: install skws with its extra, skws\[postgres\]"):
         parse_source("postgresql://h/d")
+
+
+def test_without_confluent_kafka_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("confluent_kafka", "skws.sources.kafka"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(
+        SourceError, match=r"needs confluent-kafka: .* with its extra, skws\[kafka\]"
+    ) as raised:
+        parse_source("kafka://h/t").open(Schema("none", (), ()))
+    assert raised.value.exit_code == 4

@@ -133,7 +133,7 @@ def test_a_source_that_goes_away_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "why"),
-    [("-", "needs --engine local"), ("kafka://host/topic", "org.apache.spark:spark-sql-kafka-0-10_2.13:")],
+    [("-", "needs --engine local"), ("kafka://joe:secret@host/topic", "no user or password")],
 )
 def test_sources_that_are_not_for_it(source: str, why: str) -> None:
     with pytest.raises((SourceError, UsageError), match=why):

@@ -15,16 +15,17 @@ from typing import Any
 
 import pytest
 
+from tests.kafka import broker
 from tests.watch.watching import QUERY, YAML, append, lines, numbered, told
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = 600
 
 
-def command(folder: Path) -> list[str]:
+def command(folder: Path, source: str | None) -> list[str]:
     return [
         *(sys.executable, "-m", "skws", "watch", QUERY, "--engine", "local"),
-        *("--schema", str(folder / "schema.yaml"), "--source", str(folder / "in.jsonl")),
+        *("--schema", str(folder / "schema.yaml"), "--source", source or str(folder / "in.jsonl")),
         *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),
         *("--sink", f"jsonl:{folder / 'out.jsonl'}", "--sink", f"sqlite:{folder / 'out.db'}"),
     ]
@@ -85,9 +86,47 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
     assert [line["start"] for line in lines(out)] == sorted(line["start"] for line in lines(out))
 
 
+@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path, kills: int) -> None:
+    """Customers and orders in topics of their own, of three partitions each."""
+    rng = random.Random(kills)
+    (tmp_path / "schema.yaml").write_text(YAML)
+    out = tmp_path / "out.jsonl"
+    records = list(numbered(RESULTS))
+    with broker() as kafka:
+        for topic in ("customer", "order"):
+            kafka.create(topic, 3)
+        share = len(records) // (kills + 1)
+        for part in range(kills + 1):
+            before = len(lines_so_far(out))
+            with started(tmp_path, kafka.uri("customer", "order")) as process:
+                ready(process)
+                for record in records[part * share : (part + 1) * share]:
+                    kafka.send(
+                        record["relation"],
+                        [record["row"]],
+                        partition=record["row"]["cid"] % 3,
+                        millis=round(record["time"] * 1000),
+                    )
+                if part < kills:
+                    until(lambda before=before: len(lines_so_far(out)) > before)  # type: ignore[misc]
+                    time.sleep(rng.uniform(0, 0.3))
+                    process.kill()
+                    assert process.wait() == -signal.SIGKILL
+                    continue
+                until(lambda: len(lines_so_far(out)) >= RESULTS)
+                time.sleep(0.2)
+                process.send_signal(signal.SIGINT)
+                _, error = process.communicate(timeout=60)
+                assert process.returncode == 130, error
+    ids = [identity for _, _, identity in told(out)]
+    assert len(ids) == len(set(ids)) == RESULTS
+    assert rows(tmp_path) == set(ids)
+
+
 @contextmanager
-def started(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command(folder), cwd=ROOT, stderr=subprocess.PIPE)
+def started(folder: Path, source: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command(folder, source), cwd=ROOT, stderr=subprocess.PIPE)
     try:
         yield process
     finally:

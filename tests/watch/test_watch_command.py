@@ -90,7 +90,7 @@ def test_exit_codes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (2, "--speed needs", ("ada", *common, "--speed", "2")),
         (3, "bad.yaml", ("ada", "-s", "bad.yaml", "-S", "in.jsonl")),
         (4, "none.jsonl", ("ada", "-s", "schema.yaml", "-S", "none.jsonl")),
-        (4, "--packages org.apache.spark", ("ada", "-s", "schema.yaml", "-S", "kafka://h/t")),
+        (4, "kafka://127.0.0.1:1/t: ", ("ada", "-s", "schema.yaml", "-S", "kafka://127.0.0.1:1/t")),
         (5, "bad.jsonl:1", ("ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl")),
         (1, "cannot write", ("ada", *common, "-f", "jsonl", "-o", "schema.yaml/x")),
     ):

@@ -63,9 +63,8 @@ class PostgresFeed:
         items, position = (
             self._from_log(position, limit) if position.spool is None else self._from_spool(position, limit)
         )
-        notices = (*self._notices, *self._streams.notices)
+        notices = (*self._notices, *self._streams.told())
         self._notices.clear()
-        self._streams.notices.clear()
         return Batch(items, position.offset(), notices)
 
     def again(self, start: Offset, end: Offset) -> Iterator[Item]:

@@ -9,18 +9,14 @@ from typing import Final
 
 import psycopg2
 
-from schema.errors import SourceError
 from skws.sources.clock import Clock
+from skws.sources.outage import Outage
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.pgoutput import Change
 from skws.sources.postgres.stream import Stream, passing
 
-FIRST_WAIT: Final = 100_000
-LONGEST_WAIT: Final = 10_000_000
-GIVE_UP: Final = 300_000_000
-"""Microseconds."""
 _IN_USE: Final = "55006"
-_RELEASE_WAIT: Final = 50_000
+_RELEASE_WAIT: Final = 50_000  # microseconds
 _RELEASE_TRIES: Final = 20
 
 
@@ -28,14 +24,11 @@ class Reconnecting:
     """At most one stream of a slot. Methods raise SourceError where trying again is of no use."""
 
     def __init__(self, address: Address, clock: Clock) -> None:
-        self.notices: list[str] = []
+        self._outage = Outage(address.shown, clock)
         self._address = address
         self._clock = clock
         self._stream: Stream | None = None
         self._confirmed = 0
-        self._broken_since: int | None = None
-        self._next_try = 0
-        self._wait = FIRST_WAIT
 
     @property
     def wal_end(self) -> int:
@@ -43,7 +36,7 @@ class Reconnecting:
 
     def open(self, lsn: int) -> bool:
         """Opens the stream from ``lsn`` on, unless it is too early to try again; whether it is open now."""
-        if self._broken_since is not None and self._clock.now() < self._next_try:
+        if self._outage.too_early:
             return False
         try:
             self._stream = self._released(lsn)
@@ -52,9 +45,7 @@ class Reconnecting:
         except psycopg2.Error as error:
             self.failed(error)
             return False
-        if self._broken_since is not None:
-            self.notices.append(f"{self._address.shown}: connected again, going on")
-        self._broken_since, self._wait = None, FIRST_WAIT
+        self._outage.over()
         return True
 
     def read(self, seconds: float) -> Change | None:
@@ -79,21 +70,18 @@ class Reconnecting:
     def failed(self, error: psycopg2.Error) -> None:
         """The stream broke. Raises SourceError if that will not pass, or has lasted too long."""
         self.drop()
-        now = self._clock.now()
         failure = self._address.failure(error)
         if not passing(error):
             raise failure
-        if self._broken_since is None:
-            self._broken_since = now
-        if now - self._broken_since > GIVE_UP:
-            raise SourceError(f"{failure} (tried for {GIVE_UP // 1_000_000} seconds)")
-        self.notices.append(f"{failure}; trying again in {self._wait / 1_000_000:g} s")
-        self._next_try = now + self._wait
-        self._wait = min(2 * self._wait, LONGEST_WAIT)
+        self._outage.failed(failure)
 
     def wait(self) -> None:
         """Sleeps until it is time to try again."""
-        self._clock.sleep(max(0, self._next_try - self._clock.now()))
+        self._outage.wait()
+
+    def told(self) -> tuple[str, ...]:
+        """Lines for the user since the last call."""
+        return self._outage.told()
 
     def drop(self) -> None:
         if self._stream is not None:

@@ -1,0 +1,367 @@
+"""Topics followed on a broker: order, offsets, restarts, what retention took, brokers that go away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count, pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from schema.errors import SourceError
+from skws.records import BadRecord, Record
+from skws.sources.addresses import parse_source
+from skws.sources.feed import Feed, Item, Offset
+from skws.sources.kafka.following import Following
+from skws.sources.outage import GIVE_UP
+from tests.kafka import Broker, broker
+from tests.sources.clocks import HandClock
+from tests.sources.following import SCHEMA, shown
+
+_names = count()
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Broker]:
+    with broker() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(kafka: Broker) -> str:
+    """A topic of movies, named after them behind a dot."""
+    name = f"t{next(_names)}.movie"
+    kafka.create(name, 3)
+    return name
+
+
+def film(number: int) -> dict[str, Any]:
+    return {"mid": number, "title": f"film {number}", "gid": 1}
+
+
+def opened(kafka: Broker, *topics: str, clock: HandClock | None = None, **parameters: str) -> Feed:
+    return parse_source(kafka.uri(*topics, **parameters), clock=clock).open(SCHEMA)
+
+
+def follow(feed: Feed, offset: Offset, items: int, limit: int = 1000) -> tuple[list[Item], Offset, list[str]]:
+    """Until there are so many items, and a poll gives no more."""
+    found: list[Item] = []
+    notices: list[str] = []
+    until = time.monotonic() + 20
+    while True:
+        batch = feed.poll(offset, limit)
+        found += batch.items
+        notices += batch.notices
+        offset = batch.end
+        if len(found) >= items and not batch.items:
+            return found, offset, notices
+        assert time.monotonic() < until, (found, notices)
+
+
+def numbers(items: list[Item]) -> list[Any]:
+    return [item.row[0] if isinstance(item, Record) else item.reason for item in items]
+
+
+def test_a_backlog_of_several_partitions_comes_in_order_of_time(kafka: Broker, topic: str) -> None:
+    for partition in (2, 0, 1):
+        for number in range(partition, 60, 3):
+            kafka.send(topic, [film(number)], partition=partition, millis=1000 + number)
+    feed = opened(kafka, topic)
+    items, offset, notices = follow(feed, feed.start(), 60, limit=7)
+    assert numbers(items) == list(range(60))
+    assert offset["next"] == {topic: {"0": 20, "1": 20, "2": 20}}
+    assert not notices
+    # A partition that has nothing holds nobody up.
+    kafka.send(topic, [film(60)], partition=1, millis=5000)
+    items, offset, _ = follow(feed, offset, 1)
+    assert numbers(items) == [60]
+    feed.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_division_into_polls_and_starts_gives_the_same(kafka: Broker, seed: int) -> None:
+    """What lies between two offsets is the same from polls, polls of another start, and once more."""
+    random = Random(seed)
+    name = f"r{next(_names)}.movie"
+    partitions = 1 + seed % 4
+    kafka.create(name, partitions)
+    feed = opened(kafka, name)
+    offset = feed.start()
+    sent = _sent_at_random(kafka, name, partitions, random)
+    expected = sum(map(len, sent.values()))
+    cuts, items = [offset], list[Item]()
+    until = time.monotonic() + 30
+    while len(items) < expected:
+        assert time.monotonic() < until
+        if random.random() < 0.1:
+            feed.close()
+            feed = opened(kafka, name)
+        batch = feed.poll(offset, random.randrange(1, 12))
+        if random.random() < 0.3:
+            assert list(feed.again(offset, batch.end)) == list(batch.items)
+        items += batch.items
+        offset = batch.end
+        cuts.append(offset)
+    assert len(items) == expected
+    for partition, values in sent.items():
+        own = [item for item in items if _is_of(item, values, partition)]
+        assert ["bad" if isinstance(item, BadRecord) else item.row[0] for item in own] == values
+    first, last = sorted(random.choices(range(len(cuts)), k=2))
+    parts = [item for a, b in pairwise(cuts[first : last + 1]) for item in feed.again(a, b)]
+    assert sorted(map(repr, feed.again(cuts[first], cuts[last]))) == sorted(map(repr, parts))
+    feed.close()
+
+
+def _sent_at_random(kafka: Broker, topic: str, partitions: int, random: Random) -> dict[int, list[Any]]:
+    """What was sent to each partition: numbers of films, and ``bad``."""
+    sent: dict[int, list[Any]] = {}
+    for number in range(random.randrange(1, 60)):
+        partition = random.randrange(partitions)
+        value = random.choice([film(number)] * 5 + [b"nonsense", None])
+        kafka.send(topic, [value], partition=partition, millis=random.randrange(1, 50))
+        if value is not None:
+            sent.setdefault(partition, []).append(number if isinstance(value, dict) else "bad")
+    return sent
+
+
+def _is_of(item: Item, values: list[Any], partition: int) -> bool:
+    if isinstance(item, BadRecord):
+        return item.source.endswith(f"[{partition}]")
+    return item.row[0] in values
+
+
+def test_where_to_begin(kafka: Broker, topic: str) -> None:
+    kafka.send(topic, [film(1)])
+    feed = opened(kafka, topic, from_="latest")
+    offset = feed.start()
+    kafka.send(topic, [film(2)])
+    assert numbers(follow(feed, offset, 1)[0]) == [2]
+    feed.close()
+
+
+def test_one_poll_waits_not_and_tells_what_waits(kafka: Broker, topic: str) -> None:
+    kafka.send(topic, map(film, range(10)), partition=1)
+    feed = opened(kafka, topic)
+    items, offset, _ = follow(feed, feed.start(), 10)
+    assert len(items) == 10
+    began = time.monotonic()
+    feed.poll(offset, 10)
+    assert time.monotonic() - began < 1
+    assert feed.behind(offset) == "0 messages behind"
+    assert feed.behind({**offset, "next": {topic: {"0": 0, "1": 3, "2": 0}}}) == (
+        f"7 messages behind, 7 of them in {topic}[1]"
+    )
+    feed.close()
+
+
+def test_a_long_backlog_is_read_ahead_only_so_far(
+    kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One partition waits while the other gives all that is older; pausing loses and repeats nothing."""
+    monkeypatch.setattr("skws.sources.kafka.following._LEAST_WAITING", 50)
+    monkeypatch.setattr("skws.sources.kafka.following._MOST_WAITING", 150)
+    monkeypatch.setattr("skws.sources.kafka.following._CHUNK", 40)
+    waiting: list[int] = []
+    fill = Following.fill
+
+    def watched(self: Following, seconds: float) -> bool:
+        found = fill(self, seconds)
+        waiting.extend(len(queue.waiting) for queue in self._merge.queues.values())
+        return found
+
+    monkeypatch.setattr(Following, "fill", watched)
+    kafka.send(topic, map(film, range(1000)), partition=0, millis=1000)
+    kafka.send(topic, map(film, range(1000, 2000)), partition=1, millis=2000)
+    kafka.send(topic, map(film, range(2000, 3000)), partition=2, millis=3000)
+    feed = opened(kafka, topic)
+    items, _, _ = follow(feed, feed.start(), 3000, limit=60)
+    assert numbers(items) == list(range(3000))
+    assert max(waiting) < 300
+    feed.close()
+
+
+def test_rows_of_static_tables(kafka: Broker) -> None:
+    kafka.create("genre", 2)
+    kafka.create("mixed")
+    old, new = {"gid": 1, "label": "old"}, {"gid": 1, "label": "new"}
+    kafka.send("genre", [old, new, {"gid": 3, "label": "gone"}], millis=1)
+    kafka.send("genre", [{"gid": 2, "label": "two"}], partition=1, millis=1)
+    source = {"table": "genre", "ts_ms": 2}
+    kafka.send("genre", [{"op": "d", "before": {"gid": 3}, "after": None, "source": source}], millis=2)
+    kafka.send("mixed", [{"relation": "genre", "row": old}, {"relation": "movie", "row": film(1)}], millis=1)
+    feed = opened(kafka, "genre", "mixed")
+    offset = feed.start()
+    assert sorted(shown(list(feed.tables()))) == [("+", "genre", 1, "new"), ("+", "genre", 2, "two")]
+    items, offset, notices = follow(feed, offset, 1)
+    assert shown(items) == [("+", "movie", 1, "film 1", 1)]
+    assert any("rows of static tables take no part" in line for line in notices)
+    assert list(offset["next"]) == ["mixed"]
+    feed.close()
+
+
+def test_topics_named_as_the_relations(fragile: Broker) -> None:
+    kafka, clock = fragile, HandClock()
+    kafka.create("genre")
+    kafka.send("movie", [film(1)])
+    feed = opened(kafka, clock=clock)
+    batch = feed.poll(feed.start(), 0)
+    assert batch.notices == ("there is no topic sighting yet; it is looked for",)
+    kafka.create("sighting")
+    kafka.send("sighting", [{"mid": 1, "note": "seen"}], millis=9)
+    clock.micros += 31_000_000
+    items, offset, notices = follow(feed, batch.end, 2)
+    assert sorted(shown(items)) == [("+", "movie", 1, "film 1", 1), ("+", "sighting", 1, "seen")]
+    assert notices == ["sighting[0] is new: it is read from its beginning"]
+    assert list(feed.again(batch.end, offset)) == sorted(items, key=str)[::-1]
+    feed.close()
+
+
+def test_partitions_that_are_new_are_read_from_their_beginning(kafka: Broker, topic: str) -> None:
+    kafka.send(topic, [film(1), film(2)], partition=2, millis=7)
+    kafka.trim(topic, 1, partition=2)
+    feed = opened(kafka, topic)
+    known = {**feed.start(), "next": {topic: {"0": 0, "1": 0}}}
+    items, offset, notices = follow(feed, known, 1)
+    assert numbers(items) == [2]
+    assert notices == [f"{topic}[2] is new: it is read from its beginning"]
+    assert offset["first"] == {topic: {"2": 1}}
+    assert list(feed.again(known, offset)) == items
+    feed.close()
+
+
+def test_what_is_no_topic(kafka: Broker, topic: str) -> None:
+    with pytest.raises(SourceError, match=rf"there is no topic {topic}s; did you mean '{topic}'"):
+        opened(kafka, topic + "s")
+
+
+def test_what_retention_took_is_an_error_and_not_passed_over(kafka: Broker, topic: str) -> None:
+    kafka.send(topic, map(film, range(9)))
+    feed = opened(kafka, topic)
+    begin = feed.start()
+    items, offset, _ = follow(feed, begin, 9)
+    kafka.trim(topic, 5)
+    gone = rf"{topic}\[0\] no longer has the offset 0; it begins at 5 \(begin anew, or .*lost=skip"
+    with pytest.raises(SourceError, match=gone):
+        follow(feed, begin, 9)
+    with pytest.raises(SourceError, match=gone):
+        list(feed.again(begin, offset))
+    assert numbers(items) == list(range(9))
+    feed.close()
+    feed = opened(kafka, topic, lost="skip")
+    items, offset, notices = follow(feed, begin, 4)
+    assert numbers(items) == [5, 6, 7, 8]
+    assert notices[0].endswith(f"{topic}[0] no longer has the offset 0; it begins at 5; going on at 5")
+    assert numbers(list(feed.again(begin, offset))) == [5, 6, 7, 8]
+    feed.close()
+
+
+def test_a_topic_that_was_made_anew_is_told(kafka: Broker, topic: str) -> None:
+    kafka.send(topic, map(film, range(9)))
+    feed = opened(kafka, topic)
+    _, offset, _ = follow(feed, feed.start(), 9)
+    feed.close()
+    kafka.delete(topic)
+    kafka.create(topic, 3)
+    kafka.send(topic, [film(70)])
+    feed = opened(kafka, topic)
+    with pytest.raises(SourceError, match=r"no longer has the offset 9; it ends at 1: was the topic made"):
+        follow(feed, offset, 1)
+    feed.close()
+
+
+def test_offsets_of_others_are_refused(kafka: Broker, topic: str) -> None:
+    feed = opened(kafka, topic)
+    with pytest.raises(SourceError, match="is no offset of Kafka topics"):
+        feed.poll({"lines": 3}, 1)
+    with pytest.raises(SourceError, match="the offset is of the cluster other"):
+        feed.poll({**feed.start(), "cluster": "other"}, 1)
+    feed.close()
+
+
+def test_a_group_is_told_how_far_it_is(kafka: Broker, topic: str) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    kafka.send(topic, map(film, range(4)))
+    feed = opened(kafka, topic, group="watchers")
+    _, offset, _ = follow(feed, feed.start(), 4)
+    feed.commit(offset)
+    watcher = Consumer({"bootstrap.servers": kafka.address, "group.id": "watchers"})
+    until = time.monotonic() + 10
+    while watcher.committed([TopicPartition(topic, 0)], 5)[0].offset != 4:
+        assert time.monotonic() < until
+        feed.poll(offset, 1)
+    watcher.close()
+    feed.close()
+
+
+@pytest.fixture
+def fragile() -> Iterator[Broker]:
+    """A broker of one's own."""
+    with broker() as running:
+        running.create("movie", 2)
+        yield running
+
+
+def test_a_broker_that_goes_and_comes_back(fragile: Broker) -> None:
+    fragile.send("movie", [film(1)])
+    feed = opened(fragile, "movie")
+    begin = feed.start()
+    items, offset, _ = follow(feed, begin, 1)
+    fragile.down()
+    notices: list[str] = []
+    until = time.monotonic() + 20
+    while len(notices) < 2:
+        batch = feed.poll(offset, 10)
+        assert not batch.items
+        assert batch.end == offset
+        notices += batch.notices
+        assert time.monotonic() < until
+    assert "brokers are down" in notices[0]
+    assert "trying again in 0.1 s" in notices[0]
+    assert "trying again in 0.2 s" in notices[1]
+    fragile.up()
+    fragile.send("movie", [film(2)], partition=1)
+    more, offset, notices = follow(feed, offset, 1)
+    assert numbers(items + more) == [1, 2]
+    assert notices[-1].endswith("connected again, going on")
+    feed.close()
+
+
+def test_a_broker_that_stays_away_ends_the_run(fragile: Broker) -> None:
+    clock = HandClock()
+    feed = opened(fragile, "movie", clock=clock)
+    offset = feed.start()
+    feed.poll(offset, 1)
+    fragile.down()
+    until = time.monotonic() + 30
+
+    def polled() -> None:
+        while time.monotonic() < until:
+            if feed.poll(offset, 1).notices:
+                clock.micros += GIVE_UP + 1
+
+    with pytest.raises(SourceError, match=r"\(tried for 300 seconds\)"):
+        polled()
+    feed.close()
+
+
+def test_a_broker_that_is_silent_is_told(fragile: Broker) -> None:
+    clock = HandClock()
+    feed = opened(fragile, "movie", clock=clock)
+    fragile.send("movie", [film(1)])
+    offset = feed.start()
+    fragile.freeze()
+    try:
+        feed.poll(offset, 10)
+        clock.micros += 16_000_000
+        (notice,) = feed.poll(offset, 10).notices
+        assert "no answer for movie[0]; trying again" in notice
+    finally:
+        fragile.thaw()
+    clock.micros += 1_000_000
+    items, _, notices = follow(feed, offset, 1)
+    assert numbers(items) == [1]
+    assert notices[-1].endswith("connected again, going on")
+    feed.close()

@@ -1,0 +1,114 @@
+"""Messages as records: each form, what is told by the fields, times, keys and null values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from schema.errors import SourceError
+from skws.records import BadRecord, Record
+from skws.replay.policy import place
+from skws.sources.kafka.address import Form
+from skws.sources.kafka.messages import TopicReader
+from tests.sources.following import SCHEMA
+
+NOW = 5_000_000
+FILM = {"mid": 1, "title": "film", "gid": 2}
+ROW = (1, "film", 2)
+ENVELOPE = {"relation": "movie", "time": 3, "row": FILM}
+CHANGE = {"op": "c", "before": None, "after": FILM, "source": {"table": "movie", "ts_ms": 4000}}
+
+
+def read(
+    value: Any, *, topic: str = "movie", form: Form = Form.AUTO, key: Any = None, time: int | None = NOW
+) -> list[Any]:
+    reader = TopicReader(topic, SCHEMA, form)
+    told = value if isinstance(value, bytes) or value is None else orjson.dumps(value)
+    return reader.items(2, 41, key if key is None else orjson.dumps(key), told, time)
+
+
+def reason(items: list[Any]) -> str:
+    (bad,) = items
+    assert isinstance(bad, BadRecord)
+    return bad.reason
+
+
+@pytest.mark.parametrize("topic", ["movie", "server.public.movie", "everything"])
+def test_the_fields_tell_the_form(topic: str) -> None:
+    assert read(ENVELOPE, topic=topic) == [Record(1, 3_000_000, ROW)]
+    assert read(CHANGE, topic=topic) == [Record(1, 4_000_000, ROW)]
+    assert read({"schema": None, "payload": CHANGE}, topic=topic) == [Record(1, 4_000_000, ROW)]
+    if topic == "everything":
+        assert reason(read(FILM, topic=topic)) == "the record has no field 'relation'"
+    else:
+        assert read(FILM, topic=topic) == [Record(1, NOW, ROW)]
+
+
+def test_the_time_of_a_message_stands_in() -> None:
+    assert read({"relation": "movie", "row": FILM}) == [Record(1, NOW, ROW)]
+    assert read({"relation": "movie", "op": "-", "row": {"mid": 1}}) == [
+        Record(1, NOW, (1, None, None), True)
+    ]
+    assert read({**FILM, "time": "1970-01-01T00:00:09Z"}) == [Record(1, 9_000_000, ROW)]
+    assert read({**CHANGE, "source": {"table": "movie"}}) == [Record(1, NOW, ROW)]
+    assert "no time" in reason(read(FILM, time=None))
+
+
+def test_an_attribute_wins_over_a_field_of_its_name() -> None:
+    movie = replace(SCHEMA.relations[1], attributes=SCHEMA.relations[1].attributes[:2], key=())
+    odd = replace(movie, attributes=(*movie.attributes, replace(movie.attributes[1], name="payload")))
+    schema = replace(SCHEMA, relations=(SCHEMA.relations[0], odd, SCHEMA.relations[2]), joins=())
+    value = orjson.dumps({"mid": 1, "title": "film", "payload": "heavy"})
+    assert TopicReader("movie", schema, Form.AUTO).items(0, 0, None, value, NOW) == [
+        Record(1, NOW, (1, "film", "heavy"))
+    ]
+
+
+def test_updates_and_deletions_of_debezium() -> None:
+    update = {**CHANGE, "op": "u", "before": FILM, "after": {**FILM, "title": "new"}}
+    assert read(update) == [Record(1, 4_000_000, ROW, True), Record(1, 4_000_000, (1, "new", 2))]
+    delete = {**CHANGE, "op": "d", "before": None, "after": None}
+    gone = [Record(1, 4_000_000, (1, None, None), True)]
+    assert read(delete, key={"mid": 1}) == gone
+    assert read(delete, key={"schema": {}, "payload": {"mid": 1}}) == gone
+    assert "no row `before`" in reason(read(delete))
+
+
+@pytest.mark.parametrize("value", [None, b"null"])
+def test_null_values(value: bytes | None) -> None:
+    reader = TopicReader("movie", SCHEMA, Form.AUTO)
+    assert reader.items(0, 0, b'{"mid": 1}', value, NOW) == []
+    (notice,) = reader.notices()
+    assert "with ?format=rows they delete the row of their key" in notice
+    assert reader.notices() == ()
+    assert read(value, topic="everything") == []
+    for key in ({"mid": 1, "else": 2}, 1, {"payload": {"mid": 1}}):
+        assert read(value, form=Form.ROWS, key=key) == [Record(1, NOW, (1, None, None), True)]
+    assert "does not tell which" in reason(read(value, form=Form.ROWS))
+    assert "movie.mid is missing" in reason(read(value, form=Form.ROWS, key={"x": 1}))
+    assert "sighting has no key" in reason(read(value, form=Form.ROWS, key=1, topic="sighting"))
+
+
+def test_a_form_that_is_given_holds() -> None:
+    assert "no attribute 'relation'" in reason(read(ENVELOPE, form=Form.ROWS))
+    assert reason(read(FILM, form=Form.RECORDS)) == "the record has no field 'relation'"
+    assert "no source.table" in reason(read(FILM, form=Form.DEBEZIUM))
+    with pytest.raises(SourceError, match="format=rows needs a topic named after a relation: genre, movie"):
+        TopicReader("everything", SCHEMA, Form.ROWS)
+
+
+def test_bad_messages_say_where_they_stand() -> None:
+    (bad,) = read(b"{nonsense")
+    assert (bad.source, bad.offset, bad.raw) == ("movie[2]", 41, b"{nonsense")
+    assert place(bad) == "movie[2] at offset 41"
+    assert bad.reason.startswith("not JSON")
+    assert reason(read([1])) == "expected a row (a JSON object) of movie, got [1]"
+    assert "schema registry" in reason(read(b"\0\0\0\0\x07\x02\x08"))
+    assert reason(read(b"")).startswith("not JSON")
+
+
+def test_json_behind_the_number_of_a_schema() -> None:
+    assert read(b"\0\0\0\0\x07" + orjson.dumps(FILM)) == [Record(1, NOW, ROW)]

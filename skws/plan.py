@@ -13,7 +13,8 @@ from mesh.order import NodeOrder
 from schema.errors import UsageError, nearest
 from schema.model import Schema
 from skws.keywords import KeywordQuery, Matcher, parse_query
-from windows.window import Window, by_position
+from skws.ranking.choice import RankingChoice
+from windows.window import ExpressionWindow, Window, by_position
 
 DEFAULT_MAX_SIZE = 5
 
@@ -26,6 +27,7 @@ class Plan:
     microseconds of event time. ``frequencies``, one a keyword, order the mesh
     by the rarest. ``mesh``, ``purge`` and ``demand`` say how the tuple-at-a-time
     engine runs it (``mesh.factory``). Results depend on none of these four.
+    ``ranking``: how results are scored, None for not at all.
     Raises UsageError for a mesh or purge that is not there.
     """
 
@@ -38,11 +40,14 @@ class Plan:
     mesh: str = MeshKind.HASHED
     purge: str = PurgeKind.LAZY
     demand: bool = True
+    ranking: RankingChoice | None = None
     matcher: Matcher = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
         _check("purge", self.purge, [str(kind) for kind in PurgeKind])
+        if self.ranking is not None and isinstance(self.window, ExpressionWindow):
+            raise UsageError("scores need a window of time, of a count, or none; this one is an expression")
         object.__setattr__(self, "matcher", Matcher(self.query, self.schema))
 
     @cached_property

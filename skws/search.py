@@ -22,6 +22,9 @@ from skws.keywords import parse_query
 from skws.late import late_record
 from skws.plan import DEFAULT_MAX_SIZE, Plan
 from skws.progress import Progress, ReportProgress, unreported
+from skws.ranking.changelog import Changelog
+from skws.ranking.choice import RankingChoice
+from skws.ranking.top import TopChoice
 from skws.records import Record
 from skws.replay import BadRecordLog, OnError, Replay
 from skws.results.model import Result
@@ -47,7 +50,9 @@ class SearchRequest:
     most results to give. ``master``: Spark's, None for the default. ``mesh``:
     None for the columnar one, else a layout of the paper's, to which alone
     ``purge`` and ``demand`` apply. ``allow_unbounded_windows``: also if windows
-    of an expression can pile up without bound.
+    of an expression can pile up without bound. ``ranking``: None for results
+    without score. ``top``: the changes of the best results instead of all,
+    None for all.
     """
 
     query: str
@@ -66,8 +71,14 @@ class SearchRequest:
     purge: PurgeKind | None = None
     demand: bool = True
     allow_unbounded_windows: bool = False
+    ranking: RankingChoice | None = None
+    top: TopChoice | None = None
 
     def __post_init__(self) -> None:
+        if self.ranking is not None and self.mesh is not None:
+            raise UsageError(f"--rank needs the columnar mesh: --mesh {self.mesh} gives results no score")
+        if self.top is not None and self.ranking is None:
+            raise UsageError("--top needs a ranking")
         if self.engine is EngineName.SPARK and self.lateness is not None:
             raise UsageError(
                 "--lateness needs --engine local: on Spark the replay is sorted by time, so nothing is late"
@@ -115,6 +126,7 @@ class SearchRequest:
             mesh=self.mesh or MeshKind.HASHED,
             purge=self.purge or PurgeKind.LAZY,
             demand=self.demand,
+            ranking=self.ranking,
         )
 
 
@@ -153,6 +165,7 @@ class Search:
         self.counts = Counts()
         self.found = 0
         self.retracted = 0
+        self._ended_at: int | None = None  # the last tick of the stream
 
     def results(self, report: ReportProgress = unreported) -> Generator[Result, None, None]:
         """Results in order of time; with a lateness, as they are found.
@@ -161,10 +174,22 @@ class Search:
         """
         run = self._on_spark if self.request.engine is EngineName.SPARK else self._in_process
         with self.bad:
-            for result in islice(run(report), self.request.limit):
+            for result in islice(self._best(run(report)), self.request.limit):
                 self.found += result.op == "+"
                 self.retracted += result.op == "-"
                 yield result
+
+    def _best(self, results: Iterator[Result]) -> Iterator[Result]:
+        """The changes of the best results if they are asked for, up to the end of the stream."""
+        if self.request.top is None:
+            yield from results
+            return
+        best = Changelog(
+            {self.plan.query.text: self.request.top}, self.plan.schema, timed=not self.plan.by_count
+        )
+        yield from best.take(results)
+        if self._ended_at is not None:
+            yield from best.advance(self._ended_at)
 
     def _in_process(self, report: ReportProgress) -> Iterator[Result]:
         expect_long_lived_objects()
@@ -188,6 +213,8 @@ class Search:
             yield from engine.process_batches(self.replay.batches(self.bad, reading))
         else:
             yield from engine.process(self.replay.stream(self.bad, reading))
+        if isinstance(engine, ColumnarEngine):
+            self._ended_at = engine.now
 
     def _over_windows(self, report: ReportProgress) -> Iterator[Result]:
         from skws.windowing.engine import WindowedEngine  # noqa: PLC0415 - only who has an expression
@@ -212,3 +239,4 @@ class Search:
         with SparkSearch(self.plan, self.replay, self.request.master, report) as run:
             self.counts = run.counts
             yield from run.results(self.bad)
+            self._ended_at = run.ended_at if self.request.top is not None else None

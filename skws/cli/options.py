@@ -13,6 +13,9 @@ from mesh.factory import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Schema
+from skws.ranking.choice import RankingChoice
+from skws.ranking.rankings import DEFAULT
+from skws.ranking.top import TopChoice
 from skws.results.writers import OutputFormat
 from windows.window import ExpressionWindow, parse_duration, parse_window
 
@@ -133,3 +136,54 @@ def _expression_fault(schema: Schema) -> str | None:
     from skws.windowing.admission import window_fault as of_expression  # noqa: PLC0415 - for who has one
 
     return of_expression(schema)
+
+
+Rank = Annotated[
+    str | None,
+    typer.Option(
+        "--rank",
+        metavar="NAME",
+        help="Score results: relevance, keywords, compact or recency.",
+        show_default="relevance with --top, else none",
+    ),
+]
+ExplainScore = Annotated[bool, typer.Option("--explain-score", help="Show what each score is made of.")]
+HalfLife = Annotated[
+    str | None,
+    typer.Option(
+        "--half-life",
+        metavar="D",
+        help="After this long freshness has halved.",
+        show_default="half of a window of time",
+    ),
+]
+TopSize = Annotated[
+    int | None,
+    typer.Option(
+        "--top", metavar="K", min=1, help="Tell what enters and leaves the best K.", show_default="all"
+    ),
+]
+Group = Annotated[bool, typer.Option("--group", help="With --top: near-duplicates count as one.")]
+AppendOnly = Annotated[
+    bool,
+    typer.Option("--append-only", help="With --top: nothing is deleted, so keep only what can still enter."),
+]
+
+
+def ranking_choice(
+    rank: str | None, half_life: str | None, *, explain: bool, top: TopChoice | None
+) -> RankingChoice | None:
+    """What the options ask for; None if for no ranking. Raises UsageError."""
+    if rank is None and half_life is None and not explain and top is None:
+        return None
+    length = None if half_life is None else parse_duration(half_life, what="half-life")
+    return RankingChoice(rank or DEFAULT, length, explain)
+
+
+def top_choice(size: int | None, *, group: bool, append_only: bool) -> TopChoice | None:
+    """What the options ask for; None if for all results. Raises UsageError."""
+    if size is None:
+        if group or append_only:
+            raise UsageError(f"{'--group' if group else '--append-only'} needs --top K")
+        return None
+    return TopChoice(size, group, append_only)

@@ -71,7 +71,11 @@ def summary(search: Search, seconds: float) -> str:
         (counts.excluded, f"{counts.excluded:,} excluded"),
         (counts.deletions, deletions),
     )
-    parts = [counted(counts.tuples, "tuple"), counted(search.found, "result")]
+    parts = [counted(counts.tuples, "tuple"), counted(counts.results, "result")]
+    if search.request.top is not None:
+        optional = (*optional[:1], (search.found, f"{search.found:,} entered the best"), *optional[2:])
+    else:
+        parts[1] = counted(search.found, "result")
     parts += [text for count, text in optional if count]
     rate = counts.tuples / seconds if seconds else 0
     return f"{', '.join(parts)} in {seconds:.2f} s ({rate:,.0f} tuples/s)"

@@ -90,6 +90,12 @@ def search(
         typer.Option("--dead-letters", metavar="FILE", help="Where --on-error dead-letter puts them."),
     ] = None,
     allow_unbounded: options.AllowUnboundedWindows = False,
+    rank: options.Rank = None,
+    explain_score: options.ExplainScore = False,
+    half_life: options.HalfLife = None,
+    top: options.TopSize = None,
+    group: options.Group = False,
+    append_only: options.AppendOnly = False,
     limit: options.Limit = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -104,6 +110,7 @@ def search(
         return
     if not query:
         raise UsageError("nothing to search for: expected keywords, or --pattern TEXT")
+    best = options.top_choice(top, group=group, append_only=append_only)
     request = SearchRequest(
         query=options.query_text(query),
         schema=options.read_schema(schema),
@@ -121,6 +128,8 @@ def search(
         purge=purge,
         demand=not no_demand,
         allow_unbounded_windows=allow_unbounded,
+        ranking=options.ranking_choice(rank, half_life, explain=explain_score, top=best),
+        top=best,
     )
     if output_format is SearchFormat.COUNT:
         raise UsageError("--format count needs --pattern")

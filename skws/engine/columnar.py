@@ -159,6 +159,11 @@ class ColumnarEngine:
         """Where the next tuple stands in the stream, for count windows."""
         return self._order.position
 
+    @property
+    def now(self) -> int:
+        """The latest tick that the stream has reached."""
+        return self._order.now
+
     def begin_at(self, position: int) -> None:
         """The stream before ``position`` is not told again."""
         self._order.position = position

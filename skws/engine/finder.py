@@ -7,7 +7,7 @@ are there once; queries of one shape share a mesh.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from skws.engine.join_values import JoinValues
 from skws.engine.known import KnownTuples
 from skws.engine.labelling import Labelling
 from skws.plan import Plan
+from skws.ranking.scoring import Scoring
 from skws.results.assemble import Assembler
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, ExpressionWindow, Unbounded, Window, by_position
@@ -101,6 +102,7 @@ class Finder:
         self.known = KnownTuples(schema, self.live, by_count=by_position(window))
         self._edges = edges(schema)
         self._sweep = Sweep()
+        self._scoring = Scoring(schema, self.live, self.known)
 
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> list[Partials]:
         """Answer a query from now on; gives its results that are alive."""
@@ -111,12 +113,14 @@ class Finder:
         self.queries[query] = Standing(plan, mesh, Assembler(plan))
         labelled = Labelling.only(query, plan.matcher).of(self.known.rows)
         self._labelling.add(query, plan.matcher)
+        self._scoring.add(query, plan, labelled)
         return [self._truly_joined(mesh.add(query, self._coded(labelled)))]
 
     def remove(self, query: int) -> None:
         """Answer a query no longer."""
         mesh = self.queries.pop(query).mesh
         self._labelling.remove(query)
+        self._scoring.remove(query)
         mesh.remove(query)
         if not any(standing.mesh is mesh for standing in self.queries.values()):
             self._meshes = {shape: other for shape, other in self._meshes.items() if other is not mesh}
@@ -130,7 +134,9 @@ class Finder:
             self.known.follow(followed, first + place)
         keys = self._values.of(new.rows)
         arrived = self.live.insert(TupleColumns(new.relation, new.start, new.end, keys))
-        labelled = self._coded(Labelled(labelled.tuple + first, labelled.query, labelled.label))
+        labelled = Labelled(labelled.tuple + first, labelled.query, labelled.label)
+        self._scoring.arrived(first, new.rows, labelled)
+        labelled = self._coded(labelled)
         found = [mesh.insert(arrived, mine) for mesh, mine in self._by_mesh(labelled)]
         return [self._truly_joined(results) for results in found if len(results)]
 
@@ -156,6 +162,7 @@ class Finder:
 
     def end(self, slots: Ints, ticks: Ints) -> None:
         """End tuples early."""
+        self._scoring.ended(slots, ticks)
         self.live.end(slots, ticks)
         for mesh in self._meshes.values():
             mesh.end(slots)
@@ -168,6 +175,7 @@ class Finder:
 
     def compact(self, horizon: int) -> None:
         """Drop all that ended at or before ``horizon``, and renumber the rest."""
+        self._scoring.forget(horizon)
         slots = self.live.compact(horizon)
         for mesh in self._meshes.values():
             mesh.compact(horizon, slots)
@@ -190,14 +198,16 @@ class Finder:
         for results in found:
             natural, time = self._natural(results.members)
             names = self.known.names(results.members[results.members != NO_MEMBER])
+            trees = [self.tree(row) for row in rows_of(results)]
+            judged = self._scoring.of(results, trees, natural, snapshot=snapshot)
             columns = (rows_of(results), *(c.tolist() for c in (results.start, results.end, natural, time)))
-            for (query, operator, slots), start, end, due, at in zip(*columns, strict=True):
+            for (query, operator, slots), start, end, due, at, score in zip(*columns, judged, strict=True):
                 _, mesh, assembler = self.queries[query]
                 named = [names[slot] for slot in slots if slot >= 0]
                 shown = FOREVER if by_position(self._window) else due
                 began = None if at == ALWAYS else at
                 result = assembler.result("+", mesh.network(operator), named, began, shown, snapshot)
-                yield completed(start, result)
+                yield completed(start, result if score is None else score.told(result))
                 if end < due:
                     yield self.retraction(query, operator, slots)
 
@@ -233,7 +243,8 @@ class Finder:
         times = [member.time for member in members if not member.static]
         named = [self.known.name(slot) for slot in slots if slot >= 0]
         result = assembler.result("-", mesh.network(operator), named, max(times, default=None), time)
-        return retracted(time if tick is None else tick, time, result)
+        tick = time if tick is None else tick
+        return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
 
     def _coded(self, labelled: Labelled) -> Labelled:
         """Labels as their meshes know them."""

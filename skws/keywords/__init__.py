@@ -5,7 +5,7 @@ nothing else touches Whoosh.
 """
 
 from skws.keywords.analysis import Token, terms, tokens
-from skws.keywords.highlight import highlight
+from skws.keywords.highlight import highlight, occurrences
 from skws.keywords.joint import JointMatcher
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import MAX_SLOTS, KeywordQuery, Phrase, Prefix, Slot, Term, parse_query
@@ -26,6 +26,7 @@ __all__ = [
     "Token",
     "Vocabulary",
     "highlight",
+    "occurrences",
     "parse_query",
     "suggest",
     "terms",

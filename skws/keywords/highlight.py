@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from schema.model import Schema
 from skws.keywords.analysis import Token, tokens
-from skws.keywords.query import Alternative, KeywordQuery, Phrase, Prefix, Term
+from skws.keywords.query import Alternative, KeywordQuery, Phrase, Prefix, Slot, Term
 
 Span = tuple[int, int, int]
 
@@ -29,6 +29,15 @@ def highlight(query: KeywordQuery, schema: Schema, relation: int, column: int, t
         for start, end in _spans(alternative, words)
     ]
     return _without_overlaps(found)
+
+
+def occurrences(slot: Slot, relation: int, column: int, text: str) -> int:
+    """How often a slot's words, phrases and prefixes begin in a value; 0 if it cannot look there."""
+    alternatives = [each for each in slot.alternatives if each.applies(relation, column)]
+    if not alternatives:
+        return 0
+    words = list(tokens(text))
+    return len({start for alternative in alternatives for start, _ in _spans(alternative, words)})
 
 
 def _spans(alternative: Alternative, words: Sequence[Token]) -> Iterator[tuple[int, int]]:

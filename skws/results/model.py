@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 import orjson
+
+from skws.ranking.score import Score
 
 Op: TypeAlias = Literal["+", "-"]
 JsonRow: TypeAlias = dict[str, str | int | float | bool | None]
@@ -60,6 +62,28 @@ class ResultTuple:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A change of the best results: one enters, or leaves for a ``reason`` (expired, outranked, deleted).
+
+    ``rank`` counts from 1: where it enters, or where it stood. ``at``: when, in
+    seconds since the epoch, None where it is not known. ``group`` names its
+    near-duplicates, of which ``folded`` others are alive.
+    """
+
+    event: Literal["enter", "leave"]
+    rank: int
+    at: float | None
+    reason: str | None = None
+    group: str | None = None
+    folded: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"event": self.event, "rank": self.rank, "at": self.at}
+        optional = (("reason", self.reason), ("group", self.group), ("folded", self.folded))
+        return shown | {name: value for name, value in optional if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """A minimal total joining network of tuples (``+``), or its retraction (``-``).
 
@@ -67,7 +91,9 @@ class Result:
     ``start`` is None if all its tuples are static, ``end`` where it is not
     known. A retraction's ``end`` is the time of the deletion. Each join is
     (tuple on the join's left side, tuple on its right side, the join's name).
-    ``snapshot``: it was there before the stream began.
+    ``snapshot``: it was there before the stream began. Of queries with a
+    ranking: ``score``; ``tick``, at which it was told, and ``expires``, the one
+    at which its window closes. ``place``: it is a change of the best ones.
     """
 
     op: Op
@@ -79,6 +105,10 @@ class Result:
     tuples: tuple[ResultTuple, ...]
     joins: tuple[tuple[int, int, str], ...]
     snapshot: bool = False
+    score: Score | None = None
+    tick: int | None = None
+    expires: int | None = None
+    place: Place | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
@@ -97,15 +127,37 @@ class Result:
         }
         if self.snapshot:
             shown["snapshot"] = True
+        if self.place is not None:
+            shown |= self.place.to_dict()
+        if self.score is not None:
+            shown["score"] = self.score.value
+            if self.score.explained:
+                shown["explanation"] = [part.to_dict() for part in self.score.parts]
         return shown
 
     def to_json(self) -> bytes:
         return orjson.dumps(self.to_dict())
 
+    def packed(self) -> bytes:
+        """For ``from_json`` in another process: with what is not shown."""
+        if self.tick is None:
+            return self.to_json()
+        unshown = {
+            "tick": self.tick,
+            "expires": self.expires,
+            "score": None if self.score is None else self.score.to_dict(),
+            "place": None if self.place is None else self.place.to_dict(),
+        }
+        return orjson.dumps(replace(self, score=None, place=None).to_dict() | {"unshown": unshown})
+
     @classmethod
     def from_json(cls, line: bytes | str) -> Result:
-        """Inverse of ``to_json``; for input that skws wrote itself."""
+        """Inverse of ``to_json`` without ranking, and of ``packed``; for input that skws wrote itself."""
         shown = orjson.loads(line)
+        if "unshown" in shown:
+            shown |= shown.pop("unshown")
+            shown["score"] = shown["score"] and Score.of_dict(shown["score"])
+            shown["place"] = shown["place"] and Place(**shown["place"])
         shown["tuples"] = tuple(
             ResultTuple(t["relation"], t["id"], tuple(t["keywords"]), t["row"]) for t in shown["tuples"]
         )

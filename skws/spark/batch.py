@@ -50,6 +50,7 @@ class BatchRun:
 
     def __init__(self, spark: SparkSession, plan: Plan, replay: Replay) -> None:
         self.counts = Counts()
+        self.ended_at: int | None = None  # the last tick of the stream, if its results are ranked
         self.slicing = Slicing((), 1)  # unless there is enough to share out
         self._spark = spark
         self._plan = plan
@@ -77,6 +78,9 @@ class BatchRun:
         self._spark.conf.set("spark.sql.shuffle.partitions", str(self._parts))
         stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(self._tables))
         ticked = self._ticked(stream).persist(StorageLevel.MEMORY_AND_DISK)
+        if self._plan.ranking is not None:
+            row = ticked.select(sf.max("tick")).first()
+            self.ended_at = row[0] if row else None
         if self._parts > 1:
             self.slicing = plan_slices(self._plan.window, _quantiles(ticked), self._parts)
         tuples = self._with_lifespans(ticked, self._keyed | self._counted.deleting)

@@ -71,7 +71,7 @@ def _run_slices(
 
 
 def _row(event: Event) -> tuple[Any, ...]:
-    return *event[:4], event.result.to_json()
+    return *event[:4], event.result.packed()
 
 
 def _sharing(shard: int, shards: int) -> Callable[[Row], bool] | None:

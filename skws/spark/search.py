@@ -64,6 +64,11 @@ class SparkSearch:
         yield from self._started.results()
 
     @property
+    def ended_at(self) -> int | None:
+        """The last tick of the stream, while its results are being read; None if it is empty."""
+        return self._started.ended_at
+
+    @property
     def _started(self) -> BatchRun:
         if self._run is None:
             raise RuntimeError("a search runs inside its `with`")

@@ -14,23 +14,30 @@ from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 
 COLUMNS: Final = ("op", "query", "id", "start", "end", "network", "tuples", "joins", "snapshot")
+RANKED: Final = ("score", "explanation", "event", "rank", "at", "reason", "group", "folded")
 
 
 class CsvWriter(Writer):
-    """UTF-8, records ended by a line feed; what is not known is empty, ``snapshot`` is true or false."""
+    """UTF-8, records ended by a line feed; what is not known is empty, ``snapshot`` is true or false.
 
-    def __init__(self, opened: Destination) -> None:
+    ``ranked``: with the columns of results that have a score.
+    """
+
+    def __init__(self, opened: Destination, *, ranked: bool = False) -> None:
+        self._columns = (*COLUMNS, *RANKED) if ranked else COLUMNS
         self._opened = opened
         self._line = io.StringIO()
         self._csv = csv.writer(self._line, lineterminator="\n")
-        self._record(COLUMNS)
+        self._record(self._columns)
 
     def write(self, result: LiveResult) -> None:
         shown = result.to_dict()
         shown["tuples"] = orjson.dumps(shown["tuples"]).decode()
         shown["joins"] = orjson.dumps(shown.get("joins", [])).decode()
         shown["snapshot"] = "true" if result.snapshot else "false"
-        self._record(shown.get(column) for column in COLUMNS)
+        if "explanation" in shown:
+            shown["explanation"] = orjson.dumps(shown["explanation"]).decode()
+        self._record(shown.get(column) for column in self._columns)
 
     def _record(self, fields: Iterable[object]) -> None:
         self._csv.writerow(fields)

@@ -59,8 +59,8 @@ def _writer(output_format: OutputFormat, opened: Destination, plan: Plan, color:
         case OutputFormat.JSONL:
             return JsonLinesWriter(opened)
         case OutputFormat.CSV:
-            return CsvWriter(opened)
+            return CsvWriter(opened, ranked=plan.ranking is not None)
         case OutputFormat.PARQUET:
             from skws.results.writers.parquet import ParquetWriter  # noqa: PLC0415 - Arrow's is slow to import
 
-            return ParquetWriter(opened)
+            return ParquetWriter(opened, ranked=plan.ranking is not None)

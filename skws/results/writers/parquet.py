@@ -38,16 +38,33 @@ SCHEMA: Final = pa.schema(
         ("snapshot", pa.bool_()),
     ]
 )
+RANKED: Final = pa.schema(
+    [
+        *SCHEMA,
+        ("score", pa.float64()),
+        ("explanation", pa.string()),
+        ("event", pa.string()),
+        ("rank", pa.int32()),
+        ("at", pa.float64()),
+        ("reason", pa.string()),
+        ("group", pa.string()),
+        ("folded", pa.int32()),
+    ]
+)
 
 
 class ParquetWriter(Writer):
-    """One result a row; a file without results has the columns all the same."""
+    """One result a row; a file without results has the columns all the same.
 
-    def __init__(self, opened: Destination) -> None:
+    ``ranked``: with the columns of results that have a score.
+    """
+
+    def __init__(self, opened: Destination, *, ranked: bool = False) -> None:
         self._opened = opened
+        self._schema = RANKED if ranked else SCHEMA
         self._rows: list[dict[str, Any]] = []
         with opened.guarded():
-            self._parquet = pq.ParquetWriter(opened.file, SCHEMA)
+            self._parquet = pq.ParquetWriter(opened.file, self._schema)
 
     def write(self, result: LiveResult) -> None:
         self._rows.append(_row(result))
@@ -68,7 +85,9 @@ class ParquetWriter(Writer):
 
     def _flush(self) -> None:
         with self._opened.guarded():
-            self._parquet.write_table(pa.Table.from_pylist(self._rows, SCHEMA), row_group_size=ROW_GROUP)
+            self._parquet.write_table(
+                pa.Table.from_pylist(self._rows, self._schema), row_group_size=ROW_GROUP
+            )
         self._rows = []
 
 
@@ -79,4 +98,6 @@ def _row(result: LiveResult) -> dict[str, Any]:
     joins = shown.get("joins", [])
     shown["joins"] = [{"left": left, "right": right, "name": name} for left, right, name in joins]
     shown["snapshot"] = result.snapshot
+    if "explanation" in shown:
+        shown["explanation"] = orjson.dumps(shown["explanation"]).decode()
     return shown

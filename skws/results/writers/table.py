@@ -13,6 +13,7 @@ from skws.plan import Plan
 from skws.results.model import Result
 from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
+from skws.results.writers.scores import explained, fate, standing
 from skws.results.writers.text import (
     BOLD,
     RESET,
@@ -30,12 +31,15 @@ _TIME: Final = 20
 _LEAST_MATCH: Final = 20
 _LEAST_TEXT: Final = 3
 _SEPARATOR: Final = " - "
+_STANDING: Final = 12
 
 
 class TableWriter(Writer):
     """Operation, time, network and match: the searched texts of the tuples, in the network's order.
 
     The time of a result is its start, that of a retraction when it is retracted.
+
+    Results with a score have it after the time, with their rank if only the best are told.
 
     Widths are fixed at the start, since no result waits for the next.
     """
@@ -44,20 +48,32 @@ class TableWriter(Writer):
         self._opened = opened
         self._spans = KeywordSpans(plan.query, plan.schema)
         self._color = color
-        width = get_terminal_size((DEFAULT_WIDTH, 0)).columns
-        rest = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
-        self._network = rest * 2 // 5
-        self._match = rest - self._network
         self._headed = False
+        self._ranked = False
+        self._network = self._match = 0
 
     def write(self, result: Result) -> None:
         if not self._headed:
-            self._headed = True
-            self._line("op", "time", "network", "match", bold=self._color)
-        self._line(result.op, _time(result), visible(result.network), self._matched(result))
+            self._head(result)
+        fated = f"({fate(result)}) " if fate(result) else ""
+        shown = (standing(result), visible(result.network), fated + self._matched(result))
+        self._line(result.op, _time(result), *shown)
+        for line in explained(result):
+            self._opened.write(f"    {line}\n".encode())
 
-    def _line(self, op: str, time: str, network: str, match: str, *, bold: bool = False) -> None:
-        cells = f"{fitted(op, 2)}  {fitted(time, _TIME)}  {fitted(network, self._network)}  {match}"
+    def _head(self, first: Result) -> None:
+        """Widths and heading, for results such as the first one."""
+        self._headed, self._ranked = True, first.score is not None
+        width = get_terminal_size((DEFAULT_WIDTH, 0)).columns - (_STANDING + 2) * self._ranked
+        rest = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
+        self._network = rest * 2 // 5
+        self._match = rest - self._network
+        score = "score" if first.place is None else "rank, score"
+        self._line("op", "time", score, "network", "match", bold=self._color)
+
+    def _line(self, op: str, time: str, score: str, network: str, match: str, *, bold: bool = False) -> None:
+        ranked = f"{fitted(score, _STANDING)}  " if self._ranked else ""
+        cells = f"{fitted(op, 2)}  {fitted(time, _TIME)}  {ranked}{fitted(network, self._network)}  {match}"
         line = cells.rstrip()
         self._opened.write((f"{BOLD}{line}{RESET}\n" if bold else f"{line}\n").encode())
 

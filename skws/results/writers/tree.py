@@ -9,6 +9,7 @@ from skws.plan import Plan
 from skws.results.model import Result, ResultTuple
 from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
+from skws.results.writers.scores import explained, fate, standing
 from skws.results.writers.text import (
     BOLD,
     DIM,
@@ -37,13 +38,16 @@ class TreeWriter(Writer):
         lines = [] if self._first else [""]
         self._first = False
         lines.append(self._header(result))
+        lines += [f"    {line}" for line in explained(result)]
         lines += self._branch(result, 0, "  ", "", None)
         self._opened.write(("\n".join(lines) + "\n").encode())
 
     def _header(self, result: Result) -> str:
         note = "  (snapshot)" if result.snapshot else ""
-        line = f"{result.op} {lifespan(result)}  {visible(result.network)}"
-        return self._styled(BOLD, line) + note
+        score = "" if result.score is None else f"{standing(result)}  "
+        line = f"{result.op} {score}{lifespan(result)}  {visible(result.network)}"
+        fated = f"  ({fate(result)})" if fate(result) else ""
+        return self._styled(BOLD, line) + fated + note
 
     def _branch(self, result: Result, node: int, indent: str, corner: str, join: str | None) -> Iterator[str]:
         """The lines of the tuple ``node`` and of those below it: joins of later tuples to it."""

@@ -1,0 +1,1 @@
+"""Scores of results, the best ones at every instant, groups of near-duplicates."""

@@ -1,0 +1,52 @@
+"""How many live tuples share the values that a result is joined by."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mesh.columnar import LiveTuples
+from mesh.columnar.columns import NOTHING, Ints
+
+
+def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
+    """For each edge walked from a live tuple: how many tuples it leads to that are alive at an instant.
+
+    Tuples are found by the index that joins use, once for each distinct value.
+    """
+    counts = np.zeros(len(edge), dtype=np.int64)
+    known, hashes = live.wanted(edge, member)
+    asked = np.flatnonzero(known)
+    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+    starts, ends = _lifespans(live, edge[asked[first]], member[asked[first]])
+    order = np.argsort(which, kind="stable")
+    borders = np.searchsorted(which[order], np.arange(len(first) + 1))
+    for value, (begin, end) in enumerate(zip(starts, ends, strict=True)):
+        mine = asked[order[borders[value] : borders[value + 1]]]
+        at = instant[mine]
+        counts[mine] = np.searchsorted(begin, at, side="right") - np.searchsorted(end, at, side="right")
+    return counts
+
+
+def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], list[Ints]]:
+    """The starts, and the ends, of the tuples that each edge leads to from its member, sorted."""
+    if not len(edge):
+        return [], []
+    _, hashes = live.wanted(edge, member)
+    position, slot = live.probe(hashes)
+    true = live.joined(edge[position], member[position], slot)
+    position, slot = position[true], slot[true]
+    tuples = live.tuples
+    # What ended before it began was never alive.
+    lived = tuples.end[slot] > tuples.start[slot]
+    position, slot = position[lived], slot[lived]
+    return _by_group(position, tuples.start[slot], len(edge)), _by_group(
+        position, tuples.end[slot], len(edge)
+    )
+
+
+def _by_group(group: Ints, values: Ints, groups: int) -> list[Ints]:
+    if not len(group):
+        return [NOTHING] * groups
+    order = np.lexsort((values, group))
+    borders = np.searchsorted(group[order], np.arange(1, groups))
+    return np.split(values[order], borders)

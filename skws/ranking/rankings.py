@@ -1,0 +1,141 @@
+"""Rankings by name: which parts a score is the product of.
+
+Another package adds its own by an entry point of the group ``skws.rankings``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from math import exp, fsum, log, log2
+from typing import Final, Protocol
+
+from schema.errors import UsageError, nearest
+from skws.ranking.evidence import Evidence, Match
+from skws.ranking.score import FRESHNESS, Part
+
+DEFAULT: Final = "relevance"
+GROUP: Final = "skws.rankings"
+_SATURATION: Final = 1.2  # k1 and b of BM25, as customary
+_BY_LENGTH: Final = 0.75
+
+
+class Ranking(Protocol):
+    """Judges results. ``parts`` are above or equal to 0; their product is the score.
+
+    ``uses_joins``: whether it asks for ``Evidence.joins``, which take time to
+    count. A part called ``freshness`` is taken to fade with the half-life.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uses_joins(self) -> bool: ...
+
+    def parts(self, evidence: Evidence) -> tuple[Part, ...]: ...
+
+
+def keyword_weight(match: Match) -> float:
+    """BM25 of a keyword in an attribute, over that attribute of the live tuples.
+
+    Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009.
+    """
+    rarity = log(1 + (match.texts - match.containing + 0.5) / (match.containing + 0.5))
+    length = match.length / match.mean_length if match.mean_length else 1.0
+    damping = _SATURATION * (1 - _BY_LENGTH + _BY_LENGTH * length)
+    return rarity * match.occurrences * (_SATURATION + 1) / (match.occurrences + damping)
+
+
+def keywords(evidence: Evidence) -> Part:
+    """The sum over keywords of the weight in the tuple where it weighs most, attributes summed."""
+    by_keyword: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    why = []
+    for match in evidence.matches:
+        weight = keyword_weight(match)
+        by_keyword[match.keyword][match.tuple].append(weight)
+        why.append(
+            {
+                "keyword": match.keyword,
+                "tuple": match.tuple,
+                "attribute": match.attribute,
+                "weight": weight,
+                "occurrences": match.occurrences,
+                "length": match.length,
+                "texts": match.texts,
+                "containing": match.containing,
+                "mean_length": match.mean_length,
+            }
+        )
+    return Part(
+        "keywords", fsum(max(map(fsum, tuples.values())) for tuples in by_keyword.values()), tuple(why)
+    )
+
+
+def size(evidence: Evidence) -> Part:
+    """The fewer tuples it takes, the more closely its keywords belong together."""
+    return Part("size", 1 / evidence.size, ({"tuples": evidence.size},))
+
+
+def freshness(evidence: Evidence) -> Part:
+    """The mean over the stream's tuples of what their age has left of them; 1 for the newest."""
+    if evidence.half_life is None or not evidence.ages:
+        return Part(FRESHNESS, 1.0)
+    left = [0.5 ** (age / evidence.half_life) for age in evidence.ages]
+    why = {"half_life": evidence.half_life, "ages": list(evidence.ages)}
+    return Part(FRESHNESS, fsum(left) / len(left), (why,))
+
+
+def specificity(evidence: Evidence) -> Part:
+    """The geometric mean over joins; one through a value that many tuples share says little."""
+    if not evidence.joins:
+        return Part("specificity", 1.0)
+    values = [1 / (1 + log2(max(join.tuples, 1))) for join in evidence.joins]
+    why = tuple(
+        {"join": join.name, "tuples": join.tuples, "value": value}
+        for join, value in zip(evidence.joins, values, strict=True)
+    )
+    return Part("specificity", exp(fsum(map(log, values)) / len(values)), why)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A ranking by some parts."""
+
+    name: str
+    of: tuple[Callable[[Evidence], Part], ...]
+
+    @property
+    def uses_joins(self) -> bool:
+        return specificity in self.of
+
+    def parts(self, evidence: Evidence) -> tuple[Part, ...]:
+        return tuple(part(evidence) for part in self.of)
+
+
+BUILT_IN: Final = (
+    Product(DEFAULT, (keywords, size, freshness, specificity)),
+    Product("keywords", (keywords,)),
+    Product("compact", (size, specificity)),
+    Product("recency", (freshness,)),
+)
+
+
+@cache
+def rankings() -> dict[str, Ranking]:
+    """All rankings by name: the built-in ones, and those of other packages."""
+    found: dict[str, Ranking] = {each.name: each for each in BUILT_IN}
+    for entry in entry_points(group=GROUP):
+        found.setdefault(entry.name, entry.load())
+    return found
+
+
+def ranking_named(name: str) -> Ranking:
+    """Raises UsageError if there is none of that name."""
+    known = rankings()
+    if name not in known:
+        raise UsageError(f"ranking {name!r}: expected one of {', '.join(known)}{nearest(name, known)}")
+    return known[name]

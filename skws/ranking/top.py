@@ -1,0 +1,199 @@
+"""The k best results of a query at every instant: what enters, and what leaves and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from heapq import heapify, heappop, heappush
+from itertools import groupby
+from typing import Final
+
+import orjson
+
+from schema.errors import SkwsError, UsageError
+from schema.model import Schema
+from skws.ranking.best import Best, Candidate, candidate
+from skws.results.model import Place, Result
+from windows.tuples import ALWAYS
+from windows.window import FOREVER, MICROSECOND
+
+EXPIRED: Final = "expired"
+OUTRANKED: Final = "outranked"
+DELETED: Final = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class TopChoice:
+    """How many of the best to tell. ``group``: near-duplicates count as one, the best of them is told.
+
+    ``append_only``: the user says that nothing is deleted or replaced.
+    Raises UsageError for less than one.
+    """
+
+    size: int
+    group: bool = False
+    append_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise UsageError(f"--top {self.size}: expected a number above 0")
+
+
+class Top:
+    """Takes the results of one query in order, and time; gives the changes of its best ones.
+
+    ``timed``: ticks are microseconds; else they are positions, and nobody knows
+    when something expired. Raises SkwsError for a deletion where there must be none.
+    """
+
+    def __init__(self, choice: TopChoice, schema: Schema, *, timed: bool) -> None:
+        self._choice = choice
+        self._timed = timed
+        self._best = Best(choice.size, append_only=choice.append_only and not choice.group)
+        self._groups: dict[str, Best] = {}
+        self._group_of = group_namer(schema) if choice.group else None
+        self._where: dict[str, str] = {}  # the group of each member
+        self._ends: list[tuple[int, str]] = []  # a heap; some are gone
+        self._now = ALWAYS
+
+    def __len__(self) -> int:
+        """Results that are kept since they may be among the best, now or later."""
+        return sum(map(len, self._groups.values())) if self._choice.group else len(self._best)
+
+    def take(self, results: Iterable[Result]) -> Iterator[Result]:
+        """Results and retractions, in order of their ticks."""
+        for tick, together in groupby(results, key=self._tick):
+            yield from self._until(tick)
+            yield from self._step(list(together))
+
+    def advance(self, tick: int) -> Iterator[Result]:
+        """Time has passed up to a tick, which included."""
+        yield from self._until(tick)
+
+    def alive(self) -> list[Result]:
+        """The best ones now, best first."""
+        return [each.result for each in self._best.top]
+
+    def _tick(self, result: Result) -> int:
+        assert result.tick is not None  # noqa: S101 - results of ranked queries have one
+        return max(result.tick, self._now)
+
+    def _until(self, tick: int) -> Iterator[Result]:
+        while self._ends and self._ends[0][0] <= tick:
+            end = self._ends[0][0]
+            before = list(self._best.top)
+            gone = {}
+            while self._ends and self._ends[0][0] == end:
+                _, name = heappop(self._ends)
+                gone[name] = EXPIRED
+                self._remove(name)
+            yield from self._changes(before, gone, end / MICROSECOND if self._timed else None)
+        self._now = max(self._now, tick)
+
+    def _step(self, results: list[Result]) -> Iterator[Result]:
+        """What came at one instant."""
+        before = list(self._best.top)
+        gone = {}
+        for result in results:
+            if result.op == "-":
+                self._check_deletion(result)
+                gone[result.id] = DELETED
+                self._remove(result.id)
+            else:
+                self._add(result)
+        yield from self._changes(before, gone, self._at(results[-1]))
+
+    def _check_deletion(self, result: Result) -> None:
+        if self._choice.append_only:
+            raise SkwsError(
+                f"result {result.id} was deleted, and --append-only says that nothing is; run without it"
+            )
+
+    def _at(self, result: Result) -> float | None:
+        if self._timed:
+            return None if self._now <= ALWAYS else self._now / MICROSECOND
+        return result.end if result.op == "-" else result.start
+
+    def _add(self, result: Result) -> None:
+        group = self._group_of(result) if self._group_of else None
+        new = candidate(result, group)
+        if new.expires < FOREVER:
+            heappush(self._ends, (new.expires, new.id))
+        if len(self._ends) > 2 * len(self) + 1024:
+            self._tidy()
+        if group is None:
+            self._best.offer(new)
+            return
+        self._where[new.id] = group
+        self._with_best_of(group, lambda members: members.offer(new))
+
+    def _remove(self, name: str) -> None:
+        if not self._choice.group:
+            self._best.withdraw(name)
+            return
+        group = self._where.pop(name, None)
+        if group is not None:
+            self._with_best_of(group, lambda members: members.withdraw(name))
+
+    def _with_best_of(self, group: str, change: Callable[[Best], object]) -> None:
+        """Change the members of a group; its best one stands for it."""
+        members = self._groups.setdefault(group, Best(1))
+        before = members.top[:]
+        change(members)
+        if members.top != before:
+            for each in before:
+                self._best.withdraw(each.id)
+            for each in members.top:
+                self._best.offer(each)
+        if not len(members):
+            del self._groups[group]
+
+    def _tidy(self) -> None:
+        known = self._where if self._choice.group else self._best
+        self._ends = [each for each in self._ends if each[1] in known]
+        heapify(self._ends)
+
+    def _changes(self, before: list[Candidate], gone: dict[str, str], at: float | None) -> Iterator[Result]:
+        """What left, then what entered, each by rank."""
+        after = self._best.top
+        if before == after:
+            return
+        were, are = {each.id for each in before}, {each.id for each in after}
+        for rank, each in enumerate(before, 1):
+            if each.id not in are:
+                yield self._told(each, Place("leave", rank, at, gone.get(each.id, OUTRANKED)))
+        for rank, each in enumerate(after, 1):
+            if each.id not in were:
+                yield self._told(each, Place("enter", rank, at))
+
+    def _told(self, each: Candidate, place: Place) -> Result:
+        result = each.result
+        if each.group is not None:
+            members = self._groups.get(each.group, ())
+            folded = sum(1 for _ in members) - (each.id in members) if members else 0
+            place = replace(place, group=each.group, folded=folded)
+        score = result.score and result.score.when(place.at)
+        if place.event == "enter":
+            return replace(result, score=score, place=place)
+        return replace(
+            result, op="-", end=result.end if place.at is None else place.at, score=score, place=place
+        )
+
+
+def group_namer(schema: Schema) -> Callable[[Result], str]:
+    """Names the near-duplicates of a result: the same network, the same texts where its keywords are.
+
+    They differ in the tuples between, or in attributes that are not searched.
+    """
+    searched = {relation.name: relation.search for relation in schema.relations}
+
+    def name(result: Result) -> str:
+        texts = sorted(
+            (each.relation, list(each.keywords), [str(each.row[a]) for a in searched[each.relation]])
+            for each in result.tuples
+            if each.keywords
+        )
+        return blake2b(orjson.dumps([result.network, texts]), digest_size=6).hexdigest()
+
+    return name

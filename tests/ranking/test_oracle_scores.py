@@ -1,0 +1,166 @@
+"""Scores equal those computed from the definitions over the live tuples of every instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isclose, log, log2, prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.model import Schema
+from skws.engine.columnar import ColumnarEngine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.ranking.choice import RankingChoice
+from skws.records import Record
+from skws.results.model import Result, ResultTuple
+from tests.oracle import Live, Oracle, instants
+from tests.strategies import WORDS, schemas, static_rows, streams
+from windows.tuples import ALWAYS
+from windows.window import CountWindow, TimeWindow, Unbounded, Window
+
+WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded(), CountWindow(3)]
+HALF_LIFE = 2_000_000
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
+    schema = draw(schemas(tables=True))
+    words = draw(st.integers(1, 3))
+    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words))
+
+
+class Judge:
+    """The parts of a score, from the live tuples alone."""
+
+    def __init__(self, oracle: Oracle, *, names: bool, timed: bool) -> None:
+        self.oracle = oracle
+        self.timed = timed
+        self.schema = oracle.schema
+        self.names = names
+
+    def live(self, relation: int) -> list[Live]:
+        found = [self.oracle.tuples[n] for n in self.oracle.live]
+        return [each for each in found if each.relation == relation]
+
+    def keywords(self, result: Result) -> float:
+        total = 0.0
+        for word in {keyword for each in result.tuples for keyword in each.keywords}:
+            total += max(self.weight(word, each) for each in result.tuples if word in each.keywords)
+        return total
+
+    def weight(self, word: str, held: ResultTuple) -> float:
+        relation = self.schema.index[held.relation]
+        texts = [str(each.row[0]) for each in self.live(relation)]
+        containing = [
+            str(each.row[0])
+            for each in self.live(relation)
+            if word in str(each.row[0]).split() and each.keywords >= 0
+        ]
+        text, total = str(held.row["t"]), 0.0
+        if self.schema.relations[relation].search and word in text.split():
+            total += bm25(len(texts), len(containing), 1, len(text) / (sum(map(len, texts)) / len(texts)))
+        if self.names and word == held.relation:
+            total += bm25(len(texts), len(texts), 1, 1)
+        return total
+
+    def specificity(self, result: Result) -> float:
+        values = [1.0 / (1 + log2(self.fan(result, *join))) for join in result.joins]
+        return prod(values) ** float(1 / len(values)) if values else 1.0
+
+    def fan(self, result: Result, left: int, right: int, name: str) -> int:
+        join = next(j for j in self.schema.joins if j.name == name)
+        value = tuple(result.tuples[left].row[a] for a, _ in join.on)
+        sides = ((join.left, [a for a, _ in join.on]), (join.right, [b for _, b in join.on]))
+        counts = []
+        for relation, attributes in sides:
+            columns = [self.schema.relation(relation).columns[a] for a in attributes]
+            there = self.live(self.schema.index[relation])
+            counts.append(sum(tuple(each.row[c] for c in columns) == value for each in there))
+        return max(counts)
+
+    def freshness(self, result: Result, times: dict[int, int]) -> float:
+        starts = list(self.starts(result))
+        if not starts:
+            return 1.0
+        seconds = [times[start] / 1e6 for start in starts]
+        return sum(0.5 ** ((max(seconds) - each) / (HALF_LIFE / 1e6)) for each in seconds) / len(seconds)
+
+    def starts(self, result: Result) -> Iterator[int]:
+        for each in result.tuples:
+            relation = self.schema.relation(each.relation)
+            if relation.table:
+                continue
+            key = [relation.columns[a] for a in relation.key]
+            if "@" in each.id and not relation.key:
+                shown = each.id.rpartition("@")[2]
+                yield round(float(shown) * 1e6) if self.timed else int(shown)
+            else:
+                row = tuple(each.row.values())
+                yield next(
+                    one.start
+                    for one in self.live(self.schema.index[each.relation])
+                    if all(one.row[c] == row[c] for c in key)
+                )
+
+
+def bm25(texts: int, containing: int, occurrences: int, length: float) -> float:
+    rarity = log(1 + (texts - containing + 0.5) / (containing + 0.5))
+    return rarity * occurrences * 2.2 / (occurrences + 1.2 * (0.25 + 0.75 * length))
+
+
+def without_twins(stream: list[Record]) -> list[Record]:
+    """Ids of equal tuples of one instant do not tell their start as plainly."""
+    seen: set[object] = set()
+    kept = []
+    for record in stream:
+        key = (record.relation, record.time, record.row)
+        if record.delete or key not in seen:
+            seen.add(key)
+            kept.append(record)
+    return kept
+
+
+@pytest.mark.parametrize("names", [False, True])
+@given(cases(), st.sampled_from(WINDOWS))
+@settings(max_examples=150, deadline=None)
+def test_scores_are_those_of_the_definition(
+    names: bool, case: tuple[Schema, int, list[Record], list[Record]], window: Window
+) -> None:
+    schema, words, static, stream = case
+    stream = without_twins(stream)
+    text = " ".join([*WORDS[:words], *(["r0"] if names else [])])
+    query = parse_query(text, schema, match_names=names)
+    plan = Plan(schema, query, window, 3, ranking=RankingChoice(half_life=HALF_LIFE))
+    engine = ColumnarEngine.of(plan)
+    oracle = Oracle(schema, len(query.slots), 0, plan.matcher.bitmap)
+    by_count = isinstance(window, CountWindow)
+    judge = Judge(oracle, names=names, timed=not by_count)
+    oracle.load([(r.relation, r.row) for r in static])
+    check(judge, list(engine.load_tables(static)), {ALWAYS: 0})
+    length = window.end(0) if not isinstance(window, Unbounded) else float("inf")
+    times: dict[int, int] = {}
+    steps = [(r.time, [r]) for r in stream] if by_count else list(instants(stream))
+    position = 0
+    for time, records in steps:
+        tick = position if by_count else time
+        times[tick] = time
+        found = list(engine.process(records))
+        oracle.instant(tick, records, length)
+        check(judge, found, times)
+        position += sum(not r.delete for r in records)
+
+
+def check(judge: Judge, results: list[Result], times: dict[int, int]) -> None:
+    for result in results:
+        assert (result.score is None) == (result.op == "-")
+        if result.score is None:
+            continue
+        keywords, size, freshness, specificity = (part.value for part in result.score.parts)
+        assert isclose(keywords, judge.keywords(result), rel_tol=1e-9)
+        assert size == 1 / len(result.tuples)
+        assert isclose(freshness, judge.freshness(result, times), rel_tol=1e-9)
+        assert isclose(specificity, judge.specificity(result), rel_tol=1e-9)
+        assert result.score.value > 0

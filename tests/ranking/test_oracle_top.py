@@ -1,0 +1,173 @@
+"""The changes of the best results, applied one after the other, give what sorting all live results gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.model import Attribute, AttributeType, Relation, Schema
+from skws.engine.columnar import ColumnarEngine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.ranking.choice import RankingChoice
+from skws.ranking.score import Part, Score
+from skws.ranking.top import Top, TopChoice, group_namer
+from skws.records import Record
+from skws.results.model import Result, ResultTuple
+from tests.oracle import instants
+from tests.strategies import WORDS, schemas, static_rows, streams
+from windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window
+
+SCHEMA = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
+SECOND = 1_000_000
+
+
+def found(number: int, tick: int, expires: int, worth: float, text: str) -> Result:
+    held = (ResultTuple("r", f"r:{number}", ("k",), {"t": text}),)
+    score = Score((Part("keywords", worth),), tick / SECOND, 3.0)
+    name = f"{number:03}"
+    return Result(
+        "+", "k", name, tick / SECOND, None, "r{k}", held, (), score=score, tick=tick, expires=expires
+    )
+
+
+@st.composite
+def changes(draw: st.DrawFn, deletions: bool = True) -> list[Result]:
+    """Results and retractions in order of time, with ties in time, in worth and in end."""
+    told: list[Result] = []
+    tick = 0
+    for number in range(draw(st.integers(0, 40))):
+        tick += draw(st.sampled_from([0, 0, 1, 2])) * SECOND
+        live = [r for r in told if r.op == "+" and (r.expires or 0) > tick]
+        gone = {r.id for r in told if r.op == "-"}
+        if deletions and draw(st.integers(0, 4)) == 0 and (here := [r for r in live if r.id not in gone]):
+            again = draw(st.sampled_from(here))
+            told.append(Result("-", "k", again.id, None, tick / SECOND, "r{k}", again.tuples, (), tick=tick))
+            continue
+        expires = draw(st.sampled_from([tick + SECOND, tick + 3 * SECOND, tick + 9 * SECOND, FOREVER]))
+        told.append(
+            found(number, tick, expires, draw(st.sampled_from([1.0, 2.0, 4.0])), draw(st.sampled_from("ab")))
+        )
+    return told
+
+
+def best_by_brute_force(told: Iterable[Result], tick: int, choice: TopChoice, schema: Schema) -> list[str]:
+    """Ids of the best live results at a tick, best first."""
+    alive: dict[str, Result] = {}
+    for result in told:
+        if result.op == "-":
+            alive.pop(result.id, None)
+        else:
+            alive[result.id] = result
+    live = [r for r in alive.values() if (r.expires or 0) > tick]
+    live.sort(key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
+    if choice.group:
+        name, first = group_namer(schema), dict[str, str]()
+        for result in live:
+            first.setdefault(name(result), result.id)
+        return list(first.values())[: choice.size]
+    return [r.id for r in live][: choice.size]
+
+
+class Follower:
+    """Applies changes as a consumer does; each must fit."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.scores: dict[str, Score] = {}
+
+    def apply(self, told: Iterable[Result]) -> None:
+        for result in told:
+            assert result.place is not None
+            assert result.score is not None
+            if result.place.event == "enter":
+                assert result.op == "+"
+                assert result.place.reason is None
+                assert result.id not in self.scores
+                self.scores[result.id] = result.score
+            else:
+                assert result.op == "-"
+                assert result.place.reason in {"expired", "outranked", "deleted"}
+                del self.scores[result.id]
+            assert 1 <= result.place.rank <= self.size
+
+    @property
+    def best(self) -> list[str]:
+        return sorted(self.scores, key=lambda name: (*(-x for x in self.scores[name].rank), name))
+
+
+@given(changes(), st.integers(1, 4), st.booleans())
+@settings(max_examples=400, deadline=None)
+def test_best_at_every_instant(told: list[Result], size: int, group: bool) -> None:
+    choice = TopChoice(size, group)
+    top, follower = Top(choice, SCHEMA, timed=True), Follower(size)
+    last = max((r.tick or 0 for r in told), default=0)
+    for tick in range(0, last + 12 * SECOND, SECOND):
+        follower.apply(top.advance(tick))
+        follower.apply(top.take([r for r in told if r.tick == tick]))
+        past = [r for r in told if r.tick is not None and r.tick <= tick]
+        assert follower.best == best_by_brute_force(past, tick, choice, SCHEMA)
+        assert [r.id for r in top.alive()] == follower.best
+    reach = len([r for r in told if r.op == "+" and r.expires == FOREVER])
+    assert len(top) <= reach
+
+
+@given(changes(), st.integers(1, 4), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_expiry_is_told_at_its_own_instant_whenever_the_next_record_comes(
+    told: list[Result], size: int, group: bool
+) -> None:
+    steady, rare = (Top(TopChoice(size, group), SCHEMA, timed=True) for _ in range(2))
+    last = max((r.tick or 0 for r in told), default=0)
+    each = []
+    for tick in range(0, last + 1, SECOND):
+        each += [*steady.advance(tick), *steady.take([r for r in told if r.tick == tick])]
+    assert [*rare.take(told), *rare.advance(last)] == each
+
+
+@given(changes(deletions=False), st.integers(1, 3))
+@settings(max_examples=200, deadline=None)
+def test_what_can_never_enter_is_forgotten_without_a_difference(told: list[Result], size: int) -> None:
+    whole, pruned = (Top(TopChoice(size, append_only=yes), SCHEMA, timed=True) for yes in (False, True))
+    for result in told:
+        assert list(pruned.take([result])) == list(whole.take([result]))
+        pruned._best._tidy()
+    last = max((r.tick or 0 for r in told), default=0) + 12 * SECOND
+    assert list(pruned.advance(last)) == list(whole.advance(last))
+    if told and all(r.expires == FOREVER for r in told):
+        assert len(pruned) <= size
+
+
+WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(8), Unbounded(), CountWindow(4)]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
+    schema = draw(schemas(tables=True))
+    words = draw(st.integers(1, 2))
+    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words))
+
+
+@given(cases(), st.sampled_from(WINDOWS), st.integers(1, 3), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_best_of_an_engine_after_every_tuple(
+    case: tuple[Schema, int, list[Record], list[Record]], window: Window, size: int, group: bool
+) -> None:
+    schema, words, static, stream = case
+    choice = TopChoice(size, group)
+    plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, 3, ranking=RankingChoice())
+    engine = ColumnarEngine.of(plan)
+    top = Top(choice, schema, timed=not plan.by_count)
+    follower = Follower(size)
+    told = list(engine.load_tables(static))
+    follower.apply(top.take(told))
+    assert follower.best == best_by_brute_force(told, -1, choice, schema)
+    steps = [[record] for record in stream] if plan.by_count else [s for _, s in instants(stream)]
+    for records in steps:
+        new = list(engine.process(records))
+        told += new
+        follower.apply(top.take(new))
+        follower.apply(top.advance(engine.now))
+        assert follower.best == best_by_brute_force(told, engine.now, choice, schema)

@@ -68,7 +68,7 @@ class Judge:
 
     def specificity(self, result: Result) -> float:
         values = [1.0 / (1 + log2(self.fan(result, *join))) for join in result.joins]
-        return prod(values) ** float(1 / len(values)) if values else 1.0
+        return float(prod(values) ** (1 / len(values))) if values else 1.0
 
     def fan(self, result: Result, left: int, right: int, name: str) -> int:
         join = next(j for j in self.schema.joins if j.name == name)

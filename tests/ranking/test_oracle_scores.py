@@ -86,7 +86,8 @@ class Judge:
         if not starts:
             return 1.0
         seconds = [times[start] / 1e6 for start in starts]
-        return sum(0.5 ** ((max(seconds) - each) / (HALF_LIFE / 1e6)) for each in seconds) / len(seconds)
+        left = [0.5 ** ((max(seconds) - each) / (HALF_LIFE / 1e6)) for each in seconds]
+        return float(sum(left) / len(left))
 
     def starts(self, result: Result) -> Iterator[int]:
         for each in result.tuples:

@@ -27,8 +27,8 @@ from threading import Thread
 import orjson
 
 from bench.load import Load
+from skws.choices import EngineName
 from skws.results.model import Result
-from skws.search import EngineName
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch.log import Log
 from skws.watch.request import WatchRequest

@@ -18,9 +18,10 @@ from textual.events import Key
 from textual.message import Message
 
 from schema.load import load_schema
+from skws.choices import EngineName
 from skws.movie_stream import movie_files
 from skws.results.model import Result
-from skws.search import EngineName, Search, SearchRequest
+from skws.search import Search, SearchRequest
 from tui.app import SkwsApp
 from tui.screens.search import SearchScreen
 from tui.services.live_rows import LiveRows

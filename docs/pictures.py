@@ -10,9 +10,10 @@ from rich.text import Text
 
 from docs.ui_pictures import draw_screens
 from schema.load import load_schema
+from skws.choices import EngineName, OutputFormat
 from skws.movie_stream import PAPER_QUERY, movie_files
-from skws.results.writers import OutputFormat, open_writer
-from skws.search import EngineName, Search, SearchRequest
+from skws.results.writers.formats import open_writer
+from skws.search import Search, SearchRequest
 
 DEMO = Path(__file__).with_name("images") / "demo.svg"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from schema.graph import edges_from, join_graph
+from schema.graph import edges_from
 from schema.model import Schema
 
 
@@ -26,6 +26,15 @@ def spanning_trees(schema: Schema) -> list[SpanningTree]:
     graph = join_graph(schema)
     components = [[schema.index[name] for name in part] for part in nx.connected_components(graph)]
     return [_tree(schema, _centre(schema, graph, part)) for part in sorted(components, key=min)]
+
+
+def join_graph(schema: Schema) -> nx.MultiGraph[str]:
+    """The undirected multigraph of relations and joins, for drawing and for distances."""
+    graph: nx.MultiGraph[str] = nx.MultiGraph()
+    graph.add_nodes_from(r.name for r in schema.relations)
+    for join in schema.joins:
+        graph.add_edge(join.left, join.right, key=join.name)
+    return graph
 
 
 def draw(schema: Schema) -> list[str]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-import networkx as nx
-
 from schema.model import Join, Schema
 
 
@@ -67,15 +65,6 @@ def edges_into(schema: Schema) -> tuple[tuple[Edge, ...], ...]:
         tuple(e for e in present_edges(schema) if e.target == relation)
         for relation in range(len(schema.relations))
     )
-
-
-def join_graph(schema: Schema) -> nx.MultiGraph[str]:
-    """The undirected multigraph of relations and joins, for drawing and for distances."""
-    graph: nx.MultiGraph[str] = nx.MultiGraph()
-    graph.add_nodes_from(r.name for r in schema.relations)
-    for join in schema.joins:
-        graph.add_edge(join.left, join.right, key=join.name)
-    return graph
 
 
 def _edge(schema: Schema, number: int, join: Join, forward: bool) -> Edge:

@@ -12,11 +12,10 @@ from mesh.generate import CNGen
 from mesh.order import NodeOrder
 from schema.errors import UsageError, nearest
 from schema.model import Schema
+from skws.choices import DEFAULT_MAX_SIZE
 from skws.keywords import KeywordQuery, Matcher, parse_query
 from skws.ranking.choice import RankingChoice
 from windows.window import ExpressionWindow, Window, by_position
-
-DEFAULT_MAX_SIZE = 5
 
 
 @dataclass(frozen=True)

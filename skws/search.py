@@ -5,39 +5,29 @@ The command line, the terminal UI and tests all search by this module.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
 from mesh.factory import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.model import Schema
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, check_master
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Counts, Engine
 from skws.keywords import parse_query
 from skws.late import late_record
-from skws.plan import DEFAULT_MAX_SIZE, Plan
+from skws.plan import Plan
 from skws.progress import Progress, ReportProgress, unreported
 from skws.ranking.changelog import Changelog
 from skws.ranking.choice import RankingChoice
 from skws.ranking.top import TopChoice
 from skws.records import Record
-from skws.replay import BadRecordLog, OnError, Replay
+from skws.replay import BadRecordLog, Replay
 from skws.results.model import Result
 from windows.window import ExpressionWindow, Window, parse_window
-
-_MASTER = re.compile(r"yarn|(spark|k8s)://.+|local(\[(\*|[1-9]\d*)(,\d+)?\])?|local-cluster\[.+\]")
-
-
-class EngineName(StrEnum):
-    """Engines that can run a search over a replay."""
-
-    SPARK = "spark"
-    LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +117,6 @@ class SearchRequest:
             purge=self.purge or PurgeKind.LAZY,
             demand=self.demand,
             ranking=self.ranking,
-        )
-
-
-def check_master(master: str | None) -> None:
-    """Raises UsageError for what is no master of Spark."""
-    if master is not None and not _MASTER.fullmatch(master):
-        raise UsageError(
-            f"--master {master!r}: expected local, local[N], local[*], yarn, spark://HOST:PORT or k8s://URL"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -19,12 +20,7 @@ from tui.messages import Failed, NewsReady, ViewChanged
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.help import HelpScreen
 from tui.screens.live import LiveScreen
-from tui.screens.log import LogScreen
-from tui.screens.metrics import MetricsScreen
-from tui.screens.networks import NetworksScreen
-from tui.screens.schema import SchemaScreen
 from tui.screens.search import SearchScreen
-from tui.services.export import export
 from tui.services.keymap import keymap_file, load_keymap
 from tui.services.news import Level, LogLine, Outbox
 from tui.services.request import UiRequest
@@ -38,6 +34,16 @@ _LEAST_GAP: Final = 0.1
 _SPEEDS: Final = 2.0
 
 
+def _loaded_late(module: str, name: str) -> Callable[[], Screen[Any]]:
+    """A screen that nobody waits for who does not go there."""
+
+    def load() -> Screen[Any]:
+        screen: Screen[Any] = getattr(import_module(f"tui.screens.{module}"), name)()
+        return screen
+
+    return load
+
+
 class SkwsApp(App[None]):
     """``start_run`` begins the live search of the request on the app's outbox; None without a source."""
 
@@ -45,10 +51,10 @@ class SkwsApp(App[None]):
     ENABLE_COMMAND_PALETTE = True
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         "search": SearchScreen,
-        "schema": SchemaScreen,
-        "networks": NetworksScreen,
-        "metrics": MetricsScreen,
-        "log": LogScreen,
+        "schema": _loaded_late("schema", "SchemaScreen"),
+        "networks": _loaded_late("networks", "NetworksScreen"),
+        "metrics": _loaded_late("metrics", "MetricsScreen"),
+        "log": _loaded_late("log", "LogScreen"),
     }
     DEFAULT_MODE = "search"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -132,7 +138,7 @@ class SkwsApp(App[None]):
             self.tell("info", f"{text}: stands already", toast=True)
             return True
         try:
-            self.view.request.standing(text, self.view.schema)
+            self.view.meanings.standing(text)
         except SkwsError as error:
             self.post_message(Failed(str(error)))
             return False
@@ -159,11 +165,13 @@ class SkwsApp(App[None]):
 
     def export(self, results: Sequence[Result], path: str) -> None:
         """Write results to a file; how that went is told."""
+        from tui.services.export import export  # noqa: PLC0415 - Arrow, for who exports
+
         if not results:
             self.post_message(Failed("nothing is listed that could be exported"))
             return
         try:
-            export(results, Path(path).expanduser(), self.view.plan(results[0].query))
+            export(results, Path(path).expanduser(), self.view.meanings.plan(results[0].query))
         except SkwsError as error:
             self.post_message(Failed(str(error)))
             return
@@ -212,7 +220,7 @@ class SkwsApp(App[None]):
     async def action_quit(self) -> None:
         """Quit; edits of the schema that are not saved are asked about first."""
         schema = self._screen_of("schema")
-        if isinstance(schema, SchemaScreen) and schema.is_mounted and schema.dirty:
+        if isinstance(schema, LiveScreen) and schema.is_mounted and schema.dirty:
             asked = "The schema has edits that are not saved. Quit and lose them?"
             self.push_screen(ConfirmScreen(asked), lambda yes: self.exit() if yes else None)
         else:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import Final
 
 from schema.errors import UsageError
-from skws.search import EngineName
+from skws.choices import EngineName
 from tui.app import SkwsApp
 from tui.services.engines import start_run
 from tui.services.request import UiRequest

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.message import Message
 
-from tui.services.editing import Draft
-from tui.services.networks import NetworksView
 from tui.services.typed import Reading
+
+if TYPE_CHECKING:
+    from tui.services.editing import Draft
+    from tui.services.networks import NetworksView
 
 
 class _Coalescing(Message):

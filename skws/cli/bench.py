@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from schema.errors import SkwsError
+from skws.choices import DEFAULT_MAX_SIZE
 from skws.cli import options
 from skws.cli.terminal import tell
-from skws.plan import DEFAULT_MAX_SIZE
 
 app = typer.Typer(help="Measure skws on this machine.", no_args_is_help=True, rich_markup_mode=None)
 Hours = Annotated[float, typer.Option("--hours", min=0.001, help="Length of the stream.")]

@@ -11,9 +11,10 @@ import typer
 
 from schema.errors import SourceError, UsageError
 from schema.model import Schema
+from skws.choices import OnError
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes, tell
-from skws.replay import BadRecordLog, OnError, Replay
+from skws.replay import BadRecordLog, Replay
 from skws.results.writers import destination
 
 if TYPE_CHECKING:

@@ -6,12 +6,10 @@ from typing import Annotated, Final
 
 import typer
 
+from skws.choices import EngineName, OutputFormat
 from skws.cli import options
-from skws.cli.run import run_search
 from skws.cli.terminal import on_terminal
 from skws.movie_stream import PAPER_QUERY, movie_files
-from skws.results.writers import OutputFormat
-from skws.search import EngineName, SearchRequest
 
 _SPEED: Final = 600_000_000
 """Half a century in three seconds."""
@@ -32,17 +30,26 @@ def demo(
     quiet: options.Quiet = False,
 ) -> None:
     """Search the built-in stream of films, directors and casts; on a terminal, in the terminal UI."""
-    schema_file, replay = movie_files()
     text = options.query_text(query) if query else PAPER_QUERY
-    schema = options.read_schema(schema_file)
-    if not plain and on_terminal():
-        from tui.entry import open_ui  # noqa: PLC0415 - only the UI loads Textual
-        from tui.services.request import UiRequest  # noqa: PLC0415
+    if plain or not on_terminal():
+        _print(text, engine or EngineName.SPARK, quiet=quiet)
+    else:
+        _open(text, engine or EngineName.LOCAL)
 
-        source = f"replay:{replay}?speed={_SPEED}"
-        open_ui(
-            UiRequest(schema, schema_file, source, (text,), engine=engine or EngineName.LOCAL, restore=False)
-        )
-        return
-    request = SearchRequest(query=text, schema=schema, replay=(replay,), engine=engine or EngineName.SPARK)
+
+def _open(text: str, engine: EngineName) -> None:
+    from tui.entry import open_ui  # noqa: PLC0415 - the UI or the search is loaded, never both
+    from tui.services.request import UiRequest  # noqa: PLC0415
+
+    schema, replay = movie_files()
+    source = f"replay:{replay}?speed={_SPEED}"
+    open_ui(UiRequest(options.read_schema(schema), schema, source, (text,), engine=engine, restore=False))
+
+
+def _print(text: str, engine: EngineName, *, quiet: bool) -> None:
+    from skws.cli.run import run_search  # noqa: PLC0415 - as above
+    from skws.search import SearchRequest  # noqa: PLC0415
+
+    schema, replay = movie_files()
+    request = SearchRequest(text, options.read_schema(schema), (replay,), engine=engine)
     run_search(request, OutputFormat.TREE, None, quiet=quiet)

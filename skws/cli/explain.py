@@ -10,13 +10,14 @@ import typer
 
 from schema.errors import UsageError
 from schema.model import Schema
+from skws.choices import DEFAULT_MAX_SIZE, OnError
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes
 from skws.explain import DEFAULT_LIMIT, Explanation, observe, to_dot, to_svg, to_text
 from skws.explain import explain as explained
 from skws.keywords import parse_query
-from skws.plan import DEFAULT_MAX_SIZE, Plan
-from skws.replay import BadRecordLog, OnError, Replay
+from skws.plan import Plan
+from skws.replay import BadRecordLog, Replay
 from skws.results.writers import destination
 from windows.window import parse_window
 

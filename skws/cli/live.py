@@ -6,10 +6,10 @@ from time import perf_counter
 from typing import Final
 
 from schema.errors import SkwsError
+from skws.choices import EngineName
 from skws.cli.run import counted
 from skws.cli.terminal import color_on_stdout
 from skws.results.writers import OutputClosedError
-from skws.search import EngineName
 from skws.watch.local import LocalWatch
 from skws.watch.log import Log, LogFormat
 from skws.watch.metrics import Metrics

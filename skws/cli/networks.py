@@ -12,10 +12,11 @@ import typer
 
 from mesh.network import CandidateNetwork
 from mesh.tree import Tree
+from skws.choices import DEFAULT_MAX_SIZE
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes
 from skws.keywords import parse_query
-from skws.plan import DEFAULT_MAX_SIZE, Plan
+from skws.plan import Plan
 from skws.results.writers import destination
 from windows.window import Unbounded
 

@@ -13,10 +13,10 @@ from mesh.factory import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Schema
+from skws.choices import OutputFormat
 from skws.ranking.choice import RankingChoice
 from skws.ranking.rankings import DEFAULT
 from skws.ranking.top import TopChoice
-from skws.results.writers import OutputFormat
 from windows.window import ExpressionWindow, parse_duration, parse_window
 
 MAX_SIZE_HELP = "Most tuples of a result (T_max)."

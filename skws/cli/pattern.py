@@ -10,12 +10,13 @@ from time import perf_counter
 import typer
 
 from schema.errors import UsageError
+from skws.choices import OnError
 from skws.cli import options
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.pattern_search import PatternRequest, PatternSearch
 from skws.pattern_search.writers import PatternFormat, PatternWriter, open_pattern_writer
 from skws.progress import unreported
-from skws.replay import BadRecordLog, OnError
+from skws.replay import BadRecordLog
 from windows.window import parse_window
 
 # Options of searches that have no meaning for a pattern, as they are written.

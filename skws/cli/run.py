@@ -8,11 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
+from skws.choices import OnError, OutputFormat
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
 from skws.diagnosis import why_nothing
-from skws.replay import BadRecordLog, OnError
+from skws.replay import BadRecordLog
 from skws.results.model import Result
-from skws.results.writers import OutputFormat, Writer, open_writer
+from skws.results.writers import Writer
+from skws.results.writers.formats import open_writer
 from skws.search import Search, SearchRequest
 
 

@@ -9,12 +9,10 @@ from typing import Annotated
 import typer
 
 from schema.errors import UsageError
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.run import run_search
-from skws.plan import DEFAULT_MAX_SIZE
-from skws.replay import OnError
-from skws.results.writers import OutputFormat
-from skws.search import EngineName, SearchRequest
+from skws.search import SearchRequest
 from windows.window import parse_window
 
 _QUERY_HELP = (

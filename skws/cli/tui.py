@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from schema.errors import UsageError
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError
 from skws.cli import options
 from skws.cli.terminal import on_terminal
-from skws.plan import DEFAULT_MAX_SIZE
-from skws.replay import OnError
-from skws.search import EngineName
 from windows.window import parse_window
+
+if TYPE_CHECKING:
+    from tui.services.request import UiRequest
 
 
 def tui(
@@ -91,7 +92,7 @@ def tui(
         raise UsageError(
             "--source -: the terminal UI reads keys from standard input; expected another source"
         )
-    from tui.entry import check_host, open_ui, serve_ui  # noqa: PLC0415 - only the UI loads Textual
+    from tui.entry import check_host, open_ui, serve_ui  # noqa: PLC0415 - help is shown without Textual
     from tui.services.request import UiRequest  # noqa: PLC0415
 
     text = options.query_text(query or [])
@@ -113,14 +114,22 @@ def tui(
         restore=not fresh,
         force_unbounded=force_unbounded,
     )
-    for words in request.queries:
-        request.standing(words, described)  # what cannot be read is told before the screen is drawn
+    _check_query(request)
     if serve:
         check_host(host, open_to_others=open_to_others)
         serve_ui(_without_serving(sys.argv[1:]), host, port)
         return
     _need_terminal(context.command_path)
     open_ui(request, mouse=not no_mouse)
+
+
+def _check_query(request: UiRequest) -> None:
+    """What cannot be read is told before the screen is drawn. Raises QueryError, UsageError."""
+    if request.queries:
+        from tui.services.meaning import standing_plan  # noqa: PLC0415 - the analysis loads for who begins with keywords
+
+        for text in request.queries:
+            standing_plan(request, text, request.schema)
 
 
 def _need_terminal(command: str) -> None:

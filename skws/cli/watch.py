@@ -9,13 +9,10 @@ import typer
 import yaml
 
 from schema.errors import UsageError
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.live import run_watch
 from skws.cli.terminal import tell
-from skws.plan import DEFAULT_MAX_SIZE
-from skws.replay import OnError
-from skws.results.writers import OutputFormat
-from skws.search import EngineName
 from skws.watch.log import Log, LogFormat
 from skws.watch.request import WatchRequest
 from skws.watch.slots import drop

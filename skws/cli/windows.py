@@ -11,9 +11,10 @@ import typer
 from typer.core import TyperCommand
 
 from schema.errors import UsageError
+from skws.choices import OnError
 from skws.cli import options
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
-from skws.replay import BadRecordLog, OnError, Replay
+from skws.replay import BadRecordLog, Replay
 from skws.results.writers import destination
 from windows.expressions.expression import Selection
 
@@ -33,7 +34,7 @@ class WindowsFormat(StrEnum):
     SVG = "svg"
 
 
-class PairCommand(TyperCommand):
+class Command(TyperCommand):
     """A command whose ``--pair`` takes two values, which typer has no repeatable option for."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

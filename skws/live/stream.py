@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schema.model import Schema
-from skws.plan import DEFAULT_MAX_SIZE
+from skws.choices import DEFAULT_MAX_SIZE
 from windows.window import CountWindow, Window
 
 

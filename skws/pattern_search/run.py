@@ -9,12 +9,13 @@ from pathlib import Path
 
 from schema.model import Schema
 from skws.batches import RecordBatch
+from skws.choices import OnError
 from skws.engine.collector import expect_long_lived_objects
 from skws.pattern_search.result import PatternResult
 from skws.pattern_search.stream import PatternStream
 from skws.pattern_search.text import read_query
 from skws.progress import Progress, ReportProgress, unreported
-from skws.replay import BadRecordLog, OnError, Replay
+from skws.replay import BadRecordLog, Replay
 from windows.window import Window
 
 

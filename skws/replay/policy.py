@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
@@ -12,17 +11,10 @@ from typing import IO, Final
 import orjson
 
 from schema.errors import BadRecordsError, SourceError, UsageError
+from skws.choices import OnError
 from skws.records import BadRecord, Record
 
 KEPT: Final = 5
-
-
-class OnError(StrEnum):
-    """What to do about a bad record."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    DEAD_LETTER = "dead-letter"
 
 
 class BadRecordLog:

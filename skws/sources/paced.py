@@ -13,8 +13,9 @@ from pathlib import Path
 
 from schema.errors import SourceError
 from schema.model import Schema
+from skws.choices import OnError
 from skws.records import BadRecord, Record
-from skws.replay import BadRecordLog, OnError, Replay
+from skws.replay import BadRecordLog, Replay
 from skws.sources.clock import Clock, SystemClock
 from skws.sources.feed import Batch, Feed, Item, Offset
 

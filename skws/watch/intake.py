@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
+from skws.choices import OnError
 from skws.records import BadRecord, Record
-from skws.replay import BadRecordLog, OnError
+from skws.replay import BadRecordLog
 from skws.replay.policy import dead_letter
 from skws.sources.feed import Item
 

@@ -9,12 +9,10 @@ from typing import Final
 
 from schema.errors import UsageError
 from schema.model import Schema
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, check_master
 from skws.live.kinds import check
 from skws.live.standing import KEYWORDS, Query, Standing
 from skws.live.stream import Stream
-from skws.plan import DEFAULT_MAX_SIZE
-from skws.replay import OnError
-from skws.search import EngineName, check_master
 from windows.window import CountWindow, ExpressionWindow, Window, parse_window
 
 STDOUT: Final = "stdout:table"

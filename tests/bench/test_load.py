@@ -9,7 +9,7 @@ import pytest
 
 from bench.child import DEFAULT, FLOOR, run
 from bench.load import KEYWORDS, START, Load
-from schema.graph import join_graph
+from schema.drawing import join_graph
 from skws.cli.main import run as command
 
 

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from schema.load import load_schema, parse_schema
+from skws.choices import EngineName, OutputFormat
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.results.model import Result, ResultTuple
-from skws.results.writers import OutputFormat, open_writer
+from skws.results.writers.formats import open_writer
 from skws.results.writers.table import fair_share
 from skws.results.writers.text import fitted, instant, marked, shortened, visible
-from skws.search import EngineName, Search, SearchRequest
+from skws.search import Search, SearchRequest
 from tests.cli.command_lines import REPLAY, SCHEMA, SEARCH, Skws
 from windows.window import Unbounded
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from mesh.mesh import Mesh
 from schema.load import load_schema
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.choices import OnError
 from skws.explain import explain, observe, to_dot, to_svg, to_text
 from skws.explain.branch import Branch, Role
 from skws.explain.count import count_mesh
@@ -20,7 +21,7 @@ from skws.explain.explanation import shares, window_text
 from skws.explain.pruned import pruned_by_keys
 from skws.keywords import parse_query
 from skws.plan import Plan
-from skws.replay import BadRecordLog, OnError, Replay
+from skws.replay import BadRecordLog, Replay
 from tests.strategies import schemas
 from windows.window import Unbounded, parse_window
 

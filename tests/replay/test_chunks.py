@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import skws.replay.chunks
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws.batches import RecordBatch
+from skws.choices import OnError
 from skws.records import BadRecord, Record
-from skws.replay import BadRecordLog, OnError, Replay, read_split
+from skws.replay import BadRecordLog, Replay, read_split
 from skws.replay.chunks import ChunkReader
 from skws.replay.ordered import in_order
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from schema.errors import BadRecordsError
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws.replay import BadRecordLog, OnError, Replay, parquet_columns
+from skws.choices import OnError
+from skws.replay import BadRecordLog, Replay, parquet_columns
 
 KINDS = tuple(Attribute(f"a_{kind.value}", kind) for kind in AttributeType)
 ARROW: dict[str, pa.DataType] = {

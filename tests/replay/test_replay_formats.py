@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skws.choices import OnError
 from skws.records import BadRecord, Record
-from skws.replay import BadRecordLog, OnError, Replay, plan, read_split
+from skws.replay import BadRecordLog, Replay, plan, read_split
 from tests.replay.samples import (
     DIRECTOR,
     MOVIE,

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schema.errors import BadRecordsError, SourceError, UsageError
+from skws.choices import OnError
 from skws.records import BadRecord, Record
-from skws.replay import BadRecordLog, OnError
+from skws.replay import BadRecordLog
 from skws.replay.policy import dead_letter
 
 GOOD = Record(0, 1, (1,))

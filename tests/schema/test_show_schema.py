@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schema.drawing import draw, spanning_trees
-from schema.graph import join_graph
+from schema.drawing import draw, join_graph, spanning_trees
 from schema.json_schema import json_schema
 from schema.load import parse_schema
 from schema.model import Attribute, AttributeType, Join, Relation, Schema

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Thread
 
-from skws.search import EngineName
+from skws.choices import EngineName
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch.control import Answer
 from skws.watch.request import WatchRequest

@@ -10,8 +10,7 @@ import pytest
 
 from schema.errors import BadRecordsError, SchemaError, SourceError, UsageError
 from schema.model import Relation
-from skws.replay import OnError
-from skws.search import EngineName
+from skws.choices import EngineName, OnError
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch.control import Command, ControlFolder
 from skws.watch.log import Log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ async def test_the_log_holds_what_was_told_and_can_be_filtered() -> None:
 @scenario
 async def test_a_source_that_is_not_there_is_told_and_the_app_stays() -> None:
     request = movies(QUERY)
-    broken = request.with_source("replay:nowhere.jsonl")
+    broken = replace(request, source="replay:nowhere.jsonl")
     async with opened(broken, stepped=False) as driver:
         assert driver.app.live_run is not None
         driver.app.live_run.stop()
@@ -332,7 +333,7 @@ async def test_clicking_selects_a_result_and_a_query() -> None:
 
 def test_every_binding_with_an_id_is_an_action_of_the_keymap_and_the_other_way_round() -> None:
     classes: list[type] = [SkwsApp, QueryBox, ResultList]
-    classes += [screen for screen in SkwsApp.MODES.values() if isinstance(screen, type)]
+    classes += [type(make()) for make in SkwsApp.MODES.values() if callable(make)]
     found: set[str] = set()
     for one in classes:
         found |= {binding.id for binding in one.__dict__.get("BINDINGS", []) if getattr(binding, "id", None)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -200,7 +201,7 @@ async def test_history_is_walked_and_picked_from() -> None:
 
 @scenario
 async def test_without_a_source_the_screen_says_what_to_do(tmp_path: Path) -> None:
-    request = movies().with_source(None)
+    request = replace(movies(), source=None)
     async with opened(request) as driver:
         assert "start with --source or --replay" in driver.text()
         await driver.pilot.press(*"nolan", "enter")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from skws.choices import EngineName
 from skws.movie_stream import movie_files
-from skws.search import EngineName
 from tests.tui.ui import QUERY, movies
 from tui.services.engines import start_run
 from tui.services.job_run import JobRun
@@ -22,7 +23,7 @@ SECONDS = 240
 @pytest.mark.spark
 def test_queries_come_and_go_while_the_job_runs() -> None:
     # A file is followed for ever; a replay would end the job.
-    request = movies(QUERY, engine=EngineName.SPARK).with_source(str(movie_files()[1]))
+    request = replace(movies(QUERY, engine=EngineName.SPARK), source=str(movie_files()[1]))
     outbox, view = Outbox(), View(request)
     run = start_run(request, outbox)
     run.start()

@@ -11,10 +11,10 @@ import pytest
 
 from schema.errors import UsageError
 from schema.load import parse_schema
+from skws.choices import EngineName, OnError
 from skws.movie_stream import movie_files
-from skws.replay import OnError
 from skws.results.model import Result
-from skws.search import EngineName, Search, SearchRequest
+from skws.search import Search, SearchRequest
 from tests.tui.ui import QUERY, movies
 from tui.services.engines import start_run
 from tui.services.local_run import LocalRun
@@ -165,10 +165,10 @@ def failed(request: UiRequest) -> News:
 
 
 def test_a_run_that_breaks_tells_why(tmp_path: Path) -> None:
-    assert "nowhere" in failed(movies().with_source(str(tmp_path / "nowhere"))).failure
+    assert "nowhere" in failed(replace(movies(), source=str(tmp_path / "nowhere"))).failure
     bad = tmp_path / "bad.jsonl"
     bad.write_text(movie_files()[1].read_text().partition("\n")[0] + "\nno record\n")
-    request = replace(movies().with_source(f"replay:{bad}"), on_error=OnError.FAIL)
+    request = replace(movies(), source=f"replay:{bad}", on_error=OnError.FAIL)
     assert "bad.jsonl:2" in failed(request).failure
 
 
@@ -176,7 +176,7 @@ def test_bad_records_are_left_out_and_counted(tmp_path: Path) -> None:
     lines = movie_files()[1].read_text().splitlines()
     stream = tmp_path / "stream.jsonl"
     stream.write_text("\n".join([*lines[:50], "no record", *lines[50:]]))
-    run, outbox = begun(movies(QUERY).with_source(f"replay:{stream}?speed=1600000000"))
+    run, outbox = begun(replace(movies(QUERY), source=f"replay:{stream}?speed=1600000000"))
     run.advance(2)
     news = outbox.take()
     assert run.metrics().bad == 1
@@ -188,7 +188,7 @@ def test_a_file_that_grows_is_followed(tmp_path: Path) -> None:
     lines = movie_files()[1].read_text().splitlines(keepends=True)
     stream = tmp_path / "stream.jsonl"
     stream.write_text("".join(lines[:300]))
-    run, outbox = begun(movies(QUERY).with_source(str(stream)))
+    run, outbox = begun(replace(movies(QUERY), source=str(stream)))
     run.advance(1)
     with stream.open("a") as file:
         file.writelines(lines[300:])

@@ -23,10 +23,12 @@ from tui.services.export import export
 from tui.services.figures import sparkline
 from tui.services.keymap import load_keymap
 from tui.services.live_rows import LiveRows
+from tui.services.meaning import plan_of
 from tui.services.news import LogLine, News, Outbox
+from tui.services.reading import read
 from tui.services.results import ResultBuffer
 from tui.services.session import Session, load_session, save_session, session_file
-from tui.services.typed import completed, last_word, read
+from tui.services.typed import completed, last_word
 from tui.services.view import View
 from tui.themes import default_theme, palette
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -260,7 +262,7 @@ def test_a_drawn_result_is_struck_through_once_it_has_ended() -> None:
 
 
 def test_an_export_needs_a_name_that_tells_its_format(tmp_path: Path) -> None:
-    plan = movies().plan(QUERY, movies().schema)
+    plan = plan_of(movies(), QUERY, movies().schema)
     with pytest.raises(UsageError, match=r"\.jsonl, \.csv, \.parquet"):
         export([], tmp_path / "x.txt", plan)
     (tmp_path / "d.csv").mkdir()

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from schema.errors import UsageError
+from skws.choices import OutputFormat
 from skws.results.model import Result, ResultTuple
-from skws.results.writers import OutputFormat
 from skws.watch.sinks import Run, Sink, SinkError, parse_sink
 from skws.watch.sinks.stdout import StdoutSink
 from tests.postgres import Database

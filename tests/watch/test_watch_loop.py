@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from schema.errors import BadRecordsError, UsageError
-from skws.replay import OnError
+from skws.choices import EngineName, OnError
 from skws.results.model import LiveResult
-from skws.search import EngineName, Search, SearchRequest
+from skws.search import Search, SearchRequest
 from skws.watch.control import Answer, Command, ControlFolder
 from skws.watch.intake import MOST, Appetite
 from skws.watch.local import LocalWatch

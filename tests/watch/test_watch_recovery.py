@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from schema.errors import SchemaError, UsageError
-from skws.replay import OnError
+from skws.choices import OnError
 from skws.watch import journal as journals
 from skws.watch.checkpoint import Checkpoint
 from skws.watch.control import Command, ControlFolder

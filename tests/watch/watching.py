@@ -11,8 +11,8 @@ from typing import Any, Final
 import orjson
 
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.choices import EngineName
 from skws.results.model import LiveResult
-from skws.search import EngineName
 from skws.watch.local import LocalWatch
 from skws.watch.log import Log
 from skws.watch.request import WatchRequest

@@ -27,6 +27,11 @@ class LiveScreen(Screen[None]):
         return cast("SkwsApp", self.app)
 
     @property
+    def dirty(self) -> bool:
+        """True if there are edits that are not saved."""
+        return False
+
+    @property
     def palette(self) -> Palette:
         return palette(self.app.current_theme)
 

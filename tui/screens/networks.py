@@ -95,7 +95,7 @@ class NetworksScreen(LiveScreen):
     def _read(self, query: str, rows: LiveRows) -> None:
         view = self.skws.view
         try:
-            found = look(view.plan(query), rows, view.observed.get(query))
+            found = look(view.meanings.plan(query), rows, view.observed.get(query))
         except SkwsError as error:
             self.skws.post_message(Failed(str(error)))
             return

@@ -64,7 +64,6 @@ class SchemaScreen(LiveScreen):
 
     @property
     def dirty(self) -> bool:
-        """True if there are edits that are not saved."""
         return self.editor.text != self._saved
 
     @on(TextArea.Changed)

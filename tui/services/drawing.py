@@ -14,8 +14,7 @@ from rich.text import Text
 
 from schema.model import Schema
 from skws.results.model import JsonRow, Result, ResultTuple
-from skws.results.writers.text import instant, shortened, value_text, visible
-from skws.results.writers.tree import lifespan
+from skws.results.writers.text import instant, lifespan, shortened, value_text, visible
 from tui.services.results import Shown
 from tui.services.view import View
 
@@ -124,7 +123,7 @@ class Drawer:
         return sorted(pairs, key=lambda pair: pair[0] not in search)
 
     def _value(self, result: Result, relation: str, attribute: str, text: str, width: int) -> Text:
-        found = self._view.spans(result, relation, attribute, text)
+        found = self._view.meanings.spans(result.query, relation, attribute, text)
         short, spans = shortened(visible(text), found, width)
         value = Text(short)
         for start, end, slot in spans:

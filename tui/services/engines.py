@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skws.search import EngineName
+from skws.choices import EngineName
 from tui.services.local_run import LocalRun
 from tui.services.news import Outbox
 from tui.services.request import UiRequest

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from schema.errors import UsageError
+from skws.choices import OutputFormat
 from skws.plan import Plan
 from skws.results.model import Result
-from skws.results.writers import OutputFormat, open_writer
+from skws.results.writers.formats import open_writer
 
 FORMATS: Final = {
     ".jsonl": OutputFormat.JSONL,

@@ -14,8 +14,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from schema.errors import SkwsError, UsageError
+from skws.choices import EngineName
 from skws.results.model import LiveResult, Result
-from skws.search import EngineName
 from skws.watch import control
 from skws.watch.log import Level, Log
 from skws.watch.request import WatchRequest

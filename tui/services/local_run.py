@@ -29,6 +29,7 @@ from skws.watch.intake import Appetite
 from skws.watch.metrics import Metrics, State
 from skws.watch.pace import Pace, StoppableClock
 from tui.services.live_rows import LiveRows
+from tui.services.meaning import standing_plan
 from tui.services.news import Level, LogLine, Outbox
 from tui.services.position import reopened_at
 from tui.services.request import UiRequest
@@ -209,7 +210,7 @@ class LocalRun:
     def _obey(self, command: Command) -> None:
         match command:
             case AddQuery(text):
-                plan = self.request.standing(text, self._engine.schema)
+                plan = standing_plan(self.request, text, self._engine.schema)
                 found = self._engine.add(plan, text)
                 self._plans[text] = plan
                 self.outbox.put(queries=tuple(self._plans))

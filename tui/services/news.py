@@ -6,12 +6,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from schema.model import Schema
-from skws.explain.observed import Observed
 from skws.results.model import Result
 from skws.watch.metrics import Metrics
+
+if TYPE_CHECKING:
+    from skws.explain.observed import Observed
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 KEPT_RESULTS: Final = 5_000

@@ -7,11 +7,7 @@ from pathlib import Path
 
 from schema.errors import UsageError
 from schema.model import Schema
-from skws.bounded.guard import refuse_unbounded
-from skws.keywords import parse_query
-from skws.plan import DEFAULT_MAX_SIZE, Plan
-from skws.replay import OnError
-from skws.search import EngineName, check_master
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, check_master
 from windows.window import CountWindow, ExpressionWindow, Window, parse_window
 
 
@@ -64,18 +60,3 @@ class UiRequest:
 
     def with_queries(self, queries: tuple[str, ...]) -> UiRequest:
         return replace(self, queries=queries)
-
-    def with_source(self, source: str | None) -> UiRequest:
-        return replace(self, source=source)
-
-    def plan(self, text: str, schema: Schema) -> Plan:
-        """The plan of a query over ``schema``, that of the run by now. Raises QueryError."""
-        query = parse_query(text, schema, match_names=self.match_names)
-        return Plan(schema, query, self.plan_window, self.max_size, self.lateness)
-
-    def standing(self, text: str, schema: Schema) -> Plan:
-        """The plan of a query that is to stand. Raises QueryError; UsageError if it is not bounded."""
-        plan = self.plan(text, schema)
-        if not self.force_unbounded:
-            refuse_unbounded(plan)
-        return plan

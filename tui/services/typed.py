@@ -1,17 +1,10 @@
-"""What a half-typed query means: its slots with their live tuples, what may be meant, how it goes on."""
+"""What a half-typed query means, as it is shown: without what finds that out, which takes a while to load."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from typing import Final
-
-from schema.errors import QueryError
-from skws.keywords import Matcher, Term, parse_query, suggest
-from skws.keywords.alphabet import fold
-from skws.keywords.query import Slot
-from tui.services.live_rows import LiveRows, SlotCounts
-from tui.services.view import View
 
 _LAST_WORD: Final = re.compile(r"[^\s\"():*+-]+$")
 
@@ -47,55 +40,12 @@ class Reading:
         return text
 
 
-def read(text: str, view: View, rows: LiveRows) -> Reading:
-    """Analyse a text as it would be searched."""
-    completions = tuple(complete(text, rows))
-    if not text.strip():
-        return Reading(text, completions=completions)
-    try:
-        query = parse_query(text, view.schema, match_names=view.request.match_names)
-    except QueryError as error:
-        return Reading(text, fault=str(error).splitlines()[0], completions=completions)
-    counts = rows.slot_counts(Matcher(query, view.schema))
-    return Reading(
-        text,
-        _slots(query.slots, counts, rows),
-        dropped=query.dropped,
-        tuples=counts.tuples,
-        whole=counts.whole,
-        completions=completions,
-    )
-
-
 def last_word(text: str) -> str:
     """The word at the end of a text, empty if it does not end in one."""
     found = _LAST_WORD.search(text)
     return found.group() if found else ""
 
 
-def complete(text: str, rows: LiveRows) -> list[tuple[str, int]]:
-    """How the last word may go on, by words of live tuples."""
-    start = fold(last_word(text))
-    return [(word, n) for word, n in rows.completions(start) if word != start] if start else []
-
-
 def completed(text: str, word: str) -> str:
     """The text with its last word made ``word``."""
     return text[: len(text) - len(last_word(text))] + word
-
-
-def _slots(slots: tuple[Slot, ...], counts: SlotCounts, rows: LiveRows) -> tuple[TypedSlot, ...]:
-    absent = any(not count for count in counts.slots) and counts.tuples
-    words = rows.words() if absent else {}
-    return tuple(
-        TypedSlot(slot.text, count, "" if count else _meant(slot, words))
-        for slot, count in zip(slots, counts.slots, strict=True)
-    )
-
-
-def _meant(slot: Slot, words: object) -> str:
-    if not isinstance(slot.alternatives[0], Term) or not isinstance(words, dict) or not words:
-        return ""
-    scope, colon, word = slot.text.rpartition(":")
-    near = suggest(word, words, limit=1)
-    return f"{scope}{colon}{near[0]}" if near else ""

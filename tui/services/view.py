@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from schema.model import Schema
-from skws.explain.observed import Observed
-from skws.plan import Plan
-from skws.results.model import Result
-from skws.results.writers.text import KeywordSpans
 from skws.watch.metrics import Metrics
 from tui.services.news import LogLine, News
 from tui.services.request import UiRequest
 from tui.services.results import ResultBuffer
+
+if TYPE_CHECKING:
+    from skws.explain.observed import Observed
+    from tui.services.meaning import Meanings
 
 HISTORY: Final = 240
 """Points of a sparkline: a minute at four a second."""
@@ -46,8 +46,7 @@ class View:
         self.histories: dict[str, History] = {}
         self.skipped = 0
         self.failure = ""
-        self._plans: dict[str, Plan] = {}
-        self._spans: dict[str, KeywordSpans] = {}
+        self._meanings: Meanings | None = None
 
     @property
     def event_time(self) -> float | None:
@@ -57,8 +56,7 @@ class View:
         """Take in news at ``now`` (seconds of any steady clock); gives the number of new results."""
         if news.schema is not None:
             self.schema = news.schema
-            self._plans.clear()
-            self._spans.clear()
+            self._meanings = None
         if news.queries is not None:
             for gone in set(self.queries) - set(news.queries):
                 self.results.forget(gone)
@@ -86,20 +84,14 @@ class View:
             self.results.expire(self.event_time, now)
         self.results.sweep(now)
 
-    def plan(self, query: str) -> Plan:
-        """The plan of a query over the schema as it is now. Raises QueryError."""
-        if query not in self._plans:
-            self._plans[query] = self.request.plan(query, self.schema)
-        return self._plans[query]
+    @property
+    def meanings(self) -> Meanings:
+        """What queries mean over the schema as it is now."""
+        if self._meanings is None:
+            from tui.services.meaning import Meanings  # noqa: PLC0415 - loads behind the first picture
 
-    def spans(self, result: Result, relation: str, attribute: str, text: str) -> list[tuple[int, int, int]]:
-        """Where the keywords of a result's query stand in a value; none where the relation is gone."""
-        if result.query not in self._spans:
-            self._spans[result.query] = KeywordSpans(self.plan(result.query).query, self.schema)
-        known = self.schema.index.get(relation)
-        if known is None or attribute not in self.schema.relations[known].columns:
-            return []
-        return self._spans[result.query].of(relation, attribute, text)
+            self._meanings = Meanings(self.request, self.schema)
+        return self._meanings
 
     def _measure(self, metrics: Metrics) -> None:
         self.metrics = metrics

@@ -13,7 +13,7 @@ from textual.widgets import Input
 from tui.messages import TypedRead
 from tui.services.drawing import Palette
 from tui.services.run import Run
-from tui.services.typed import Reading, read
+from tui.services.typed import Reading
 from tui.services.view import View
 from tui.widgets.query_box import QueryBox
 from tui.widgets.reading_line import ReadingLine
@@ -86,6 +86,8 @@ class Asking(Vertical):
             self.run_worker(work, thread=True, exclusive=True, group="typed", exit_on_error=False)
 
     def _read(self, text: str, run: Run) -> None:
+        from tui.services.reading import read  # noqa: PLC0415 - the analysis loads behind the first picture
+
         self.post_message(TypedRead(read(text, self._view, run.rows)))
 
     def on_typed_read(self, message: TypedRead) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.load import Load
-from skws.search import EngineName, Search, SearchRequest
+from skws.choices import EngineName
+from skws.search import Search, SearchRequest
 
 
 def run(task: dict[str, Any], begun: Callable[[], None]) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
 from schema.errors import UsageError
+from skws.choices import OutputFormat
 from skws.plan import Plan
 from skws.results.writers.base import Writer
 from skws.results.writers.csvfile import CsvWriter
@@ -16,16 +16,6 @@ from skws.results.writers.destination import Destination, destination
 from skws.results.writers.jsonl import JsonLinesWriter
 from skws.results.writers.table import TableWriter
 from skws.results.writers.tree import TreeWriter
-
-
-class OutputFormat(StrEnum):
-    """Formats that results are written in."""
-
-    TABLE = "table"
-    TREE = "tree"
-    JSONL = "jsonl"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from skws.results.model import Result
 from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 from skws.results.writers.scores import explained, fate, standing
+from skws.results.writers.spans import KeywordSpans
 from skws.results.writers.text import (
     BOLD,
     RESET,
-    KeywordSpans,
     fitted,
     instant,
     marked,

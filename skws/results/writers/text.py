@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import cycle, islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, set_cell_size
 
-from schema.model import Schema
-from skws.keywords import MAX_SLOTS, KeywordQuery, highlight
-from skws.keywords.highlight import Span
-from skws.results.model import JsonRow
+from skws.results.model import Result
+
+if TYPE_CHECKING:
+    from skws.keywords.highlight import Span
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 RESET: Final = "\x1b[0m"
 BOLD: Final = "\x1b[1m"
 DIM: Final = "\x1b[2m"
-_SLOT_COLORS: Final = tuple(islice(cycle((33, 36, 35, 32, 34, 31, 93, 96)), MAX_SLOTS))
+_SLOT_COLORS: Final = (33, 36, 35, 32, 34, 31, 93, 96)
 
 # One character for one, so that places in the text stay.
 # Data must neither move the cursor nor reorder a line.
@@ -46,6 +45,13 @@ def instant(seconds: float) -> str:
     except OverflowError:
         return f"{seconds:.0f} s"
     return moment.isoformat().replace("+00:00", "Z")
+
+
+def lifespan(result: Result) -> str:
+    """From when to when all tuples of a result live; ``always`` where all are static."""
+    if result.start is None:
+        return "always" if result.end is None else f"until {instant(result.end)}"
+    return f"{instant(result.start)} .. {instant(result.end) if result.end is not None else ''}".rstrip()
 
 
 def value_text(value: str | float | bool) -> str:
@@ -85,28 +91,10 @@ def marked(text: str, spans: Sequence[Span], *, color: bool) -> str:
     parts = []
     last = 0
     for start, end, slot in spans:
-        before, after = (f"\x1b[4;{_SLOT_COLORS[slot]}m", RESET) if color else ("*", "*")
+        before, after = (f"\x1b[4;{_SLOT_COLORS[slot % len(_SLOT_COLORS)]}m", RESET) if color else ("*", "*")
         parts += [text[last:start], before, text[start:end], after]
         last = end
     return "".join([*parts, text[last:]])
-
-
-class KeywordSpans:
-    """Where the keywords of one query stand in the rows of its results."""
-
-    def __init__(self, query: KeywordQuery, schema: Schema) -> None:
-        self._query = query
-        self._schema = schema
-
-    def of(self, relation: str, attribute: str, text: str) -> list[Span]:
-        """Spans in the text of an attribute's value."""
-        position = self._schema.index[relation]
-        column = self._schema.relations[position].columns[attribute]
-        return highlight(self._query, self._schema, position, column, text)
-
-    def searched(self, relation: str, row: JsonRow) -> list[str]:
-        """The attributes that keywords are looked for in and that are not NULL."""
-        return [name for name in self._schema.relation(relation).search if row[name] is not None]
 
 
 def _fitting(text: str, width: int) -> int:

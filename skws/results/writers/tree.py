@@ -10,12 +10,12 @@ from skws.results.model import Result, ResultTuple
 from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 from skws.results.writers.scores import explained, fate, standing
+from skws.results.writers.spans import KeywordSpans
 from skws.results.writers.text import (
     BOLD,
     DIM,
     RESET,
-    KeywordSpans,
-    instant,
+    lifespan,
     marked,
     shortened,
     value_text,
@@ -72,10 +72,3 @@ class TreeWriter(Writer):
 
     def _styled(self, style: str, text: str) -> str:
         return f"{style}{text}{RESET}" if self._color else text
-
-
-def lifespan(result: Result) -> str:
-    """From when to when all tuples of a result live; ``always`` where all are static."""
-    if result.start is None:
-        return "always" if result.end is None else f"until {instant(result.end)}"
-    return f"{instant(result.start)} .. {instant(result.end) if result.end is not None else ''}".rstrip()

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
 from schema.errors import SourceError, UsageError, nearest
-from skws.results.writers import OutputFormat
+from skws.choices import OutputFormat
 from skws.sources.redact import redacted
 from skws.watch.sinks.base import Sink
 from skws.watch.sinks.jsonl import JsonLinesSink

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, Final
 
+from skws.choices import OutputFormat
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.results.model import LiveResult, Result
-from skws.results.writers import OutputFormat
 from skws.results.writers.base import Writer
 from skws.results.writers.csvfile import CsvWriter
 from skws.results.writers.destination import Destination

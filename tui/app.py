@@ -31,6 +31,8 @@ from tui.themes import default_theme
 
 _LEAST_GAP: Final = 0.1
 """Seconds between two drawings of news: more often no one can read."""
+_MOST_GAP: Final = 1.0
+_SHARE: Final = 4
 _SPEEDS: Final = 2.0
 
 
@@ -91,6 +93,7 @@ class SkwsApp(App[None]):
         self.touring = not self.session.toured
         self._start_run = start_run
         self._drawn_at = float("-inf")
+        self._gap = _LEAST_GAP
         self._waiting: Timer | None = None
         self._new = 0
         if start_run is not None:
@@ -110,7 +113,7 @@ class SkwsApp(App[None]):
 
     def on_news_ready(self) -> None:
         """Draw now, or when the last drawing is long enough ago."""
-        wait = self._drawn_at + _LEAST_GAP - self.clock()
+        wait = self._drawn_at + self._gap - self.clock()
         if wait <= 0:
             self.take_news()
         elif self._waiting is None:
@@ -126,6 +129,11 @@ class SkwsApp(App[None]):
             if line.level != "info":
                 self._toast(line)
         self._redraw()
+        self.call_after_refresh(self._news_drawn, self._drawn_at)
+
+    def _news_drawn(self, began: float) -> None:
+        """Where drawing takes long, news are drawn less often: most of the time is for keys."""
+        self._gap = min(max(_LEAST_GAP, _SHARE * (self.clock() - began)), _MOST_GAP)
 
     def new_results(self) -> int:
         """Results that have come since the last call."""

@@ -12,6 +12,7 @@ from schema.errors import UsageError
 from skws.choices import EngineName
 from tui.app import SkwsApp
 from tui.services.engines import start_run
+from tui.services.pauses import expect_short_pauses
 from tui.services.request import UiRequest
 from tui.terminal import stderr_kept
 
@@ -20,6 +21,7 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
     """Run the app on this terminal until it is quit. Raises UsageError."""
+    expect_short_pauses()
     with stderr_kept() if request.engine is EngineName.SPARK else nullcontext():
         SkwsApp(request, start_run if request.source is not None else None).run(mouse=mouse)
 

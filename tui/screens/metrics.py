@@ -17,6 +17,10 @@ class MetricsScreen(LiveScreen):
     name_shown = "metrics"
     CSS = "MetricsScreen VerticalScroll { padding: 0 1; }"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines = -1
+
     def compose_body(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(id="figures")
@@ -24,4 +28,7 @@ class MetricsScreen(LiveScreen):
     def refresh_view(self) -> None:
         width = self.query_one(VerticalScroll).scrollable_content_region.width or self.size.width - 4
         memory = resident_bytes() if self.skws.show_memory else None
-        self.query_one("#figures", Static).update(figures(self.skws.view, self.palette, width, memory))
+        drawn = figures(self.skws.view, self.palette, width, memory)
+        lines = drawn.plain.count("\n")
+        self.query_one("#figures", Static).update(drawn, layout=lines != self._lines)
+        self._lines = lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -19,6 +20,7 @@ from tui.services.empty import why_empty
 from tui.services.results import Shown
 from tui.widgets.asking import Asking
 from tui.widgets.hint import Hint
+from tui.widgets.notice import Notice
 from tui.widgets.query_box import QueryBox
 from tui.widgets.result_list import ResultList
 from tui.widgets.standing_bar import StandingBar
@@ -53,7 +55,6 @@ class SearchScreen(LiveScreen):
     #body.below #detail { width: 100%; height: 60%; border-left: none; }
     #body.below #detail { border-top: solid $primary-background; }
     #filter { height: 1; border: none; padding: 0 1; display: none; }
-    #notice { height: 1; padding: 0 1; display: none; color: $text-muted; }
     #empty { height: 1fr; padding: 1 2; content-align: center middle; color: $text-muted; display: none; }
     """
 
@@ -61,6 +62,7 @@ class SearchScreen(LiveScreen):
         super().__init__()
         self.network: str | None = None
         self._drawn_theme = ""
+        self._detailed: tuple[Shown | None, Text] = None, Text()
         self._asked: tuple[int, str | None, str, str | None] | None = None
 
     def compose_body(self) -> ComposeResult:
@@ -68,7 +70,7 @@ class SearchScreen(LiveScreen):
         yield StandingBar(self.skws.view, id="standing")
         yield Hint()
         yield Input(placeholder="filter results", id="filter", compact=True)
-        yield Static(id="notice", markup=False)
+        yield Notice(id="notice")
         with Horizontal(id="body"):
             yield ResultList(Drawer(self.skws.view, self.palette), id="results")
             yield Static(id="empty", markup=False)
@@ -258,7 +260,7 @@ class SearchScreen(LiveScreen):
             )
 
     def _show_notice(self, listed: int) -> None:
-        view, notice = self.skws.view, self.query_one("#notice", Static)
+        view = self.skws.view
         parts = []
         if self.results.unseen:
             parts.append(f"▲ {self.results.unseen:,} new (g)")
@@ -272,12 +274,15 @@ class SearchScreen(LiveScreen):
             )
         if view.skipped:
             parts.append(f"{view.skipped:,} not shown: they came too fast")
-        notice.display = bool(parts)
-        notice.update("  ".join(parts))
+        self.query_one(Notice).say("  ".join(parts))
 
     def _show_detail(self) -> None:
         if not self.query_one("#body").has_class("with-detail"):
             return
         shown = self.results.selected
-        text = self.results.drawer.detail(shown) if shown else "No result is selected."
-        self.query_one("#detail-text", Static).update(text)
+        text = self.results.drawer.detail(shown) if shown else Text("No result is selected.")
+        if (shown, text) != self._detailed:
+            # Of the same result only the lifespan changes, which is as high as before.
+            layout = shown is not self._detailed[0]
+            self._detailed = shown, text
+            self.query_one("#detail-text", Static).update(text, layout=layout)

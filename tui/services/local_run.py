@@ -31,6 +31,7 @@ from skws.watch.pace import Pace, StoppableClock
 from tui.services.live_rows import LiveRows
 from tui.services.meaning import standing_plan
 from tui.services.news import Level, LogLine, Outbox
+from tui.services.pauses import expect_short_pauses
 from tui.services.position import reopened_at
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, ApplySchema, Command, Observe, RemoveQuery
@@ -100,6 +101,7 @@ class LocalRun:
         """Until ``stop``. What goes wrong is told, and ends it; the app stays."""
         try:
             self.open()
+            expect_short_pauses()  # the engine alone would rather have few
             try:
                 while not self.clock.stopping.is_set():
                     if not self.step():

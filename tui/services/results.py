@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
@@ -16,18 +16,32 @@ LINGER: Final = 6.0
 """Seconds for which an ended result stays to be seen."""
 
 Ending: TypeAlias = Literal["retracted", "expired"]
+Key: TypeAlias = tuple[str, str]
+"""Query and id of a result."""
 
 
 @dataclass(slots=True)
 class Shown:
-    """A result as it is listed. ``number`` counts arrivals; ``ended_at`` is on the UI's clock, in seconds."""
+    """A result as it is listed. ``number`` counts arrivals; ``ended_at`` is on the UI's clock, in seconds.
+
+    ``lines``: of its drawing. ``gone``: it is listed no more.
+    """
 
     number: int
     result: Result
     arrived: float
     ending: Ending | None = None
     ended_at: float = 0.0
+    gone: bool = False
+    lines: int = field(init=False)
     _text: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        self.lines = 1 + len(self.result.tuples)
+
+    @property
+    def key(self) -> Key:
+        return self.result.query, self.result.id
 
     @property
     def text(self) -> str:
@@ -38,7 +52,11 @@ class Shown:
 
 
 class ResultBuffer:
-    """The latest results of all queries. ``dropped`` counts those that it had no room for."""
+    """The latest results of all queries. ``dropped`` counts those that it had no room for.
+
+    ``version`` changes with what is listed. What is gone stays in the queues
+    until it comes to their front, or has become the most of them.
+    """
 
     def __init__(self, capacity: int = CAPACITY, linger: float = LINGER) -> None:
         self.capacity = capacity
@@ -47,27 +65,32 @@ class ResultBuffer:
         self.dropped = 0
         self.version = 0
         self._number = count(1)
-        self._shown: OrderedDict[tuple[str, str], Shown] = OrderedDict()
-        self._ends: list[tuple[float, int, tuple[str, str]]] = []
-        self._ended: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._shown: dict[Key, Shown] = {}
+        self._order: deque[Shown] = deque()
+        self._ended: deque[Shown] = deque()
+        self._ends: list[tuple[float, int, Shown]] = []
 
     def __len__(self) -> int:
         return len(self._shown)
+
+    @property
+    def queued(self) -> int:
+        """Entries of all queues: what memory depends on."""
+        return len(self._order) + len(self._ended) + len(self._ends)
 
     def take(self, results: Iterable[Result], now: float) -> int:
         """Results and retractions in the order in which they were told; gives the number of new ones."""
         new = 0
         for result in results:
-            key = (result.query, result.id)
+            known = self._shown.get((result.query, result.id))
             if result.op == "-":
-                self._end(key, "retracted", now)
+                if known is not None:
+                    self._end(known, "retracted", now)
                 continue
             new += 1
-            self._ended.pop(key, None)
-            self._shown.pop(key, None)
-            self._shown[key] = Shown(next(self._number), result, now)
-            if result.end is not None:
-                heapq.heappush(self._ends, (result.end, self._shown[key].number, key))
+            if known is not None:
+                self._remove(known)
+            self._add(Shown(next(self._number), result, now))
         self._trim()
         self.version += bool(new)
         return new
@@ -75,32 +98,23 @@ class ResultBuffer:
     def expire(self, event_time: float, now: float) -> None:
         """Strike through what has ended at ``event_time``, in seconds since the epoch."""
         while self._ends and self._ends[0][0] <= event_time:
-            _, number, key = heapq.heappop(self._ends)
-            if key in self._shown and self._shown[key].number == number:
-                self._end(key, "expired", now)
+            self._end(heapq.heappop(self._ends)[2], "expired", now)
 
     def sweep(self, now: float) -> None:
         """Take away what ended long enough ago."""
         while self._ended and not self.keep_ended:
-            key = next(iter(self._ended))
-            if now - self._shown[key].ended_at < self.linger:
+            if not self._ended[0].gone and now - self._ended[0].ended_at < self.linger:
                 return
-            self._remove(key)
+            self._remove(self._ended.popleft())
 
     def forget(self, query: str) -> None:
         """Take away all results of a query."""
-        for key in [key for key in self._shown if key[0] == query]:
-            self._remove(key)
-
-    def clear(self) -> None:
-        self._shown.clear()
-        self._ended.clear()
-        self._ends.clear()
-        self.version += 1
+        for shown in [shown for shown in self._shown.values() if shown.result.query == query]:
+            self._remove(shown)
 
     def listed(self, query: str | None = None, words: str = "", network: str | None = None) -> list[Shown]:
         """Newest first; only those of a query or network, and with all ``words`` somewhere in them."""
-        found = list(reversed(self._shown.values()))
+        found = [shown for shown in reversed(self._order) if not shown.gone]
         if query is not None:
             found = [one for one in found if one.result.query == query]
         if network is not None:
@@ -109,22 +123,31 @@ class ResultBuffer:
             found = [one for one in found if word in one.text]
         return found
 
-    def _end(self, key: tuple[str, str], ending: Ending, now: float) -> None:
-        shown = self._shown.get(key)
-        if shown is not None and shown.ending is None:
+    def _add(self, shown: Shown) -> None:
+        self._shown[shown.key] = shown
+        self._order.append(shown)
+        if shown.result.end is not None:
+            heapq.heappush(self._ends, (shown.result.end, shown.number, shown))
+
+    def _end(self, shown: Shown, ending: Ending, now: float) -> None:
+        if shown.ending is None and not shown.gone:
             shown.ending, shown.ended_at = ending, now
-            self._ended[key] = None
+            self._ended.append(shown)
             self.version += 1
 
-    def _remove(self, key: tuple[str, str]) -> None:
-        del self._shown[key]
-        self._ended.pop(key, None)
-        self.version += 1
+    def _remove(self, shown: Shown) -> None:
+        if not shown.gone:
+            shown.gone = True
+            del self._shown[shown.key]
+            self.version += 1
 
     def _trim(self) -> None:
         while len(self._shown) > self.capacity:
-            self._remove(next(iter(self._shown)))
-            self.dropped += 1
-        if len(self._ends) > 4 * self.capacity:
-            self._ends = [entry for entry in self._ends if entry[2] in self._shown]
+            oldest = self._order.popleft()
+            self.dropped += not oldest.gone
+            self._remove(oldest)
+        if self.queued > 8 * self.capacity:
+            self._order = deque(shown for shown in self._order if not shown.gone)
+            self._ended = deque(shown for shown in self._ended if not shown.gone)
+            self._ends = [entry for entry in self._ends if not entry[2].gone]
             heapq.heapify(self._ends)

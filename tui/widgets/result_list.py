@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import ClassVar, Final
 
 from rich.segment import Segment
@@ -16,10 +17,11 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 from tui.services.drawing import Drawer
 from tui.services.results import Shown
@@ -27,6 +29,9 @@ from tui.services.results import Shown
 _DRAWN: Final = 600
 """Results, and lines of them, that stay drawn: a page is drawn again at every key."""
 _MARK: Final = Style(bold=True)
+_SEEN: Final = 0.01
+"""Part of a scroll bar's length from which a change can be seen."""
+_LINES: Final = attrgetter("lines")
 
 
 class ResultList(ScrollView, can_focus=True):
@@ -42,7 +47,7 @@ class ResultList(ScrollView, can_focus=True):
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"result--cursor"}
     DEFAULT_CSS = """
-    ResultList { height: 1fr; scrollbar-size-horizontal: 0; }
+    ResultList { height: 1fr; overflow-x: hidden; }
     ResultList > .result--cursor { background: $boost; }
     ResultList:focus > .result--cursor { background: $block-cursor-blurred-background; }
     """
@@ -66,6 +71,8 @@ class ResultList(ScrollView, can_focus=True):
         self._tops: list[int] = [0]
         self._cursor: int | None = None  # the number of a result
         self._drawn: dict[tuple[int, str | None], list[Text]] = {}
+        self._width = 0
+        self._marked: int | None = None  # the place that the cursor is drawn at
         self._strips: dict[tuple[int, str | None, int, bool, int], Strip] = {}
 
     @property
@@ -82,8 +89,8 @@ class ResultList(ScrollView, can_focus=True):
         """List these, newest first; ``new`` of them have come since. What is looked at stays in its place."""
         anchor = None if self.following else self._anchor()
         self._listed = listed
-        self._tops = [0, *accumulate(1 + len(shown.result.tuples) for shown in listed)]
-        self.virtual_size = Size(self.size.width, self._tops[-1])
+        self._tops = list(accumulate(map(_LINES, listed), initial=0))
+        self._grow(self._tops[-1])
         if self.following:
             self.unseen = 0
         else:
@@ -103,14 +110,17 @@ class ResultList(ScrollView, can_focus=True):
         super().notify_style_update()
         self._strips.clear()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._width = self.scrollable_content_region.width
+        self._marked = None if self.following and not self.has_focus else self._place()
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
-        line = y + self.scroll_offset.y
-        width = self.scrollable_content_region.width
+        line, width, marked = y + self.scroll_offset.y, self._width, self._marked
         if not 0 <= line < self._tops[-1]:
             return Strip.blank(width, self.rich_style)
         place = bisect_right(self._tops, line) - 1
-        shown = self._listed[place]
-        at_cursor = place == self._place() and not (self.following and not self.has_focus)
+        shown, at_cursor = self._listed[place], place == marked
         key = (shown.number, shown.ending, line - self._tops[place], at_cursor, width)
         if key not in self._strips:
             if len(self._strips) >= _DRAWN:
@@ -163,6 +173,21 @@ class ResultList(ScrollView, can_focus=True):
             self.following = False
             self._cursor = self._listed[0].number
 
+    def _grow(self, lines: int) -> None:
+        """Change the height, without a layout of the whole screen at every news."""
+        size = Size(self.size.width, lines)
+        if self.show_vertical_scrollbar != (lines > self.size.height):
+            self.virtual_size = size  # by a layout, the scroll bar comes or goes
+            return
+        self.set_reactive(Widget.virtual_size, size)
+        if (
+            self.show_vertical_scrollbar
+            and abs(self.vertical_scrollbar.window_virtual_size - lines) > lines * _SEEN
+        ):
+            self.vertical_scrollbar.window_virtual_size = lines
+        if self.scroll_offset.y > self.max_scroll_y:
+            self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
+
     def _place(self) -> int | None:
         """Where the cursor is; the nearest that is left if its result is gone."""
         if not self._listed:
@@ -174,6 +199,7 @@ class ResultList(ScrollView, can_focus=True):
         return max(place, 0)
 
     def _go(self, place: int) -> None:
+        before = self._place()
         self._cursor = self._listed[place].number
         top, bottom = self._tops[place], self._tops[place + 1]
         height = max(1, self.scrollable_content_region.height)
@@ -181,7 +207,9 @@ class ResultList(ScrollView, can_focus=True):
             self.scroll_to(y=top, animate=False)
         elif bottom > self.scroll_offset.y + height:
             self.scroll_to(y=max(min(top, bottom - height), 0), animate=False)
-        self.refresh()
+        for changed in (before, place):
+            if changed is not None:
+                self.refresh_lines(self._tops[changed], self._listed[changed].lines)
         self.post_message(self.Selected(self._listed[place]))
 
     def _anchor(self) -> tuple[int, int] | None:
@@ -198,6 +226,9 @@ class ResultList(ScrollView, can_focus=True):
 
     def _strip(self, text: Text, width: int, *, at_cursor: bool) -> Strip:
         style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
+        if text.cell_len >= width:
+            text = text.copy()
+            text.truncate(width - 1, overflow="ellipsis")
         segments = [Segment("▌" if at_cursor else " ", _MARK), *text.render(self.app.console, end="")]
         return Strip(segments).crop(0, width).extend_cell_length(width).apply_style(style)
 

@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import OptionList, Static
 
 from skws.movie_stream import movie_files
-from tests.tui.ui import QUERY, movies, opened, scenario
+from tests.tui.ui import QUERY, movies, opened, scenario, until
 from tui.app import SkwsApp
 from tui.keys import ACTIONS
 from tui.screens.confirm import ConfirmScreen
@@ -290,7 +290,7 @@ def test_every_screen_is_drawn_in_light_and_in_sixteen_colours(theme: str) -> No
             await driver.advance(2)
             for key in ("f3", "f4", "f5", "f6", "f2"):
                 await driver.press(key)
-                assert len(driver.text()) > 300
+                await until(lambda: len(driver.text()) > 300, driver.pilot.pause)  # the footer comes last
             assert "Tarantino" in driver.text()
 
     drawn()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Final
 
 from sqlglot import exp
@@ -29,7 +30,16 @@ _NEGATED: Final = {
     Op.EQUAL: Op.DIFFERENT,
     Op.DIFFERENT: Op.EQUAL,
 }
+_CLAUSES: Final = {
+    "group": "GROUP BY",
+    "order": "ORDER BY",
+    "locks": "FOR UPDATE",
+    "windows": "WINDOW",
+    "sample": "TABLESAMPLE",
+}
+"""What sqlglot calls otherwise than SQL does."""
 _UNORDERED: Final = (Domain.TEXT, Domain.BOOLEAN)
+_TIMES: Final = (exp.DataType.Type.DATE, *exp.DataType.TEMPORAL_TYPES)
 
 
 @dataclass(slots=True)
@@ -56,6 +66,7 @@ class Reader:
             self.read(tree.left, into)
             self.read(tree.right, into)
         elif isinstance(tree, exp.Between):
+            nothing_but(self._text, tree, "this low high")
             low, high = tree.args["low"], tree.args["high"]
             into.atoms.append(self._atom(tree, tree.this, Op.AT_LEAST, low))
             into.atoms.append(self._atom(tree, tree.this, Op.AT_MOST, high))
@@ -102,6 +113,7 @@ class Reader:
 
     def attribute(self, column: exp.Column) -> Attr:
         """What a column means. Raises SqlError."""
+        nothing_but(self._text, column, "this table", "expected an attribute, or stream.attribute")
         try:
             return resolve(self._schema, self._streams, column.table, column.name)
         except UnknownNameError as error:
@@ -123,6 +135,8 @@ class Reader:
 
     def _literal(self, tree: exp.Expr) -> str | int | float | bool:
         negative = isinstance(tree, exp.Neg)
+        if isinstance(tree, exp.Cast) and not (tree.to.is_type(*_TIMES) and tree.this.is_string):
+            raise error_at(self._text, tree, f"{tree.sql()}: a constant is cast to a timestamp only")
         inner = tree.this if negative or isinstance(tree, exp.Cast) else tree
         if isinstance(inner, exp.Boolean):
             return bool(inner.this)
@@ -131,16 +145,35 @@ class Reader:
         if inner.is_string:
             return str(inner.this)
         number = float(inner.this)
+        if not isfinite(number):
+            raise error_at(self._text, tree, f"{inner.this} is too large a number")
         value = int(inner.this) if inner.this.isdigit() else int(number) if number.is_integer() else number
         return -value if negative else value
 
 
 def place_of(tree: exp.Expr, text: str) -> Place:
-    """The part of the text that an expression was read from, from its first name or literal to its last."""
-    marks = [node.meta for node in tree.walk() if "start" in node.meta and "end" in node.meta]
-    if not marks:
-        return Place(0, len(text))
-    return Place(min(m["start"] for m in marks), max(m["end"] for m in marks) + 1)
+    """The part of the text that an expression was read from, from its first name or literal to its last.
+
+    NULL and TRUE have no place of their own: what they are part of has.
+    """
+    node: exp.Expr | None = tree
+    while node is not None:
+        marks = [part.meta for part in node.walk() if "start" in part.meta and "end" in part.meta]
+        if marks:
+            return Place(min(m["start"] for m in marks), max(m["end"] for m in marks) + 1)
+        node = node.parent
+    return Place(0, len(text))
+
+
+def nothing_but(
+    text: str, tree: exp.Expr, allowed: str, message: str = "{} is not select-project-join"
+) -> None:
+    """Raises SqlError for a part of an expression that is not among ``allowed``: it would be passed over."""
+    for name, part in tree.args.items():
+        if part and name not in allowed.split():
+            told = [p for p in (part if isinstance(part, list) else [part]) if isinstance(p, exp.Expr)]
+            clause = _CLAUSES.get(name, name.upper().replace("_", " ").strip())
+            raise error_at(text, told[0] if told else tree, message.format(clause))
 
 
 def error_at(text: str, tree: exp.Expr, message: str) -> SqlError:

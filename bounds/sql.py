@@ -5,6 +5,7 @@ sqlglot parses; whatever is not select-project-join is refused with its place.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from itertools import product
 from typing import Final
@@ -13,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from bounds.conditions import Conditions, Reader, error_at, place_of
+from bounds.conditions import Conditions, Reader, error_at, nothing_but, place_of
 from bounds.names import UnknownNameError, promises, stream_of
 from bounds.query import Attr, Constant, Domain, Query, Stream, Union
 from schema.errors import SqlError
@@ -21,19 +22,10 @@ from schema.model import Schema
 
 MOST_QUERIES: Final = 256
 """Queries that lists of IN may multiply to."""
+MOST_CONDITIONS: Final = 100
+"""Comparisons in one SELECT: a list of as many in NOT IN takes seconds to decide."""
 
-_CLAUSES: Final = {
-    "group": "GROUP BY",
-    "having": "HAVING",
-    "order": "ORDER BY",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
-    "with_": "WITH",
-    "with": "WITH",
-    "windows": "WINDOW",
-    "qualify": "QUALIFY",
-    "laterals": "LATERAL",
-}
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot read is told here, in an error
 
 
 def parse_sql(text: str, schema: Schema) -> Union:
@@ -42,16 +34,27 @@ def parse_sql(text: str, schema: Schema) -> Union:
     ``SELECT DISTINCT`` and ``UNION`` eliminate duplicates, ``SELECT`` and
     ``UNION ALL`` preserve them. Raises SqlError, which names the place.
     """
+    try:
+        return _read(text, schema)
+    except RecursionError:
+        raise SqlError.at(
+            text, 0, len(text), "this is nested too deeply, or has too many conditions"
+        ) from None
+
+
+def _read(text: str, schema: Schema) -> Union:
     tree = _parsed(text)
     selects: list[exp.Select] = []
     united = _collect(text, tree, selects)
-    distinct = {select.args.get("distinct") is not None for select in selects}
-    if not united and len(distinct) > 1:
-        raise error_at(text, tree, "some queries of this UNION ALL are DISTINCT and some are not")
+    distinct = any(select.args.get("distinct") for select in selects)
+    if distinct and not united and len(selects) > 1:
+        raise error_at(
+            text, tree, "DISTINCT within a UNION ALL is not supported: write UNION, or leave it out"
+        )
     queries = [q for select in selects for q in _Select(text, schema).queries(select)]
     if len({len(q.output) for q in queries}) > 1:
         raise error_at(text, tree, "the queries of a union need as many columns each")
-    return Union(tuple(queries), united or True in distinct, text)
+    return Union(tuple(queries), united or distinct, text)
 
 
 def _parsed(text: str) -> exp.Expr:
@@ -84,14 +87,17 @@ def _collect(text: str, tree: exp.Expr, selects: list[exp.Select]) -> bool:
         selects.append(tree)
         return False
     if isinstance(tree, exp.Subquery):
+        nothing_but(text, tree, "this")
         return _collect(text, tree.this, selects)
     if isinstance(tree, exp.Union):
+        nothing_but(text, tree, "this expression distinct")
         eliminates = bool(tree.args.get("distinct"))
         both = [_collect(text, side, selects) for side in (tree.left, tree.right)]
         if not eliminates and any(both):
             raise error_at(text, tree, "UNION and UNION ALL are mixed; write one of them throughout")
         return eliminates
-    raise error_at(text, tree, f"expected SELECT, found {tree.key.upper()}")
+    start = len(text) - len(text.lstrip())
+    raise SqlError.at(text, start, len(text), f"expected SELECT, found {tree.key.upper()}")
 
 
 class _Select:
@@ -104,15 +110,18 @@ class _Select:
         self._on: list[exp.Expr] = []
 
     def queries(self, select: exp.Select) -> Iterator[Query]:
-        for name, clause in _CLAUSES.items():
-            if select.args.get(name):
-                raise error_at(self._text, select, f"{clause} is not select-project-join")
+        nothing_but(self._text, select, "expressions from from_ joins where distinct")
+        if select.args.get("distinct"):
+            nothing_but(self._text, select.args["distinct"], "", "DISTINCT {} is not select-project-join")
         self._from(select)
         reader = Reader(self._text, self._schema, self._streams)
         conditions = Conditions()
         where = select.args.get("where")
         for tree in (*self._on, *((where.this,) if where else ())):
             reader.read(tree, conditions)
+        if len(conditions.atoms) > MOST_CONDITIONS:
+            message = f"there are {len(conditions.atoms)} comparisons; at most {MOST_CONDITIONS}"
+            raise error_at(self._text, select, message)
         output = [self._column(reader, tree) for tree in select.expressions]
         atoms = (*conditions.atoms, *promises(self._schema, self._streams))
         terms = tuple(term for _, term in output)
@@ -132,8 +141,10 @@ class _Select:
             raise error_at(self._text, select, "there is no FROM")
         self._stream(source.this)
         for join in select.args.get("joins") or []:
-            if join.side or join.kind not in ("", "INNER", "CROSS") or join.args.get("using") or join.method:
-                raise error_at(self._text, join, "only inner joins with ON are select-project-join")
+            message = "only inner joins with ON are select-project-join"
+            nothing_but(self._text, join, "this on kind", message)
+            if join.kind not in ("", "INNER", "CROSS"):
+                raise error_at(self._text, join, message)
             self._stream(join.this)
             if join.args.get("on"):
                 self._on.append(join.args["on"])
@@ -141,6 +152,10 @@ class _Select:
     def _stream(self, table: exp.Expr) -> None:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise error_at(self._text, table, "expected the name of a relation")
+        message = "expected the name of a relation, and of a stream with AS"
+        nothing_but(self._text, table, "this alias", message)
+        if table.args.get("alias"):
+            nothing_but(self._text, table.args["alias"], "this", message)
         alias = table.alias or table.name
         if alias in {s.alias for s in self._streams}:
             raise error_at(self._text, table, f"{alias!r} is there twice; name one of them with AS")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from mesh.order import NodeOrder
 from mesh.reach import Reach
+from mesh.sequence import KeywordSequence
 from mesh.tree import DEPTH, Tree, neighbours
 from schema.expanded import ExpandedSchema, subsets
 from schema.graph import Edge, edges_from
@@ -37,6 +38,7 @@ class CNGen:
 
     ``searchable[r]`` is the bitmap of the keywords that tuples of relation
     ``r`` can carry; ``max_size`` is T_max, the most nodes of a network.
+    ``sequence`` is the order of the keywords, which rules out nodes.
     """
 
     def __init__(
@@ -46,14 +48,20 @@ class CNGen:
         max_size: int,
         searchable: Sequence[int] | None = None,
         order: NodeOrder | None = None,
+        sequence: KeywordSequence | None = None,
     ) -> None:
         self.schema = schema
         self.slots = slots
         self.max_size = max_size
         self.all = (1 << slots) - 1
         removed = schema.evolution.removed_relations
+        self.sequence = sequence or KeywordSequence()
         carried = searchable or [self.all] * len(schema.relations)
-        self.searchable = tuple(0 if r in removed else bits for r, bits in enumerate(carried))
+        ordered = [
+            bits & self.sequence.of_tables if relation.table else bits
+            for bits, relation in zip(carried, schema.relations, strict=True)
+        ]
+        self.searchable = tuple(0 if r in removed else bits for r, bits in enumerate(ordered))
         self.order = order or NodeOrder.default(slots, grown=schema.evolution.grown)
         self.edges_from = edges_from(schema)
         self._reach = Reach(schema, self.searchable)
@@ -62,14 +70,15 @@ class CNGen:
     @property
     def shape(self) -> tuple[object, ...]:
         """What the networks depend on besides the schema: equal for queries with equal networks."""
-        return self.slots, self.max_size, self.searchable, self.order
+        return self.slots, self.max_size, self.searchable, self.order, self.sequence
 
     @cached_property
     def roots(self) -> tuple[tuple[int, int], ...]:
         """The nodes (relation, keywords) that contain the root keyword, in the order they are processed."""
         bit = 1 << self.order.root_keyword
         nodes = ExpandedSchema(self.schema, self.slots, self.searchable).nodes
-        found = [(node.relation, node.keywords) for node in nodes if node.keywords & bit]
+        allows = self.sequence.allows
+        found = [(n.relation, n.keywords) for n in nodes if n.keywords & bit and allows(n.keywords)]
         return tuple(sorted(found, key=lambda n: -self.order.root_rank(*n)))
 
     def networks(self) -> Iterator[Tree]:
@@ -173,7 +182,7 @@ class CNGen:
         budget = self.max_size - size - 1
         found = []
         for keywords in subsets(self.searchable[target]):
-            if any(not leaf & ~keywords for leaf in leaves):
+            if any(not leaf & ~keywords for leaf in leaves) or not self.sequence.allows(keywords):
                 continue
             root_valid = root == -1 or bool(root & ~keywords)
             left = missing & ~keywords

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mesh.composite import Key, Members, alive, compatible, end_of, key_getter
+from mesh.composite import Key, Members, alive, end_of, key_getter
 from mesh.evaluator import Changed, Found, Reviving
 from mesh.generate import CNGen
 from mesh.operator import Operator, Wait
@@ -41,6 +41,7 @@ class Mesh(Reviving):
 
     def _start_empty(self, generator: CNGen) -> None:
         self._generator = generator
+        self._compatible = generator.sequence.compatible
         schema = generator.schema
         self._edges = edges(schema)
         self._source_key = [key_getter(e.source_columns) for e in self._edges]
@@ -164,7 +165,7 @@ class Mesh(Reviving):
         # A copy: partials that contain the new tuple may join the very list.
         for wait, members in tuple(partials):
             operator = wait.targets.get(new.keywords)
-            if operator is not None and compatible(members, new):
+            if operator is not None and self._compatible(members, new):
                 self._produce(operator, (*members, new), keep, found)
 
     def _start(self, new: StreamTuple, keep: bool, found: list[Found]) -> None:
@@ -187,7 +188,7 @@ class Mesh(Reviving):
                 self._partials += 1
             for other in self._live_by_edge[wait.edge].get(key, ()):
                 successor = wait.targets.get(other.keywords)
-                if successor is not None and compatible(members, other):
+                if successor is not None and self._compatible(members, other):
                     self._produce(successor, (*members, other), keep, found)
 
     def _clear_partials(self) -> None:

@@ -42,8 +42,8 @@ def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> li
     lines = [f"0 tuples{where} match {slot.text!r}{_hint(slot, seen.words)}" for slot in absent]
     if not lines and seen.tuples and len(plan.query.slots) > 1:
         lines.append(
-            f"every keyword matches some tuple, but no {plan.max_size} joined tuples of one window have all;"
-            " try a larger --max-size or --window"
+            f"every keyword matches some tuple, but no {plan.max_size} joined tuples of one window have all"
+            f"{' in this order' if plan.query.sequence else ''}; try a larger --max-size or --window"
         )
     return lines
 

@@ -68,6 +68,7 @@ class Plan:
             self.max_size,
             [self.matcher.searchable(r) for r in range(len(self.schema.relations))],
             NodeOrder.default(slots, self.frequencies, self.schema.evolution.grown),
+            self.query.sequence,
         )
 
     def evaluator(self) -> Evaluator:

@@ -21,6 +21,9 @@ Network: TypeAlias = tuple[frozenset[int], frozenset[JoinEdge]]
 Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 
+STATIC = -(10**18)  # the start of tuples of tables
+
+
 @dataclass(eq=False)
 class Live:
     relation: int
@@ -33,7 +36,11 @@ class Live:
 class Oracle:
     """Takes instants one after the other and tells what appears and what is retracted at each."""
 
-    def __init__(self, schema: Schema, keywords: int, max_size: int, bitmap: object) -> None:
+    def __init__(
+        self, schema: Schema, keywords: int, max_size: int, bitmap: object, groups: Sequence[int] = ()
+    ) -> None:
+        """``groups``: the bitmaps of keywords that come one after the other."""
+        self.groups = groups
         self.schema = schema
         self.all = (1 << keywords) - 1
         self.max_size = max_size
@@ -43,7 +50,7 @@ class Oracle:
         self.found: set[Network] = set()
 
     def load(self, rows: Iterable[tuple[int, Row]]) -> Counter[Shape]:
-        self.live += self._last_of_keys([self._add(r, row, -(10**18), float("inf")) for r, row in rows])
+        self.live += self._last_of_keys([self._add(r, row, STATIC, float("inf")) for r, row in rows])
         self.found = self._networks()
         return Counter(self.shape(n) for n in self.found)
 
@@ -132,6 +139,8 @@ class Oracle:
 
     def _is_result(self, network: Network) -> bool:
         nodes, edges = network
+        if not self._in_order(nodes):
+            return False
         carried = Counter(
             bit for n in nodes for bit in range(self.all.bit_length()) if self.tuples[n].keywords >> bit & 1
         )
@@ -142,6 +151,21 @@ class Oracle:
         return len(nodes) == 1 or all(
             any(self.tuples[n].keywords >> bit & 1 and carried[bit] == 1 for bit in carried) for n in terminal
         )
+
+    def _in_order(self, nodes: frozenset[int]) -> bool:
+        """All that carry keywords of a group start before all that carry those of a later one."""
+        carrying = [[n for n in nodes if self.tuples[n].keywords & group] for group in self.groups]
+        return all(
+            (self.tuples[a].start, a) < (self.tuples[b].start, b)
+            and not (self._static(a) and self._static(b))
+            for i, before in enumerate(carrying)
+            for after in carrying[i + 1 :]
+            for a in before
+            for b in after
+        )
+
+    def _static(self, number: int) -> bool:
+        return self.tuples[number].start == STATIC
 
     def shape(self, network: Network) -> Shape:
         nodes, edges = network

@@ -54,25 +54,26 @@ class Lifespans:
         """Number of identities remembered."""
         return len(self._known)
 
-    def step(self, tick: int, records: Iterable[tuple[int, Row, bool, int]]) -> Changes:
-        """Apply the records (relation, row, delete, time) of one tick, in order of arrival."""
+    def step(self, tick: int, records: Iterable[tuple[int, Row, bool, int, int]]) -> Changes:
+        """Apply the records (relation, row, delete, time, place) of one tick, in order of arrival."""
         changes = Changes()
         alone: dict[GroupKey, StreamTuple] = {}
         touched: dict[GroupKey, Group] = {}
         fresh: set[StreamTuple] = set()
         end = self._window.end(tick)
-        for relation, row, delete, time in records:
+        for relation, row, delete, time, place in records:
             key = identity(self._schema, relation, row)
             if not delete and key not in self._known:
                 # Nearly every tuple is the only one of its identity: no group for it.
-                self._known[key] = alone[key] = StreamTuple(relation, row, tick, end, time=time)
+                self._known[key] = alone[key] = StreamTuple(relation, row, tick, end, time=time, place=place)
                 self._due.push(end, key)
                 continue
             if key in alone:
                 fresh.add(alone.pop(key))
             group = touched[key] = self._group(key)
-            new = None if delete else self._named(StreamTuple(relation, row, tick, end, time=time), group)
-            if new is not None:
+            new = None
+            if not delete:
+                new = self._named(StreamTuple(relation, row, tick, end, time=time, place=place), group)
                 fresh.add(new)
             mark = Mark(tick, next(self._arrival), new)
             group.add(mark)

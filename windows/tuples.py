@@ -19,6 +19,7 @@ class StreamTuple:
     that an earlier tuple with the same key started less than a window before.
     ``time`` is the event time in microseconds, which for time windows is the
     start; ``ended_at`` the event time at which it was deleted or replaced, where that is known beforehand.
+    ``place`` grows with the order of arrival, which orders tuples with the same start.
     """
 
     relation: int
@@ -30,6 +31,7 @@ class StreamTuple:
     successor: bool = False
     time: int = 0
     ended_at: int | None = None
+    place: int = 0
 
     @property
     def static(self) -> bool:

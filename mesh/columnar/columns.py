@@ -31,18 +31,22 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True, slots=True)
 class TupleColumns:
-    """A batch of tuples. ``keys[i, j]`` is tuple i's value for its relation's key set j, or NULL."""
+    """A batch of tuples. ``keys[i, j]`` is tuple i's value for its relation's key set j, or NULL.
+
+    ``place`` grows with the order of arrival, which orders tuples with the same start.
+    """
 
     relation: Ints
     start: Ints
     end: Ints
     keys: Ints
+    place: Ints
 
     def __len__(self) -> int:
         return len(self.relation)
 
     def columns(self) -> tuple[Ints, ...]:
-        return self.relation, self.start, self.end, self.keys
+        return self.relation, self.start, self.end, self.keys, self.place
 
 
 class KeySets:

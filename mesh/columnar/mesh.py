@@ -19,6 +19,7 @@ from mesh.columnar.runs import SortedRuns, ranges
 from mesh.columnar.store import NO_MEMBER, Partials, PartialStore
 from mesh.columnar.table import NONE, OperatorTable, WaitingCounts
 from mesh.generate import CNGen
+from mesh.sequence import FREE
 from mesh.tree import Tree
 
 
@@ -47,6 +48,7 @@ class ColumnarMesh:
         self._accepts_root = accepts_root
         self._width = generator.max_size
         self._all = generator.all
+        self._in_order = bool(generator.sequence)
         self._labels = Labels()
         self._carried: Ints = np.zeros(1, dtype=np.int64)  # by query: the keywords of its live tuples
         self._awake: Flags = np.zeros(1, dtype=bool)
@@ -243,10 +245,24 @@ class ColumnarMesh:
         end = np.minimum(waiting.end[places], tuples.end[partners])
         new = (members != partners[:, None]).all(axis=1)
         kept = np.flatnonzero((start < end) & new)
+        if self._in_order:
+            kept = kept[self._in_sequence(operators[wanted[kept]], members[kept], partners[kept])]
         operators = operators[wanted[kept]]
         members = members[kept]
         members[np.arange(len(kept)), self._operators.size(operators) - 1] = partners[kept]
         return Partials(query[wanted[kept]], operators, members, start[kept], end[kept])
+
+    def _in_sequence(self, operators: Ints, members: Ints, partners: Ints) -> Flags:
+        """Which partners came before and after those members that their keywords ask it of."""
+        tuples, ranks = self._live.tuples, self._operators.ranks(operators)
+        rank = ranks[np.arange(len(ranks)), self._operators.size(operators) - 1][:, None]
+        start, other = tuples.start[partners][:, None], tuples.start[members]
+        later = (start > other) | (
+            (start == other) & (tuples.place[partners][:, None] > tuples.place[members])
+        )
+        unordered = (rank == FREE) | (ranks == FREE) | (ranks == rank)
+        agree: Flags = (unordered | (later == (rank > ranks))).all(axis=1)
+        return agree
 
     def _truly_joined(self, results: Partials) -> Partials:
         """Leave out what only the leading bits of hashes held for joined."""

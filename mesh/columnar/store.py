@@ -82,11 +82,11 @@ class TupleStore(Table):
 
     def __init__(self, width: int) -> None:
         one = np.empty(0, dtype=np.int64)
-        super().__init__((one, one, one, np.empty((0, width), dtype=np.int64)))
+        super().__init__((one, one, one, np.empty((0, width), dtype=np.int64), one))
 
     def three(self, slot: int) -> tuple[int, int, int]:
         """Relation, start and end of one tuple."""
-        relation, start, end, _ = self._columns
+        relation, start, end, *_ = self._columns
         return relation.item(slot), start.item(slot), end.item(slot)
 
     @property

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mesh.columnar.columns import Flags, Ints
 from mesh.generate import CNGen, Place
+from mesh.sequence import FREE
 from mesh.tree import Tree
 
 NONE = -1
@@ -40,6 +41,7 @@ class OperatorTable:
         self._first_group = np.full(64, NONE, dtype=np.int64)
         self._group_count = np.zeros(64, dtype=np.int64)
         self._owner = np.zeros(64, dtype=np.int64)
+        self._ranks = np.full((64, generator.max_size), FREE, dtype=np.int64)
         self._next = np.full((64, self.excluded + 1), NONE, dtype=np.int32)
         self._node = np.zeros(64, dtype=np.int64)
         self._edge = np.zeros(64, dtype=np.int64)
@@ -73,6 +75,10 @@ class OperatorTable:
     def joins(self, operators: Ints, node: int) -> tuple[Ints, Ints]:
         """For each operator the parent of a node, and the edge from there: NONE if there is no such node."""
         return self._parents[operators, node], self._edges[operators, node]
+
+    def ranks(self, operators: Ints) -> Ints:
+        """For each operator the groups of keywords in order that its nodes are of, FREE where of none."""
+        return self._ranks[operators]
 
     def node(self, groups: Ints) -> Ints:
         """The member that each group joins next."""
@@ -118,10 +124,12 @@ class OperatorTable:
             self._group_count = _doubled(self._group_count, 0)
             self._size = _doubled(self._size, 0)
             self._parents, self._edges = _doubled(self._parents, 0), _doubled(self._edges, NONE)
+            self._ranks = _doubled(self._ranks, FREE)
         self._complete[number] = complete
         size = self._size[number] = len(tree.relations)
         self._parents[number, 1:size] = tree.parents[1:]
         self._edges[number, 1:size] = tree.edges[1:]
+        self._ranks[number, :size] = [self._generator.sequence.rank(keywords) for keywords in tree.keywords]
         return number
 
     def _expand(self, operator: int) -> None:

@@ -7,7 +7,7 @@ operators that wake up know what they have missed, whatever the tuples' starts.
 
 from __future__ import annotations
 
-from mesh.composite import Members, compatible, end_of
+from mesh.composite import Members, end_of
 from mesh.evaluator import Changed, Found, Reviving
 from mesh.generate import CNGen
 from mesh.operator import Operator
@@ -111,7 +111,8 @@ class PaperMesh(Reviving):
 
         New operators start with what is in the buffers below them.
         """
-        removal = Removal(SchemaChange(self.generator.schema, generator.schema))
+        change = SchemaChange(self.generator.schema, generator.schema)
+        removal = Removal(change, self._compatible)
         retracted = [
             (self._network(operator), members)
             for operator, members in removal.results(self.sources.values())
@@ -119,7 +120,7 @@ class PaperMesh(Reviving):
         ]
         for join in removal.joins(self.sources.values()):
             self._destroy_from(join)
-        self._forget_relations(removal.change)
+        self._forget_relations(change)
         self._use(generator)
         for join in (join for source in self.sources.values() for join in source.above()):
             if join.out.entries:
@@ -162,7 +163,7 @@ class PaperMesh(Reviving):
             if join.left.out.entries:
                 self._policy.probed(join.left, self._horizon)
             for left in join.matches_of_right(members) if join.running else ():
-                if compatible(left, members[0]):
+                if self._compatible(left, members[0]):
                     self._produce(join, left + members, self._arrivals, keep)
         if source.complete:
             self._found.append((self._network(source), members))
@@ -183,7 +184,7 @@ class PaperMesh(Reviving):
     def _pass_up(self, operator: Producer, members: Members, arrival: int, keep: bool) -> None:
         for join in tuple(operator.awake.values()):
             for right, arrived in join.matches_of_left(members).items():
-                if compatible(members, right[0]):
+                if self._compatible(members, right[0]):
                     self._produce(join, members + right, max(arrival, arrived), keep)
 
     def _catch_up(self, join: JoinOperator) -> None:
@@ -196,13 +197,13 @@ class PaperMesh(Reviving):
             (max(came, arrived), left + right)
             for left, came in join.left.out.since(stopped)
             for right, arrived in join.matches_of_left(left).items()
-            if compatible(left, right[0])
+            if self._compatible(left, right[0])
         ]
         pairs += [
             (arrived, left + right)
             for right, arrived in (join.right.out.latest(stopped) if stopped else ())
             for left, came in join.matches_of_right(right).items()
-            if came <= stopped and compatible(left, right[0])
+            if came <= stopped and self._compatible(left, right[0])
         ]
         for arrival, members in sorted(pairs, key=lambda pair: pair[0]):
             self._produce(join, members, arrival, keep=True)
@@ -250,6 +251,7 @@ class PaperMesh(Reviving):
 
     def _use(self, generator: CNGen) -> None:
         self.generator = generator
+        self._compatible = generator.sequence.compatible
         self._edges = edges(generator.schema)
         self._roots = frozenset(generator.roots)
         self._policy.use(generator.schema)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from mesh.composite import Members, compatible
+from mesh.composite import Members
 from mesh.paper.operator import JoinOperator, Producer, Source
+from mesh.sequence import Compatible
 from schema.evolve import SchemaChange
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The part of a change that removes."""
+    """The part of a change that removes. ``compatible``: as results are found."""
 
     change: SchemaChange
+    compatible: Compatible
 
     def joins(self, sources: Iterable[Source]) -> list[JoinOperator]:
         """The lowest operators over what is gone; all above them goes with them."""
@@ -33,7 +35,13 @@ class Removal:
                 for join in (lowest, *lowest.above()):
                     # A sleeping one has none: on its way a right input is empty.
                     if join.complete and join.running:
-                        yield from ((join, members) for members in _output(join))
+                        yield from ((join, members) for members in self._output(join))
+
+    def _output(self, join: JoinOperator) -> Iterator[Members]:
+        for left in join.left.out.entries:
+            for right in join.matches_of_left(left):
+                if self.compatible(left, right[0]):
+                    yield left + right
 
     def _lowest(self, operator: Producer) -> Iterator[JoinOperator]:
         for join in operator.parents.values():
@@ -44,10 +52,3 @@ class Removal:
 
     def _is_gone(self, relation: int) -> bool:
         return relation in self.change.removed_relations
-
-
-def _output(join: JoinOperator) -> Iterator[Members]:
-    for left in join.left.out.entries:
-        for right in join.matches_of_left(left):
-            if compatible(left, right[0]):
-                yield left + right

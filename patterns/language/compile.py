@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from patterns.automata.pcea import PCEA
-from patterns.language.chains import chain
 from patterns.language.expression import nullable
 from patterns.language.parallel import Parallel
 from patterns.language.progress import Layout, NotExpressibleError
@@ -55,9 +54,3 @@ def parallel_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
     """Conjunctions in parallel as far as that can be. Raises NotExpressibleError."""
     layout = Layout(resolved)
     return layout.pcea(Parallel(layout).fragment(pattern.expression).complete)
-
-
-def chain_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
-    """Everything one tuple after the other. Raises NotExpressibleError."""
-    layout = Layout(resolved)
-    return layout.pcea(chain(layout, pattern.expression, None, lambda _: [()]).complete)

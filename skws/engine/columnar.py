@@ -69,6 +69,7 @@ class ColumnarEngine:
         self._names: dict[str, Plan] = {}
         self._numbers: dict[Plan, int] = {}
         self._next = count()
+        self._arrived = 0  # records so far
         self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
         self._on_late = on_late
         # Where the relations of records stand in the schema; None while it is as it was.
@@ -225,11 +226,16 @@ class ColumnarEngine:
         self.expire(self._order.now if self.lateness else int(ticks[0]))
         self._count(batch)
         followed = np.isin(batch.relation, list(self._settling.relations))
-        settled = self._settling.settle(batch.taken(np.flatnonzero(followed)), ticks[followed])
+        places = np.arange(self._arrived, self._arrived + len(batch), dtype=np.int64)
+        self._arrived += len(batch)
+        settled = self._settling.settle(
+            batch.taken(np.flatnonzero(followed)), ticks[followed], places[followed]
+        )
         self.counts.unmatched_deletions += settled.unmatched
         events = self._end([known for known, _ in settled.ended])
         standing = self._anew(settled.prolonged)
-        arrivals = self._arrivals(batch, ticks, ~followed, settled.new + [t for t, _ in settled.prolonged])
+        known = settled.new + [t for t, _ in settled.prolonged]
+        arrivals = self._arrivals(batch, ticks, places, ~followed, known)
         found = self._finder.insert(arrivals)
         events += self._report(found, told=self._by_slots(standing))
         self._order.reach(int(ticks[-1]))
@@ -292,12 +298,13 @@ class ColumnarEngine:
         }
 
     def _arrivals(
-        self, batch: RecordBatch, ticks: Ints, plain: Flags, followed: list[StreamTuple]
+        self, batch: RecordBatch, ticks: Ints, places: Ints, plain: Flags, followed: list[StreamTuple]
     ) -> Arrivals:
         """The batch's insertions: records that stand for themselves, and tuples that are followed."""
         if not plain.all():
-            batch, ticks = batch.taken(np.flatnonzero(plain)), ticks[plain]
-        new = Arrivals(batch.relation, batch.rows, ticks, natural_ends(self.window, ticks), batch.time)
+            batch, ticks, places = batch.taken(np.flatnonzero(plain)), ticks[plain], places[plain]
+        ends = natural_ends(self.window, ticks)
+        new = Arrivals(batch.relation, batch.rows, ticks, ends, batch.time, places)
         return new.merged(of_tuples(followed, lambda _: True)) if followed else new
 
     def _report(
@@ -366,5 +373,6 @@ def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) 
         np.array([t.start for t in tuples], dtype=np.int64),
         np.array([t.end for t in tuples], dtype=np.int64),
         np.array([t.time for t in tuples], dtype=np.int64),
+        np.array([t.place for t in tuples], dtype=np.int64),
         {place: t for place, t in enumerate(tuples) if follow(t)},
     )

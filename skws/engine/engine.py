@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, count, groupby
 
 from mesh.composite import Members
 from mesh.evaluator import Found
@@ -54,6 +54,7 @@ class Engine:
         self._names = TupleNames(plan.schema, by_count=plan.by_count)
         self._on_late = on_late
         self._position = 0
+        self._arrival = count()
         self._now = ALWAYS
         # Where the relations of records stand in the schema; None while it is as it was.
         self._positions: tuple[int, ...] | None = None
@@ -132,13 +133,13 @@ class Engine:
         yield from self._retracted(retracted)
         yield from self._completed(chain.from_iterable(completed))
 
-    def _seen(self, records: Iterable[Record]) -> Iterator[tuple[int, Row, bool, int]]:
+    def _seen(self, records: Iterable[Record]) -> Iterator[tuple[int, Row, bool, int, int]]:
         for relation, time, row, delete in records:
             if delete:
                 self.counts.deletions += 1
             else:
                 self.counts.tuples += 1
-            yield self._place(relation), row, delete, time
+            yield self._place(relation), row, delete, time, next(self._arrival)
 
     def _place(self, relation: int) -> int:
         return relation if self._positions is None else self._positions[relation]

@@ -37,9 +37,10 @@ from windows.window import FOREVER, ExpressionWindow, Unbounded, Window, by_posi
 class Arrivals:
     """Tuples in order of their start.
 
-    ``times`` are event times in microseconds. ``followed`` holds, by place,
-    the tuples that are more than their columns: whose deletion is known, or
-    whose name needs more than their row. ``labelled``: None to match keywords here.
+    ``times`` are event times in microseconds; ``place`` grows with the order of
+    arrival. ``followed`` holds, by number here, the tuples that are more than
+    their columns: whose deletion is known, or whose name needs more than their
+    row. ``labelled``: None to match keywords here.
     """
 
     relation: Ints
@@ -47,23 +48,25 @@ class Arrivals:
     start: Ints
     end: Ints
     times: Ints
+    place: Ints
     followed: dict[int, StreamTuple] = field(default_factory=dict)
     labelled: Labelled | None = None
 
     def merged(self, other: Arrivals) -> Arrivals:
         """These and others, in order of start; both to be matched here."""
-        start = np.concatenate([self.start, other.start])
+        start, place = np.concatenate([self.start, other.start]), np.concatenate([self.place, other.place])
         order = np.argsort(start, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        own = {int(place[at]): known for at, known in self.followed.items()}
-        others = {int(place[len(self.start) + at]): known for at, known in other.followed.items()}
+        number = np.empty_like(order)
+        number[order] = np.arange(len(order))
+        own = {int(number[at]): known for at, known in self.followed.items()}
+        others = {int(number[len(self.start) + at]): known for at, known in other.followed.items()}
         return Arrivals(
             np.concatenate([self.relation, other.relation])[order],
             Rows.together([self.rows, other.rows]).taken(order),
             start[order],
             np.concatenate([self.end, other.end])[order],
             np.concatenate([self.times, other.times])[order],
+            place[order],
             own | others,
         )
 
@@ -133,7 +136,7 @@ class Finder:
         for place, followed in new.followed.items():
             self.known.follow(followed, first + place)
         keys = self._values.of(new.rows)
-        arrived = self.live.insert(TupleColumns(new.relation, new.start, new.end, keys))
+        arrived = self.live.insert(TupleColumns(new.relation, new.start, new.end, keys, new.place))
         labelled = Labelled(labelled.tuple + first, labelled.query, labelled.label)
         self._scoring.arrived(first, new.rows, labelled)
         labelled = self._coded(labelled)
@@ -152,6 +155,7 @@ class Finder:
             tuples.start[kept],
             tuples.end[kept],
             self.known.times[kept],
+            tuples.place[kept],
             {place[slot]: known for slot, known in self.known.followed.items() if slot in place},
         )
 

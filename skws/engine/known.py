@@ -99,8 +99,9 @@ class KnownTuples:
             return known
         relation, start, end = self._live.tuple_in(slot)
         occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
+        time, place = self._rows.time(slot), self._live.tuples.place.item(slot)
         return StreamTuple(
-            relation, self._rows.row(slot), start, end, occurrence=occurrence, time=self._rows.time(slot)
+            relation, self._rows.row(slot), start, end, occurrence=occurrence, time=time, place=place
         )
 
     def _occurrence(self, slot: int, relation: int, start: int) -> int:

@@ -57,13 +57,18 @@ class Settling:
         keyed = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
         self.relations = (self.relations | keyed) - schema.evolution.removed_relations
 
-    def settle(self, batch: RecordBatch, ticks: Ints) -> Settled:
-        """Apply the records of followed relations, in order of ticks; sets the ends of tuples."""
+    def settle(self, batch: RecordBatch, ticks: Ints, places: Ints) -> Settled:
+        """Apply the records of followed relations, in order of ticks; sets the ends of tuples.
+
+        ``places`` tell in which order they came.
+        """
         settled = Settled()
+        place = iter(places.tolist())
         new: dict[StreamTuple, None] = {}
         before: dict[StreamTuple, int] = {}
         for tick, step in self._steps(batch, ticks):
-            changes = self._lifespans.step(tick, ((r.relation, r.row, r.delete, r.time) for r in step))
+            records = ((r.relation, r.row, r.delete, r.time, next(place)) for r in step)
+            changes = self._lifespans.step(tick, records)
             settled.unmatched += changes.unmatched
             new.update(dict.fromkeys(changes.inserted))
             for late in changes.inserted:  # perhaps after what ended it

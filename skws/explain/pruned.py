@@ -45,7 +45,14 @@ def pruned_by_keys(generator: CNGen, most: int = MOST_NETWORKS) -> KeyPruning:
 def _without_keys(generator: CNGen) -> CNGen:
     schema = generator.schema
     keyless = replace(schema, relations=tuple(replace(r, key=()) for r in schema.relations))
-    return CNGen(keyless, generator.slots, generator.max_size, generator.searchable, generator.order)
+    return CNGen(
+        keyless,
+        generator.slots,
+        generator.max_size,
+        generator.searchable,
+        generator.order,
+        generator.sequence,
+    )
 
 
 def _clash(tree: Tree, known: tuple[Edge, ...]) -> Impossible | None:

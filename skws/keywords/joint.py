@@ -109,12 +109,15 @@ class JointMatcher:
         self._users: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._named: list[dict[int, int]] = [{} for _ in schema.relations]
         self._excluding: Ints = np.zeros(1, dtype=np.int64)
+        self._torn: dict[int, Ints] = {}  # of queries with an order
         self._spread: tuple[Ints, Ints, Ints] | None = None
 
     def add(self, query: int, matcher: Matcher) -> None:
         """Match a query, called by a number, from now on."""
         self._matchers[query] = matcher
         self._spread = None
+        if matcher.torn:
+            self._torn[query] = np.array(list(matcher.torn), dtype=np.int64)
         for relation, named in enumerate(self._named):
             if matcher.named(relation):
                 named[query] = matcher.named(relation)
@@ -130,6 +133,7 @@ class JointMatcher:
     def remove(self, query: int) -> None:
         """Match a query no longer."""
         self._spread = None
+        self._torn.pop(query, None)
         for named in self._named:
             named.pop(query, None)
         for bit, alternative in self._matchers.pop(query).alternatives():
@@ -172,7 +176,10 @@ class JointMatcher:
         first = np.flatnonzero(np.diff(places, prepend=-1))
         places, bits = places[first], np.bitwise_or.reduceat(bits, first)
         query = places & ((1 << _QUERY_BITS) - 1)
-        return Bitmaps(places >> _QUERY_BITS, query, np.where(bits & self._excluding[query], EXCLUDED, bits))
+        label = np.where(bits & self._excluding[query], EXCLUDED, bits)
+        for ordered, torn in self._torn.items():
+            label[(query == ordered) & np.isin(bits, torn)] = EXCLUDED
+        return Bitmaps(places >> _QUERY_BITS, query, label)
 
     def _spread_out(self) -> tuple[Ints, Ints, Ints]:
         """By predicate: its first user, then all users' queries and bits."""

@@ -22,13 +22,24 @@ EXCLUDED: Final = -1
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
+def torn(query: KeywordQuery) -> frozenset[int]:
+    """The bitmaps with keywords of which some come before others: no tuple comes before itself."""
+    if not query.sequence:
+        return frozenset()
+    return frozenset(found for found in range(1 << len(query.slots)) if not query.sequence.allows(found))
+
+
 class Matcher:
-    """The keyword bitmaps of a query's tuples. Pickles as its query and schema."""
+    """The keyword bitmaps of a query's tuples. Pickles as its query and schema.
+
+    Excluded are also tuples with keywords that are to come one after the other.
+    """
 
     def __init__(self, query: KeywordQuery, schema: Schema) -> None:
         self.query = query
         self.schema = schema
         self._excluded = 1 << len(query.slots)
+        self._torn = torn(query)
         # Columns that the same alternatives apply to share a table, and what it remembers.
         table = cache(ChunkTable)
         self._columns = tuple(
@@ -51,7 +62,7 @@ class Matcher:
             value = row[column]
             if value is not None:
                 found |= table.find(value if value.__class__ is str else str(value))
-        return EXCLUDED if found & self._excluded else found
+        return EXCLUDED if found & self._excluded or found in self._torn else found
 
     def bitmaps(self, relation: int, columns: Sequence[Column], *, rows: int = 0) -> Bitmaps:
         """The bitmap of each row of an Arrow batch, given the relation's search columns in order.
@@ -76,6 +87,8 @@ class Matcher:
             table.find_in(parts)
         for bitmaps in found:
             bitmaps[(bitmaps & self._excluded) != 0] = EXCLUDED
+            if self._torn:
+                bitmaps[np.isin(bitmaps, list(self._torn))] = EXCLUDED
         return found
 
     def searchable(self, relation: int) -> int:
@@ -101,6 +114,11 @@ class Matcher:
     def excluding(self) -> int:
         """The bit that exclusions set."""
         return self._excluded
+
+    @property
+    def torn(self) -> frozenset[int]:
+        """The bitmaps that exclude a tuple because of the order of keywords."""
+        return self._torn
 
     def named(self, relation: int) -> int:
         """What the relation's name satisfies."""

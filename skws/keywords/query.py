@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from mesh.sequence import KeywordSequence
 from schema.errors import QueryError
 from schema.model import Schema
 from skws.keywords import syntax
 from skws.keywords.analysis import Token, tokens
 from skws.keywords.fault import fault
+from skws.keywords.groups import Part, missing, parts
 from skws.keywords.scope import Scope, resolve
 
 MAX_SLOTS: Final = 8
@@ -74,6 +76,7 @@ class KeywordQuery:
     """A parsed query. Tuples that satisfy one of the ``exclusions`` take no part in any result.
 
     ``dropped`` are the terms that analysis left nothing of, for display.
+    ``sequence``: which keywords come before which others, where the query says.
     """
 
     text: str
@@ -81,6 +84,7 @@ class KeywordQuery:
     exclusions: tuple[Slot, ...] = ()
     dropped: tuple[str, ...] = ()
     match_names: bool = False
+    sequence: KeywordSequence = field(default_factory=KeywordSequence)
 
     @property
     def keywords(self) -> tuple[str, ...]:
@@ -91,18 +95,34 @@ class KeywordQuery:
 def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> KeywordQuery:
     """The query that ``text`` means over ``schema``.
 
+    Semicolons stand between groups of keywords that come one after the other.
     ``match_names``: tuples also carry the keywords that their relation's name
     matches. Raises ``QueryError`` with a caret below the place where the text
     is malformed, names what is not in the schema, or asks for nothing.
     """
-    tree, places = syntax.parse(text)
-    reader = _Reader(text, {name: _resolve(name, schema, text, at) for name, at in places.items()})
-    for node in _conjuncts(tree):
-        reader.read(node)
+    reader = _Reader(text)
+    groups = [_read_part(reader, schema, part) for part in parts(text)]
     _check(reader, text)
     return KeywordQuery(
-        text, tuple(reader.slots), tuple(reader.exclusions), tuple(dict.fromkeys(reader.dropped)), match_names
+        text,
+        tuple(reader.slots),
+        tuple(reader.exclusions),
+        tuple(dict.fromkeys(reader.dropped)),
+        match_names,
+        KeywordSequence(tuple(groups) if len(groups) > 1 else ()),
     )
+
+
+def _read_part(reader: _Reader, schema: Schema, part: Part) -> int:
+    """Read the keywords before, between or after semicolons; gives their bits."""
+    text, first, dropped = reader.text, len(reader.slots), len(reader.dropped)
+    tree, places = syntax.parse(part.alone(text), text)
+    reader.scopes = {name: _resolve(name, schema, text, at) for name, at in places.items()}
+    for node in _conjuncts(tree):
+        reader.read(node, first)
+    if len(reader.slots) == first and part.semicolon >= 0:
+        raise missing(part, text, _reason(reader.dropped[dropped:]))
+    return (1 << len(reader.slots)) - (1 << first)
 
 
 def _resolve(name: str, schema: Schema, text: str, position: int) -> tuple[Scope, ...]:
@@ -135,19 +155,27 @@ class _Leaf(NamedTuple):
 class _Reader:
     """Collects the slots and exclusions of a tree."""
 
-    def __init__(self, text: str, scopes: dict[str, tuple[Scope, ...]]) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.scopes = scopes
+        self.scopes: dict[str, tuple[Scope, ...]] = {}
         self.slots: list[Slot] = []
         self.exclusions: list[Slot] = []
         self.dropped: list[str] = []
 
-    def read(self, node: syntax.Node) -> None:
-        """Add what one conjunct asks for; a predicate already there is not repeated."""
+    def read(self, node: syntax.Node, first: int = 0) -> None:
+        """Add what one conjunct asks for; a predicate already there is not repeated.
+
+        Keywords before the slot ``first`` come before it in time.
+        """
         negated = isinstance(node, syntax.Not)
         slot = self._slot(_unwrap(node[0] if negated else node), negated=negated)
         into = self.exclusions if negated else self.slots
-        if slot is not None and not any(slot.same(other) for other in into):
+        if slot is None:
+            return
+        if not negated and any(slot.same(other) for other in into[:first]):
+            message = f"{slot.text!r} stands before ';' as well: no tuple comes before itself"
+            raise fault(message, self.text, node.startchar)
+        if not any(slot.same(other) for other in into):
             into.append(slot)
 
     def _slot(self, node: syntax.Node, *, negated: bool) -> Slot | None:

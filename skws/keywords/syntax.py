@@ -25,9 +25,9 @@ plugins: Any = whoosh_plugins
 syntax: Any = whoosh_syntax
 Node: TypeAlias = Any
 
-_QUOTES: Final = '"\u201c\u201d\u201e'
+QUOTES: Final = '"\u201c\u201d\u201e'
 _START: Final = r"(?<![^\s(:])"  # where a term may begin
-_BETWEEN: Final = rf"(?<![^\s(){_QUOTES}])"  # where a connective may
+_BETWEEN: Final = rf"(?<![^\s(){QUOTES}])"  # where a connective may
 
 Word = syntax.WordNode
 Phrase = plugins.PhrasePlugin.PhraseNode
@@ -74,19 +74,19 @@ _PARSER: Final[Any] = QueryParser(
     None,
     None,
     plugins=[
-        plugins.PhrasePlugin(f"[{_QUOTES}](?P<text>[^{_QUOTES}]*)[{_QUOTES}](?P<slop>(?!))?"),
+        plugins.PhrasePlugin(f"[{QUOTES}](?P<text>[^{QUOTES}]*)[{QUOTES}](?P<slop>(?!))?"),
         plugins.GroupPlugin(),
         _operators(),
         plugins.FieldsPlugin(
-            rf"(?<![^\s(:\-])(?P<text>[^\s():*{_QUOTES}-][^\s():*{_QUOTES}]*):(?=\S)", remove_unknown=False
+            rf"(?<![^\s(:\-])(?P<text>[^\s():*{QUOTES}-][^\s():*{QUOTES}]*):(?=\S)", remove_unknown=False
         ),
-        _PrefixPlugin(rf"(?P<text>[^\s()*{_QUOTES}]+)\*(?=[\s)]|$)"),
+        _PrefixPlugin(rf"(?P<text>[^\s()*{QUOTES}]+)\*(?=[\s)]|$)"),
     ],
 )
 
 
-def parse(text: str) -> tuple[Node, dict[str, int]]:
-    """The tree of a query and the position of each scope in it.
+def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
+    """The tree of a query and the position of each scope in it. Errors show ``shown``, else the text.
 
     The tree's leaves are ``Word``, ``Phrase`` and ``Prefix`` (with ``fieldname``,
     ``text``, ``startchar``), its groups ``All``, ``Either`` and ``Not``. Raises
@@ -94,10 +94,10 @@ def parse(text: str) -> tuple[Node, dict[str, int]]:
     """
     tagged = _PARSER.tag(text)
     tags = [node for node in tagged if not node.is_ws()]
-    _check_balance(tags, text)
+    _check_balance(tags, shown or text)
     for check in _CHECKS:
         for before, node, after in zip([None, *tags], tags, [*tags[1:], None], strict=False):
-            check(before, node, after, text)
+            check(before, node, after, shown or text)
     scopes = {node.fieldname: node.startchar for node in reversed(tags) if isinstance(node, Scope)}
     return _PARSER.filterize(tagged), scopes
 
@@ -128,7 +128,7 @@ def _check_word(_before: Node | None, node: Node, _after: Node | None, text: str
     if not isinstance(node, Word | Prefix):
         return
     for offset, char in enumerate(node.text):
-        if char in _QUOTES:
+        if char in QUOTES:
             raise fault("this quotation mark has no partner", text, node.startchar + offset)
         if char == "*":
             message = "'*' stands for the end of a word only (trav*); put quotes around a literal one"

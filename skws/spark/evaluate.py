@@ -42,6 +42,7 @@ _ARROW = pa.schema(
         ("result", pa.binary()),
     ]
 )
+_PLACE_BITS = 40  # of a record in its split; splits come one after the other
 COUNTED = -1  # kind of a row that holds a count as its time; such rows come before all results
 
 
@@ -104,6 +105,7 @@ class SliceRun:
             np.array([t.start for t in static], dtype=np.int64),
             np.array([t.end for t in static], dtype=np.int64),
             np.array([t.time for t in static], dtype=np.int64),
+            np.zeros(len(static), dtype=np.int64),
             {place: t for place, t in enumerate(static) if t.occurrence},
             _labelled(np.array([t.keywords for t in static], dtype=np.int64)),
         )
@@ -171,6 +173,7 @@ class SliceRun:
             np.array(columns[3], dtype=np.int64),
             np.array(columns[4], dtype=np.int64),
             np.array(columns[5], dtype=np.int64),
+            np.array(columns[6], dtype=np.int64) << _PLACE_BITS | np.array(columns[7], dtype=np.int64),
             followed,
             _labelled(np.array(columns[8], dtype=np.int64)),
         )

@@ -151,6 +151,7 @@ def test_bad_records_fail_or_are_skipped(skws: Skws, bank: tuple[object, ...], t
         (("--pattern", "branch b"), "branch is a static table"),
         (("--pattern", "Q(i) <- branch(i, _)"), "branch is a static table"),
         (("--pattern", 'login l where l ~ "the"'), "the"),
+        (("--pattern", 'login l where l ~ "a1 ; b1"'), "';' orders several, in the pattern itself"),
         (("--pattern", 'refund r where r ~ "x"'), "refund has no attribute that is searched"),
         (
             ("--pattern", "Q(u, i) <- login(u, _), transfer(i, u, _), refund(i)"),

@@ -72,6 +72,14 @@ def test_nothing_found_is_explained_word_by_word(skws: Skws) -> None:
     assert "no 3 joined tuples of one window have all" in skws(*SEARCH, "--max-size", 3).err
 
 
+def test_keywords_in_order(skws: Skws) -> None:
+    ordered = skws("search", "tarantino ; travolta", *LOCAL, "-f", "jsonl", "-q")
+    assert len(ordered.out.splitlines()) == 1
+    assert "have all in this order" in skws("search", "travolta ; tarantino", *LOCAL).err
+    shown = skws("explain", "tarantino uma ; travolta", "--schema", SCHEMA).out
+    assert "order: tuples with tarantino, uma before those with travolta" in shown
+
+
 def test_dropped_words_are_told(skws: Skws) -> None:
     assert "not searched, as too common or no words: the" in skws("search", "the", "nolan", *LOCAL).err
 

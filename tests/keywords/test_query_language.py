@@ -151,6 +151,14 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ("movie:-x", "movie: is followed by no term (a scope goes after the minus", 0),
         ("movie:(title:x OR y)", "'title' stands inside a group that has a scope already", 7),
         ("movie:((x) title:y)", "'title' stands inside a group that has a scope already", 11),
+        ("; pulp", "there is no keyword before this ';'", 0),
+        ("pulp ; ", "there is no keyword after this ';'", 5),
+        ("pulp ;; fiction", "there is no keyword after this ';'", 5),
+        ("pulp ; -fiction", "there is no keyword after this ';'", 5),
+        ("pulp ; fiction OR", "OR needs a term after it", 15),
+        ("pulp ; titel:x", "no relation or attribute 'titel'", 7),
+        ("(pulp ; fiction)", "cannot stand in parentheses", 6),
+        ("pulp gun ; fiction guns", "'guns' stands before ';' as well: no tuple comes before itself", 19),
     ],
 )
 def test_errors_say_what_and_where(text: str, message: str, caret: int | None) -> None:
@@ -172,20 +180,42 @@ def test_the_caret_stands_below_the_place_in_a_long_query_with_control_character
     assert len(line) < 80
 
 
+@pytest.mark.parametrize(
+    ("text", "keywords", "groups"),
+    [
+        ("pulp; fiction", ("pulp", "fiction"), (0b1, 0b10)),
+        ("pulp pulp fiction ;gun -car ; tarantino", ("pulp", "fiction", "gun", "tarantino"), (3, 4, 8)),
+        ('"pulp ; fiction" ; gun', ('"pulp ; fiction"', "gun"), (1, 2)),
+        ('"pulp ; fiction"', ('"pulp ; fiction"',), ()),
+        ("(pulp OR fiction) gun ; title:car", ("pulp|fiction", "gun", "title:car"), (3, 4)),
+    ],
+)
+def test_semicolons_part_groups_of_keywords(
+    text: str, keywords: tuple[str, ...], groups: tuple[int, ...]
+) -> None:
+    query = parse_query(text, SCHEMA)
+    assert (query.keywords, query.sequence.groups) == (keywords, groups)
+
+
+def test_a_group_without_words_says_why() -> None:
+    with pytest.raises(QueryError, match="no keyword after this ';': not searched are the"):
+        parse_query("pulp ; the", SCHEMA)
+
+
 def test_most_slots() -> None:
     query = parse_query(" ".join(f"w{i} W{i}" for i in range(MAX_SLOTS)), SCHEMA)
     assert len(query.slots) == MAX_SLOTS
 
 
 def test_a_query_is_a_value() -> None:
-    query = parse_query('trav* "pulp fiction" name:x -gun the', SCHEMA, match_names=True)
+    query = parse_query('trav* "pulp fiction" ; name:x -gun the', SCHEMA, match_names=True)
     assert pickle.loads(pickle.dumps(query)) == query
     assert hash(query) == hash(parse_query(query.text, SCHEMA, match_names=True))
     assert query != parse_query(query.text, SCHEMA)
 
 
 @settings(max_examples=500, deadline=None)
-@given(st.one_of(st.text(max_size=30), st.text("ab(\") *-:.ORNTAD&'“”\u0301\t東", max_size=24)))
+@given(st.one_of(st.text(max_size=30), st.text("ab(\") *-:;.ORNTAD&'“”\u0301\t東", max_size=24)))
 def test_any_text_is_a_query_or_a_query_error(text: str) -> None:
     query = _parsed(text)
     if isinstance(query, KeywordQuery):

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from patterns.automata import PCEA, accepting_runs
 from patterns.evaluation import Evaluator, Valuation
-from patterns.language.compile import chain_automaton, compile_pattern, parallel_automaton
+from patterns.language.chains import chain
+from patterns.language.compile import compile_pattern, parallel_automaton
 from patterns.language.parse import parse_pattern
-from patterns.language.progress import NotExpressibleError
-from patterns.language.resolve import resolve
+from patterns.language.progress import Layout, NotExpressibleError
+from patterns.language.resolve import Resolved, resolve
 from patterns.language.syntax import Pattern
 from schema.errors import PatternError
 from schema.model import Row
@@ -91,6 +92,12 @@ def test_texts_mean_their_matches(text: str, stream: list[tuple[int, Row]], wind
         results = found(list(evaluator.feed(relation, row)))
         assert results == matches(pattern, stream[: position + 1], position - window)
         assert evaluator.count() == len(results)
+
+
+def chain_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
+    """Everything one tuple after the other."""
+    layout = Layout(resolved)
+    return layout.pcea(chain(layout, pattern.expression, None, lambda _: [()]).complete)
 
 
 @SOME_ARE_REFUSED

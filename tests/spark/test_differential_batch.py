@@ -106,6 +106,17 @@ def test_equal_record_for_record(spark: SparkSession, tmp_path: Path, schema: Sc
 
 
 @pytest.mark.usefixtures("shared_out")
+@pytest.mark.parametrize("window", [TimeWindow(25), CountWindow(40)])
+def test_keywords_in_order(spark: SparkSession, tmp_path: Path, window: Window) -> None:
+    path = write_replay(tmp_path / "r.jsonl", TABLES, random_stream(TABLES, 5, 400, 5))
+    plan = Plan(TABLES, parse_query("beta ; alpha", TABLES), window, 4)
+    local, counts, distributed, spark_counts, _ = both(spark, plan, path)
+    assert distributed == local
+    assert spark_counts == counts
+    assert counts.results > 20
+
+
+@pytest.mark.usefixtures("shared_out")
 @pytest.mark.parametrize("slices", [1, 5, 30])
 def test_slicing_does_not_change_results(
     spark: SparkSession, tmp_path: Path, slices: int, monkeypatch: pytest.MonkeyPatch

@@ -208,7 +208,8 @@ class WindowedEngine:
             for place, start in enumerate((kept + begin).tolist())
             if start in ended.successors
         }  # fmt: skip
-        return Arrivals(taken.relation, taken.rows, kept + begin, ends[kept], taken.time, followed)
+        start = kept + begin
+        return Arrivals(taken.relation, taken.rows, start, ends[kept], taken.time, start, followed)
 
     def _wait(self, results: Partials) -> None:
         """Remember results until a window ends that holds them; none does if keys differ."""

@@ -123,7 +123,7 @@ def test_any_relation_is_any_stream() -> None:
 
 
 def test_keywords_in_order() -> None:
-    pattern = parse_pattern("\"fraud\" ; '\"re; fund\"'", SCHEMA)
+    pattern = parse_pattern('"fraud" ; \'"re; fund"\'', SCHEMA)
     evaluator = Evaluator(compile_pattern(pattern, SCHEMA, contains).pcea, 4, CountWindow(10))
     stream = [(2, row(1, '"re; fund"')), (0, row(2, "fraud")), (1, row(3, "x")), (2, row(4, '"re; fund"'))]
     found = [list(evaluator.feed(relation, values)) for relation, values in stream]

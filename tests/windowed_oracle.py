@@ -24,7 +24,9 @@ class WindowedOracle:
         self.expression = expression
         self.alphabet = alphabet
         slots = len(plan.query.slots)
-        self.oracle = Oracle(plan.schema, slots, plan.max_size, plan.matcher.bitmap)
+        self.oracle = Oracle(
+            plan.schema, slots, plan.max_size, plan.matcher.bitmap, plan.query.sequence.groups
+        )
         self.stream: list[Record] = []
         self.deleted: dict[int, int] = {}
         self.told: set[Network] = set()

@@ -17,7 +17,7 @@ def query_branch(plan: Plan) -> Branch:
     below += [_slot(plan.schema, slot, f"excluded: tuples with {slot.text}") for slot in query.exclusions]
     if query.sequence:
         parts = [_carried(plan, group) for group in query.sequence.groups]
-        below.append(Branch(f"order: tuples with {'; before those with '.join(parts)}"))
+        below.append(Branch(f"order: tuples with {' before those with '.join(parts)}"))
     if query.match_names:
         below.append(Branch("keywords without a place of their own may also be names of relations"))
     if query.dropped:

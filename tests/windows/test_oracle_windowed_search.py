@@ -54,7 +54,7 @@ def cases(draw: st.DrawFn) -> tuple[Plan, list[Record], list[Record]]:
     schema = draw(schemas(tables=True))
     words = draw(st.integers(1, 2))
     window = ExpressionWindow(draw(expressions(schema)))
-    query = parse_query(" ".join(WORDS[:words]), schema)
+    query = parse_query(draw(st.sampled_from((" ", " ; "))).join(WORDS[:words]), schema)
     stream = draw(streams(schema, words, 11))
     return Plan(schema, query, window, 3), draw(static_rows(schema, words)), stream
 

@@ -7,7 +7,7 @@ whole column; rows as tuples are made for results alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # a replay of JSON lines goes without Arrow, which takes long
 
 Ints = npt.NDArray[np.int64]
 _INTEGERS = {int}
+_NUMBERS = {"int64", "double", "bool"}
 
 
 class Block(Protocol):
@@ -44,6 +45,9 @@ class Block(Protocol):
 
     def integers(self, column: int) -> Ints | None:
         """A column if all its values are integers, else None."""
+
+    def numbers(self, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None:
+        """A column of numbers or truth values, and where there are any, if it is kept as such; else None."""
 
     def texts(self, column: int) -> pa.Array | Sequence[str | None]:
         """A column of texts."""
@@ -81,6 +85,9 @@ class RowBlock:
     def integers(self, column: int) -> Ints | None:
         values = self.values(column)
         return np.array(values, dtype=np.int64) if set(map(type, values)) <= _INTEGERS else None
+
+    def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
+        return None
 
     def texts(self, column: int) -> Sequence[str | None]:
         return self.values(column)  # type: ignore[return-value]  # only columns of texts are searched
@@ -124,6 +131,13 @@ class ArrowBlock:
             return None
         integers: Ints = array.to_numpy()
         return integers
+
+    def numbers(self, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None:
+        array = self._columns[column]
+        if str(array.type) not in _NUMBERS:
+            return None
+        present = array.is_valid().to_numpy(zero_copy_only=False)
+        return array.fill_null(0).to_numpy(zero_copy_only=False), present
 
     def texts(self, column: int) -> pa.Array:
         return self._columns[column]

@@ -16,6 +16,7 @@ from windows.expressions.language import parse_expression
 from windows.expressions.monoids import Aggregate
 from windows.expressions.processor import Processor
 from windows.expressions.satisfiability import Satisfiability
+from windows.expressions.source import RowSource
 
 SCHEMA: Final = Schema(
     "sensors",
@@ -60,7 +61,9 @@ def skws(text: str, rows: list[Row], times: list[int]) -> Found:
     found: Found = []
     for begin in range(0, len(rows), BATCH):
         end = begin + BATCH
-        for window in processor.process_batch(relation[begin:end], clock[begin:end], rows[begin:end]):
+        for window in processor.process_batch(
+            RowSource(relation[begin:end], clock[begin:end], rows[begin:end])
+        ):
             value = window.aggregates[0]
             found.append((window.first, window.last, value if isinstance(value, float) else 0.0))
     return found

@@ -11,6 +11,7 @@ import numpy as np
 
 from bench.windows.load import RISING, Found, best, processor_of, skws
 from schema.model import Row
+from windows.expressions.source import RowSource
 
 
 def first_by_hand(rows: list[Row]) -> Found:
@@ -75,7 +76,7 @@ def _bytes_per_start(rows: list[Row], times: list[int]) -> float:
     processor = processor_of("every open when temp > 90 close when temp < 70")
     relation, clock = np.zeros(len(rows), dtype=np.int64), np.array(times, dtype=np.int64)
     tracemalloc.start()
-    for _ in processor.process_batch(relation, clock, rows):
+    for _ in processor.process_batch(RowSource(relation, clock, rows)):
         pass
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -30,6 +30,7 @@ from skws.results.model import Result
 from skws.windowing.deletions import Deletions, Ended
 from skws.windowing.holding import Holding
 from skws.windowing.request import WindowsRequest
+from skws.windowing.source import BatchSource
 from windows.expressions.spans import ANY, Spans, Tracker, keyless
 from windows.lifespans import static_tuples
 from windows.tuples import ALWAYS, StreamTuple
@@ -117,7 +118,7 @@ class WindowedEngine:
         self.counts.deletions += int(deletes.sum())
         self.counts.tuples += len(batch) - int(deletes.sum())
         inserted = batch.taken(~deletes) if deletes.any() else batch
-        spans = self.tracker.feed(inserted.relation, inserted.time, list(inserted.rows))
+        spans = self.tracker.feed(BatchSource(inserted))
         position = np.arange(begin, self.tracker.position)
         held = self._held(spans, position, inserted.time)
         left = self._leaving(spans)

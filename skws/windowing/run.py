@@ -11,6 +11,7 @@ import numpy as np
 from skws.batches import RecordBatch
 from skws.progress import Progress, ReportProgress, unreported
 from skws.replay import BadRecordLog, Replay
+from skws.windowing.source import BatchSource
 from windows.expressions.processor import Processor, Window
 
 
@@ -48,4 +49,4 @@ def _of_batch(processor: Processor, batch: RecordBatch, counts: Counts) -> Itera
     if deletes.any():
         counts.deletions += int(deletes.sum())
         batch = batch.taken(np.flatnonzero(~deletes))
-    return processor.process_batch(batch.relation, batch.time, list(batch.rows))
+    return processor.process_batch(BatchSource(batch))

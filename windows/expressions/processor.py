@@ -11,9 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from schema.model import Row
 from windows.expressions.alphabet import Alphabet, StreamRecord
 from windows.expressions.closure import trimmed
 from windows.expressions.columns import Column, Columns, Ints
@@ -24,6 +21,7 @@ from windows.expressions.letters import Letters
 from windows.expressions.monoids import Aggregate
 from windows.expressions.panes import panes
 from windows.expressions.run import Key, Run, Window, one_is_enough
+from windows.expressions.source import RowSource, Source
 
 
 class Advance(NamedTuple):
@@ -72,16 +70,15 @@ class Processor:
     def process(self, records: Sequence[StreamRecord]) -> Iterator[Window]:
         """The windows that end with these records, in order of their ends, then of their starts."""
         if records:
-            relation, time, rows = zip(*records, strict=True)
-            yield from self.process_batch(np.array(relation), np.array(time), rows)
+            yield from self.process_batch(RowSource.of(records))
 
-    def process_batch(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> Iterator[Window]:
+    def process_batch(self, source: Source) -> Iterator[Window]:
         """The same for records as columns; times in microseconds, not decreasing.
 
         Windows come out as they are found if all records are of one stream,
         else when the whole batch is through.
         """
-        split = self._split(relation, time, rows)
+        split = self._split(source)
         if len(split.batch.parts) == 1:
             yield from self._advance(split.batch.parts[0], split)
             return
@@ -95,18 +92,18 @@ class Processor:
         found.sort(key=lambda pair: (pair[0], pair[1].first))
         yield from (window for _, window in found)
 
-    def streams(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> Iterator[Advance]:
+    def streams(self, source: Source) -> Iterator[Advance]:
         """The same stream by stream, for those who want the runs too."""
-        split = self._split(relation, time, rows)
+        split = self._split(source)
         for part in split.batch.parts:
             run = self._run(part.key)
             arrival = split.batch.arrival[part.begin : part.end]
             yield Advance(run, arrival, self._advance(part, split))
 
-    def _split(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> _Split:
-        self.records += len(rows)
-        batch = self._streams.sorted(relation, time, rows)
-        columns = Columns(self.alphabet, batch.relation, batch.time, batch.rows)
+    def _split(self, source: Source) -> _Split:
+        self.records += len(source.relation)
+        batch = self._streams.sorted(source)
+        columns = Columns(self.alphabet, batch.source)
         fields = [None if a.field is None else columns.column(a.field) for a in self.aggregates]
         return _Split(batch, self._letters.of(columns), fields)
 
@@ -125,7 +122,7 @@ class Processor:
         for kept, column in zip(run.panes, split.fields, strict=True):
             own = None if column is None else Column(column.values[here], column.present[here])
             kept.feed(own, here.stop - here.start, run.position)
-        return run.advance(split.letters[here], split.batch.time[here])
+        return run.advance(split.letters[here], split.batch.source.time[here])
 
 
 __all__ = ["Key", "Processor", "Window"]

@@ -8,18 +8,17 @@ key's fields belongs to every key's windows; one whose key is NULL to none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from schema.model import Row, Value
+from schema.model import Value
 from windows.expressions.alphabet import ABSENT, Alphabet
-from windows.expressions.columns import Columns, Flags, Ints
 from windows.expressions.expression import Selection, WindowExpression
 from windows.expressions.leaving import Leaving, Trail
 from windows.expressions.processor import Advance, Key, Processor
+from windows.expressions.source import Flags, Ints, Source
 
 ANY: Final = -1
 """The code of a value that a tuple does not have, for its relation lacks the field: it goes with all."""
@@ -69,23 +68,25 @@ class Tracker:
         """Tuples before this position are in no window to come."""
         return min(self._open.values(), default=self.position)
 
-    def feed(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> Spans:
+    def feed(self, source: Source) -> Spans:
         """Take in the next records; times in microseconds, not decreasing."""
         begin = self.position
-        key = self._coded(relation, time, rows)
+        key = self._coded(source)
         before = dict(self._open)
         windows: list[tuple[int, int, tuple[int, ...]]] = []
         trails: dict[Key, Trail] = {}
-        for advance in self._processor.streams(relation, time, rows):
+        for advance in self._processor.streams(source):
             coded = self._code(advance.run.key)
             windows += [(*span, coded) for span in self._spans(advance, trails, begin)]
         windows.sort(key=lambda window: window[1])
-        self.position += len(relation)
+        self.position += len(source.relation)
         first, last, codes = zip(*windows, strict=True) if windows else ((), (), ())
         keys = np.array(codes, dtype=np.int64).reshape(len(windows), len(self.fields))
         closed = Closed(np.array(first, dtype=np.int64), np.array(last, dtype=np.int64), keys)
         coded_trails = {self._code(name): trail for name, trail in trails.items()}
-        leaving = Leaving(coded_trails, before, trails, begin, time, self._limits, keyed=bool(self.fields))
+        leaving = Leaving(
+            coded_trails, before, trails, begin, source.time, self._limits, keyed=bool(self.fields)
+        )
         return Spans(closed, key, leaving)
 
     def _spans(self, advance: Advance, trails: dict[Key, Trail], begin: int) -> list[tuple[int, int]]:
@@ -112,13 +113,13 @@ class Tracker:
     def _code(self, key: Key) -> tuple[int, ...]:
         return tuple([known.setdefault(v, len(known)) for known, v in zip(self._codes, key, strict=True)])
 
-    def _coded(self, relation: Ints, time: Ints, rows: Sequence[Row]) -> Ints:
+    def _coded(self, source: Source) -> Ints:
         """The codes of each record's key, a column a field."""
+        relation = source.relation
         codes = np.full((len(relation), len(self.fields)), ANY, dtype=np.int64)
-        columns = Columns(self._alphabet, relation, time, rows)
         for place, name in enumerate(self.fields):
             known = self._codes[place]
-            values = columns.listed(name)
+            values = source.column(self._alphabet.fields[name]).listed()
             codes[:, place] = [NO_KEY if v is None else known.setdefault(v, len(known)) for v in values]
             lacking = np.array([column == ABSENT for column in self._alphabet.fields[name].columns])
             codes[lacking[relation], place] = ANY

@@ -52,6 +52,7 @@ def watch(
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     force_unbounded: options.ForceUnbounded = False,
+    allow_unbounded: options.AllowUnboundedWindows = False,
     match_names: options.MatchNames = False,
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
@@ -139,6 +140,7 @@ def watch(
         metrics_file=metrics_file,
         speed=speed,
         force_unbounded=force_unbounded,
+        allow_unbounded_windows=allow_unbounded,
     )
     run_watch(request, Log(log_format, quiet))
 

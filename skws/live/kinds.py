@@ -9,11 +9,18 @@ from schema.errors import UsageError, nearest
 from skws.bounded.guard import refuse_unbounded
 from skws.keywords import parse_query
 from skws.live.evaluator import Kind
-from skws.live.standing import KEYWORDS, Standing
+from skws.live.standing import KEYWORDS, WINDOWED, Standing
 from skws.live.stream import Stream
 from skws.plan import Plan
 
-KINDS: Final[dict[str, Callable[[], Kind]]] = {}
+
+def _windowed() -> Kind:
+    from skws.live.windowed import WindowedKind  # noqa: PLC0415 - z3 and more, for who has an expression
+
+    return WindowedKind()
+
+
+KINDS: Final[dict[str, Callable[[], Kind]]] = {WINDOWED: _windowed}
 
 
 def kind_of(name: str) -> Kind:

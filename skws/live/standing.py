@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from windows.window import ExpressionWindow
+
 KEYWORDS: Final = "keywords"
+WINDOWED: Final = "windowed"
+"""Keywords over the windows of an expression, which its options say."""
+WINDOW: Final = "window"
+ALLOWED: Final = "allow_unbounded_windows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +50,8 @@ class Query:
     def named(self, name: str, max_size: int) -> Standing:
         """The standing query of a name; ``max_size``: that of the stream."""
         return Standing(name, self.text, self.max_size or max_size, self.kind, dict(self.options))
+
+    def over(self, window: ExpressionWindow, *, allowed: bool) -> Query:
+        """The same keywords over the windows of an expression; ``allowed``: even if these pile up."""
+        options = {**self.options, WINDOW: window.text, **({ALLOWED: "yes"} if allowed else {})}
+        return Query(self.text, self.max_size, WINDOWED, options)

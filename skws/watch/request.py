@@ -31,6 +31,7 @@ class WatchRequest:
     for the source's own. ``limit``: the most results to give. ``metrics_port``
     (0: any free one) and ``metrics_file``: None for none. ``packages``: Spark's.
     ``force_unbounded``: without a window take queries that need unbounded memory.
+    ``allow_unbounded_windows``: also if windows of an expression can pile up.
     """
 
     queries: Mapping[str, str | Query]
@@ -53,6 +54,7 @@ class WatchRequest:
     metrics_file: Path | None = None
     speed: float | None = None
     force_unbounded: bool = False
+    allow_unbounded_windows: bool = False
 
     def __post_init__(self) -> None:
         if not self.queries and self.control is None:
@@ -64,8 +66,6 @@ class WatchRequest:
             raise UsageError("--on-error dead-letter needs the name of a file for the dead letters")
         if self.speed is not None and not self.speed > 0:
             raise UsageError(f"--speed {self.speed:g}: expected a number above 0")
-        if isinstance(self.plan_window, ExpressionWindow):
-            raise UsageError("window expressions are for skws search and skws windows, not for live streams")
         if self.lateness and isinstance(self.plan_window, CountWindow):
             raise UsageError("--lateness needs a window of time: positions in a stream are never late")
 
@@ -84,6 +84,8 @@ class WatchRequest:
     @property
     def asks_keywords(self) -> bool:
         """True if a query of keywords is among those that are given, or none is."""
+        if isinstance(self.plan_window, ExpressionWindow):
+            return False  # they are of another kind then
         return not self.queries or any(asked.kind == KEYWORDS for asked in self._asked().values())
 
     @property
@@ -93,10 +95,17 @@ class WatchRequest:
 
     def given(self) -> dict[str, Standing]:
         """The queries by name. Raises QueryError, PatternError, UsageError."""
-        given = {name: asked.named(name, self.max_size) for name, asked in self._asked().items()}
+        given = {name: self.standing(name, asked) for name, asked in self._asked().items()}
         for standing in given.values():
             check(standing, self.stream)
         return given
+
+    def standing(self, name: str, asked: Query) -> Standing:
+        """The standing query of a name; keywords under a window expression are of a kind of their own."""
+        window = self.plan_window
+        if asked.kind == KEYWORDS and isinstance(window, ExpressionWindow):
+            asked = asked.over(window, allowed=self.allow_unbounded_windows)
+        return asked.named(name, self.max_size)
 
     def _asked(self) -> dict[str, Query]:
         return {

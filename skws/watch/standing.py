@@ -81,7 +81,7 @@ class StandingQueries:
         return known is not None and standing is not None and known.answers_like(standing)
 
     def _named(self, command: Command) -> Standing:
-        return command.asked.named(command.name, self._request.max_size)
+        return self._request.standing(command.name, command.asked)
 
     def _check(self, command: Command, known: dict[str, Standing]) -> None:
         """Raises SkwsError for what cannot be done; else does it to ``known``."""

@@ -9,7 +9,9 @@ tuples; then they are told, if none of these was deleted meanwhile.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +33,7 @@ from skws.windowing.deletions import Deletions, Ended
 from skws.windowing.holding import Holding
 from skws.windowing.request import WindowsRequest
 from skws.windowing.source import BatchSource
-from windows.expressions.spans import ANY, Spans, Tracker, keyless
+from windows.expressions.spans import ANY, Closed, Spans, Tracker, keyless
 from windows.lifespans import static_tuples
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, ExpressionWindow
@@ -55,6 +57,7 @@ class WindowedEngine:
         self._finder = Finder(schema, window, on_compact=self._renumber)
         self._keys = np.zeros((0, len(self.tracker.fields)), dtype=np.int64)  # by slot
         self._names: dict[str, int] = {}
+        self._closed: list[Closed] = []  # windows that held tuples which are live still
         self._next = count()
 
     @classmethod
@@ -89,6 +92,11 @@ class WindowedEngine:
         return len(self._pending)
 
     @property
+    def operators(self) -> int:
+        """Operators that ever had partials."""
+        return sum(len(mesh.waiting()) for mesh in self._finder.meshes)
+
+    @property
     def live_tuples(self) -> int:
         """Tuples that a window may hold; up to about as many others are not yet purged."""
         return len(self._finder.live)
@@ -111,6 +119,55 @@ class WindowedEngine:
             if len(batch):
                 yield from self._batch(batch)
 
+    def begin_at(self, position: int) -> None:
+        """The stream before ``position`` is not told."""
+        self.tracker.position = position
+
+    def state(self) -> dict[str, Any]:
+        """All that the engine holds but static tables, in plain values."""
+        tuples, known = self._finder.live.tuples, self._finder.known
+        slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS)).tolist()
+        members = [known.member(slot) for slot in slots]
+        closed = [
+            (first, last, key)
+            for each in self._closed
+            for first, last, key in zip(
+                each.first.tolist(), each.last.tolist(), self.tracker.values(each.key), strict=True
+            )
+        ]
+        return {
+            "tracker": self.tracker.state(),
+            "tuples": [(m.start, m.time, m.relation, m.row, m.successor) for m in members],
+            "closed": closed,
+            "followed": sorted(self._deletions.relations),
+            "counts": asdict(self.counts),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Hold what a ``state`` was of; the queries and tables are those of then, and nothing else came."""
+        self.tracker.restore(state["tracker"])
+        columns = tuple(map(list, zip(*state["tuples"], strict=True))) or ([], [], [], [], [])
+        positions, times, relations, rows, successors = columns
+        records = [Record(r, t, tuple(w), False) for r, t, w in zip(relations, times, rows, strict=True)]
+        batch = RecordBatch.of(records)
+        start = np.array(positions, dtype=np.int64)
+        self._keys = np.concatenate([self._keys, self.tracker.keys(BatchSource(batch))])
+        ends = np.full(len(start), FOREVER, dtype=np.int64)
+        new = Arrivals(batch.relation, batch.rows, start, ends, batch.time, start)
+        new.followed = _successors(new, np.flatnonzero(np.array(successors, dtype=bool)))
+        for results in self._finder.insert(new):
+            self._wait(results)
+        for relation in state["followed"]:
+            self._follow(relation)
+        first, last, keys = tuple(zip(*state["closed"], strict=True)) or ((), (), ())
+        told = Closed(
+            np.array(first, dtype=np.int64), np.array(last, dtype=np.int64), self.tracker.coded(keys)
+        )
+        self._closed = [told] if len(told.last) else []
+        for _ in self._pending.released(lambda results: self._first_ends(Holding(told), results)):
+            pass  # told before
+        self.counts = Counts(**state["counts"])
+
     def _batch(self, batch: RecordBatch) -> Iterator[Result]:
         deletes = batch.deletes()
         begin = self.tracker.position
@@ -131,6 +188,9 @@ class WindowedEngine:
             self._wait(results)
         self.counts.excluded = self._finder.excluded
         yield from self._told(list(self._completed(spans, inserted.time, begin)))
+        if len(spans.closed.last):
+            self._closed.append(spans.closed)
+        self._closed = [closed for closed in self._closed if closed.last[-1] >= self.tracker.horizon]
         self._finder.purge(self.tracker.position)
 
     def _held(self, spans: Spans, position: Ints, time: Ints, *, seen: bool = False) -> Ints:
@@ -201,16 +261,11 @@ class WindowedEngine:
         kept = np.flatnonzero(ends > np.arange(begin, begin + len(batch)))
         self._keys = np.concatenate([self._keys, spans.key[kept]])
         taken = batch.taken(kept)
-        followed = {
-            place: StreamTuple(
-                int(taken.relation[place]), taken.rows.row(place), start, FOREVER,
-                successor=True, time=int(taken.time[place]),
-            )
-            for place, start in enumerate((kept + begin).tolist())
-            if start in ended.successors
-        }  # fmt: skip
         start = kept + begin
-        return Arrivals(taken.relation, taken.rows, start, ends[kept], taken.time, start, followed)
+        new = Arrivals(taken.relation, taken.rows, start, ends[kept], taken.time, start)
+        successors = np.array(sorted(ended.successors), dtype=np.int64)
+        new.followed = _successors(new, np.flatnonzero(np.isin(new.start, successors)))
+        return new
 
     def _wait(self, results: Partials) -> None:
         """Remember results until a window ends that holds them; none does if keys differ."""
@@ -236,17 +291,17 @@ class WindowedEngine:
         if not len(spans.closed.last):
             return
         holding = Holding(spans.closed)
-
-        def told(results: Partials) -> Ints:
-            starts = self._finder.live.tuples.start[results.members]
-            streaming = (results.members != NO_MEMBER) & (starts != ALWAYS)
-            first = np.where(streaming, starts, FOREVER).min(axis=1)
-            last = np.where(streaming, starts, -1).max(axis=1)
-            end = holding.ends(first, last, self._key_of(results.members)[1])
-            return np.where(end < results.end, end, FOREVER)
-
-        for results, ends in self._pending.released(told):
+        for results, ends in self._pending.released(lambda results: self._first_ends(holding, results)):
             yield from self._events(results, ends, time[ends - begin])
+
+    def _first_ends(self, holding: Holding, results: Partials) -> Ints:
+        """The end of the first window that holds each result while its tuples are there, or FOREVER."""
+        starts = self._finder.live.tuples.start[results.members]
+        streaming = (results.members != NO_MEMBER) & (starts != ALWAYS)
+        first = np.where(streaming, starts, FOREVER).min(axis=1)
+        last = np.where(streaming, starts, -1).max(axis=1)
+        end = holding.ends(first, last, self._key_of(results.members)[1])
+        return np.where(end < results.end, end, FOREVER)
 
     def _events(self, results: Partials, ends: Ints, time: Ints) -> Iterator[Event]:
         names = self._finder.known.names(results.members[results.members != NO_MEMBER])
@@ -272,3 +327,18 @@ class WindowedEngine:
         for result in in_order(events):
             self.counts.results += 1
             yield result
+
+
+def _successors(new: Arrivals, places: Ints) -> dict[int, StreamTuple]:
+    """Tuples that replaced another of their key, whose names say so."""
+    return {
+        place: StreamTuple(
+            int(new.relation[place]),
+            new.rows.row(place),
+            int(new.start[place]),
+            FOREVER,
+            successor=True,
+            time=int(new.times[place]),
+        )
+        for place in places.tolist()
+    }

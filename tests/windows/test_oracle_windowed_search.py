@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,9 +82,19 @@ def test_every_result_of_every_window_is_told_once_at_its_first_end(
         assert all(r.op == "+" and r.end == record.time / 1e6 for r in found)
 
 
+def renewed(engine: WindowedEngine, plan: Plan, static: list[Record]) -> WindowedEngine:
+    """Another engine with the state of this one, as after a failure."""
+    other = WindowedEngine.of(plan)
+    list(other.load_tables(static))
+    other.restore(orjson.loads(orjson.dumps(engine.state())))
+    return other
+
+
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
 @settings(max_examples=60, deadline=None)
-def test_batches_do_not_matter(case: tuple[Plan, list[Record], list[Record]], cuts: list[int]) -> None:
+def test_neither_batches_nor_failures_matter(
+    case: tuple[Plan, list[Record], list[Record]], cuts: list[int]
+) -> None:
     plan, static, stream = case
     long = [r._replace(time=r.time + i // len(stream) * 100) for i, r in enumerate(stream * 4)]
     single, cut, whole = (WindowedEngine.of(plan) for _ in range(3))
@@ -91,6 +102,10 @@ def test_batches_do_not_matter(case: tuple[Plan, list[Record], list[Record]], cu
         list(engine.load_tables(static))
     places = [0, *sorted(min(c, len(long)) for c in cuts), len(long)]
     expected = [each for record in long for each in told(single, [record])]
-    assert [each for a, b in pairwise(places) for each in told(cut, long[a:b])] == expected
+    found = []
+    for a, b in pairwise(places):
+        found += told(cut, long[a:b])
+        cut = renewed(cut, plan, static)
+    assert found == expected
     assert told(whole, long) == expected
     assert single.counts == cut.counts == whole.counts

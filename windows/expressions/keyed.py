@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,17 @@ class Streams:
         self._k = k
         self._infos = [alphabet.fields[name] for name in per]
         self._last: dict[tuple[Value, ...], list[StreamRecord]] = {}
+
+    def state(self) -> list[Any]:
+        """The last records of each key, in plain values."""
+        return [(key, list(map(tuple, records))) for key, records in self._last.items()]
+
+    def restore(self, state: list[Any]) -> None:
+        """Hold what a ``state`` was of."""
+        self._last = {
+            tuple(key): [StreamRecord(relation, time, tuple(row)) for relation, time, row in records]
+            for key, records in state
+        }
 
     def sorted(self, source: Source) -> SplitBatch:
         """A batch split by key, keys in order of their first record."""

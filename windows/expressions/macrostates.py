@@ -30,6 +30,14 @@ class Macrostates:
         self.final: list[bool] = []
         self.initial = self._number(1 << automaton.initial)
 
+    def mask(self, state: int) -> int:
+        """The states that a macrostate is made of, as bits."""
+        return 0 if state == DEAD else self._masks[state]
+
+    def of(self, mask: int) -> int:
+        """The macrostate made of some states."""
+        return self._number(mask)
+
     def step(self, state: int, letter: int) -> int:
         """Where ``letter`` leads from a macrostate; DEAD for the empty set, which leads to itself."""
         if state == DEAD:

@@ -9,7 +9,7 @@ their future, and of the windows that end: not of the windows that are open.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from windows.expressions.alphabet import Alphabet, StreamRecord
 from windows.expressions.closure import trimmed
@@ -99,6 +99,19 @@ class Processor:
             run = self._run(part.key)
             arrival = split.batch.arrival[part.begin : part.end]
             yield Advance(run, arrival, self._advance(part, split))
+
+    def state(self) -> dict[str, Any]:
+        """All that a processor without aggregates holds, in plain values."""
+        runs = [(key, run.state()) for key, run in self._runs.items()]
+        return {"records": self.records, "streams": self._streams.state(), "runs": runs}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Hold what a ``state`` was of."""
+        self.records = state["records"]
+        self._streams.restore(state["streams"])
+        self._runs = {}
+        for key, run in state["runs"]:
+            self._run(tuple(key)).restore(run)
 
     def _split(self, source: Source) -> _Split:
         self.records += len(source.relation)

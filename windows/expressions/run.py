@@ -102,6 +102,28 @@ class Run:
         going = self._shared.open_slots(self._configuration)
         return sum(len(group) for group, on in zip(self._groups, going, strict=True) if on)
 
+    def state(self) -> dict[str, Any]:
+        """All that a run without aggregates holds, in plain values."""
+        before, slots = self._shared.described(self._configuration)
+        groups = [[(start.position, start.time) for start in group] for group in self._groups]
+        return {
+            "position": self.position,
+            "before": before,
+            "slots": slots,
+            "groups": groups,
+            "sweep_at": self._sweep_at,
+            "oldest": self._oldest,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Hold what a ``state`` was of."""
+        slots = [(pair, mask) for pair, mask in state["slots"]]
+        self._configuration, order = self._shared.read(state["before"], slots)
+        groups = [[Start(position, time, ()) for position, time in group] for group in state["groups"]]
+        self._groups = [groups[i] for i in order]
+        self.position = state["position"]
+        self._sweep_at, self._oldest = state["sweep_at"], state["oldest"]
+
     def skip(self, count: int) -> None:
         """Records so early that no window can begin there, for lack of records before them."""
         self.position += count

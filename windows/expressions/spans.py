@@ -8,8 +8,9 @@ key's fields belongs to every key's windows; one whose key is NULL to none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -68,10 +69,36 @@ class Tracker:
         """Tuples before this position are in no window to come."""
         return min(self._open.values(), default=self.position)
 
+    def state(self) -> dict[str, Any]:
+        """All that the tracker holds, in plain values."""
+        return {
+            "position": self.position,
+            "processor": self._processor.state(),
+            "places": [(key, places.state()) for key, places in self._places.items()],
+            "open": list(self._open.items()),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Hold what a ``state`` was of."""
+        self.position = state["position"]
+        self._processor.restore(state["processor"])
+        self._places = {tuple(key): _Places(first, places) for key, (first, places) in state["places"]}
+        self._open = {tuple(key): start for key, start in state["open"]}
+
+    def values(self, key: Ints) -> list[list[Value]]:
+        """What keys by code are."""
+        known = [list(codes) for codes in self._codes]
+        return [[values[code] for values, code in zip(known, row, strict=True)] for row in key.tolist()]
+
+    def coded(self, keys: Sequence[Sequence[Value]]) -> Ints:
+        """Inverse of ``values``."""
+        codes = [self._code(tuple(key)) for key in keys]
+        return np.array(codes, dtype=np.int64).reshape(len(keys), len(self.fields))
+
     def feed(self, source: Source) -> Spans:
         """Take in the next records; times in microseconds, not decreasing."""
         begin = self.position
-        key = self._coded(source)
+        key = self.keys(source)
         before = dict(self._open)
         windows: list[tuple[int, int, tuple[int, ...]]] = []
         trails: dict[Key, Trail] = {}
@@ -113,7 +140,7 @@ class Tracker:
     def _code(self, key: Key) -> tuple[int, ...]:
         return tuple([known.setdefault(v, len(known)) for known, v in zip(self._codes, key, strict=True)])
 
-    def _coded(self, source: Source) -> Ints:
+    def keys(self, source: Source) -> Ints:
         """The codes of each record's key, a column a field."""
         relation = source.relation
         codes = np.full((len(relation), len(self.fields)), ANY, dtype=np.int64)
@@ -135,9 +162,12 @@ def keyless(codes: Ints) -> Flags:
 class _Places:
     """The positions in all of a stream's records, from some record of its own on."""
 
-    def __init__(self) -> None:
-        self._first = 0
-        self._places = np.zeros(0, dtype=np.int64)
+    def __init__(self, first: int = 0, places: Sequence[int] = ()) -> None:
+        self._first = first
+        self._places = np.array(places, dtype=np.int64)
+
+    def state(self) -> tuple[int, list[int]]:
+        return self._first, self._places.tolist()
 
     def add(self, places: Ints) -> None:
         self._places = np.concatenate([self._places, places])

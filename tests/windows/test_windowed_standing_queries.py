@@ -1,0 +1,83 @@
+"""Standing queries over window expressions: shards that lose all give what one engine gives."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from schema.errors import UsageError
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.records import Record
+from skws.watch.control import Command
+from skws.watch.request import WatchRequest
+from skws.windowing.engine import WindowedEngine
+from tests.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.watch.watching import SCHEMA, Collected, append, customer, opened, order, request, steps
+from windows.window import ExpressionWindow
+
+WINDOW = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
+QUERIES = ("ada lamp", "lamp")
+
+
+def stream(rng: random.Random, count: int) -> list[Record]:
+    """Customers are renamed and deleted, orders come back; ties."""
+    time, made = 0, []
+    for _ in range(count):
+        time += rng.choice((0, 500_000, 1_000_000, 3_000_000))
+        cid, delete = rng.randint(1, 3), rng.random() < 0.2
+        row = (cid, rng.choice(("ada", "bob ada", "eve"))) if rng.random() < 0.5 else None
+        made.append(Record(0, time, row, delete) if row else Record(1, time, (cid, "lamp"), delete))
+    return made
+
+
+def asked(window: ExpressionWindow = WINDOW, **changes: object) -> WatchRequest:
+    return request("-", window=window, **changes)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_shards_that_lose_all_go_on(seed: int) -> None:
+    rng = random.Random(seed)
+    engine = WindowedEngine(SCHEMA, WINDOW)
+    for query in QUERIES:
+        engine.add(Plan(SCHEMA, parse_query(query, SCHEMA), WINDOW))
+    shards = all_shards(asked(), 2)
+    commands = [Command("add", query, query) for query in QUERIES]
+    found = 0
+    for part in range(15):
+        records = stream(rng, rng.randint(0, 6))
+        records = [r._replace(time=r.time + 60_000_000 * part) for r in records]
+        expected = list(engine.process(records))
+        told = [result for shard in shards for result in shard.work(parcel_of(records, commands)).results]
+        assert lines(told) == lines(expected)
+        commands = []
+        found += len(told)
+        for shard in shards:
+            assert not shard.chunks  # nothing of the log is needed
+            if rng.random() < 0.5:
+                shard.rebuild()
+    assert found
+
+
+def test_windows_that_pile_up_are_refused_unless_allowed() -> None:
+    piling = ExpressionWindow("every open when customer close when order")
+    with pytest.raises(UsageError, match="again and again"):
+        asked(piling).given()
+    assert asked(piling, allow_unbounded_windows=True).given()
+    with pytest.raises(UsageError, match="no field or relation"):
+        asked(ExpressionWindow("open when nobody close when order")).given()
+
+
+def test_results_are_told_when_their_window_ends(tmp_path: Path) -> None:
+    source, sink = tmp_path / "in.jsonl", Collected()
+    append(source, customer(1, 1), order(2, 1))
+    watch = opened(request(source, window=ExpressionWindow("open when customer close when order")), sink)
+    steps(watch)
+    assert sink.told() == [("+", "ada lamp")]
+    assert (sink.results[0].start, sink.results[0].end) == (2.0, 2.0)
+    append(source, order(3, 1), customer(4, 1), order(5, 1), order(6, 1))
+    steps(watch)
+    assert [result.end for result in sink.results] == [2.0, 5.0]
+    watch.close()

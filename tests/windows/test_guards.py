@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,14 +15,14 @@ from windows.expressions.columns import Columns
 from windows.expressions.evaluate import holds
 from windows.expressions.letters import Letters
 from windows.expressions.satisfiability import Satisfiability
+from windows.expressions.source import RowSource
 
 K = 2
 THEORY = Satisfiability(ALPHABET)
 
 
 def columns_of(word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> Columns:
-    relation, time = (np.array([record[i] for record in word], dtype=np.int64) for i in (0, 1))
-    return Columns(alphabet, relation, time, [record.row for record in word])
+    return Columns(alphabet, RowSource.of(word))
 
 
 @settings(max_examples=300, deadline=None)

@@ -13,11 +13,12 @@ import numpy as np
 
 from bounds.promises import Promises
 from schema.errors import BadRecordsError
-from schema.model import Schema
-from skws.batches import RecordBatch
+from schema.model import Row, Schema
+from skws.batches import RecordBatch, together
 from skws.bounded.guard import FORCE, refuse_unbounded
 from skws.bounded.memory import memory_of
 from skws.bounded.networks import lasting
+from skws.bounded.state import packed, unpacked
 from skws.engine.columnar import ColumnarEngine
 from skws.plan import Plan
 from skws.records import Record
@@ -41,9 +42,11 @@ class BoundedEngine(ColumnarEngine):
         on_late: Callable[[Record], None] = lambda _: None,
         *,
         lateness: int = 0,
+        accepts_root: Callable[[Row], bool] | None = None,
     ) -> None:
-        super().__init__(schema, window, on_late, lateness=lateness)
+        super().__init__(schema, window, on_late, lateness=lateness, accepts_root=accepts_root)
         self._until = 0
+        self._recent = RecordBatch.of(())
         self._know(schema)
 
     def add(self, plan: Plan, name: str | None = None) -> list[Result]:
@@ -75,6 +78,18 @@ class BoundedEngine(ColumnarEngine):
         self._know(self.schema)
         return found
 
+    def snapshot(self) -> bytes:
+        """What it holds besides tables: of constant size."""
+        tuples, horizon = self._finder.live.tuples, self._order.horizon
+        past = (tuples.start != ALWAYS) & (tuples.start < horizon) & (tuples.end >= horizon)
+        alive = map(self._finder.known.member, np.flatnonzero(past).tolist())
+        return packed(alive, self._recent.records())
+
+    def restore(self, state: bytes) -> None:
+        """Hold again what a ``snapshot`` was of; before the stream, with tables and queries there."""
+        for _ in super().process_batches([RecordBatch.of(unpacked(state))]):
+            pass  # told before
+
     def _know(self, schema: Schema) -> None:
         self._promises = Promises(schema)
         passing = [n for n, relation in enumerate(schema.relations) if not lasting(relation)]
@@ -82,6 +97,8 @@ class BoundedEngine(ColumnarEngine):
 
     def _batch(self, batch: RecordBatch) -> Iterator[Result]:
         yield from super()._batch(batch)
+        recent = together([self._recent, batch])
+        self._recent = recent.taken(recent.time >= self._order.horizon)
         self._let_go()
 
     def _let_go(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from schema.errors import UsageError, nearest
 from skws.batches import RecordBatch
+from skws.bounded.engine import BoundedEngine
 from skws.engine.columnar import ColumnarEngine
 from skws.live.evaluator import Arrived, Evaluator, Load
 from skws.live.kinds import keyword_plan, kind_of
@@ -29,6 +31,8 @@ class Told:
     batch: RecordBatch
 
 
+_SHARED: Final = ""
+"""The name of the state that keyword queries share; no query has it."""
 Past = Callable[[], Iterable[Told]]
 
 
@@ -81,7 +85,7 @@ class LiveSearch:
     @property
     def keeps(self) -> set[Window]:
         """The windows that the log is kept for."""
-        own = {self.stream.window} if self._engine is not None else set()
+        own = {self.stream.window} if self._engine is not None and not self.stream.bounded else set()
         return own.union(kept for each in self._evaluators.values() if (kept := each.keeps) is not None)
 
     def load_tables(self, records: Sequence[Record]) -> None:
@@ -126,14 +130,19 @@ class LiveSearch:
             self._engine.expire(now)
 
     def snapshot(self) -> dict[str, bytes]:
-        """The state of the queries that cannot be made from the log, by name."""
-        return {name: each.snapshot() for name, each in self._evaluators.items() if each.keeps is None}
+        """The state of what cannot be made from the log: queries by name, and what keyword queries share."""
+        states = {name: each.snapshot() for name, each in self._evaluators.items() if each.keeps is None}
+        return states | (
+            {_SHARED: self._engine.snapshot()} if isinstance(self._engine, BoundedEngine) else {}
+        )
 
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Inverse of ``snapshot``."""
         for name, state in states.items():
             if name in self._evaluators:
                 self._evaluators[name].restore(state)
+        if _SHARED in states:
+            self._engine = self._restored_engine(states[_SHARED])
 
     def load(self) -> Load:
         """What all queries hold together."""
@@ -153,7 +162,8 @@ class LiveSearch:
         return kind != KEYWORDS or self._engine is None
 
     def _new_engine(self) -> ColumnarEngine:
-        return ColumnarEngine(
+        kind = BoundedEngine if self.stream.bounded else ColumnarEngine
+        return kind(
             self.stream.schema,
             self.stream.window,
             lateness=self.stream.lateness,
@@ -183,12 +193,25 @@ class LiveSearch:
         engine = self._new_engine()
         _exhaust(engine.load_tables(self._tables))
         order = Order(self.stream)
-        for number, told in enumerate(self._past()):
+        for number, told in enumerate(() if self.stream.bounded else self._past()):
             if not number:
                 order.stand_at(told.position, told.now)
                 engine.begin_at(told.position)
                 engine.expire(told.now)
             _exhaust(engine.process_batches([order.accepted(told.batch)]))
+        engine.begin_at(self.position)
+        engine.expire(self.now)
+        return engine
+
+    def _restored_engine(self, state: bytes) -> BoundedEngine:
+        engine = BoundedEngine(
+            self.stream.schema, lateness=self.stream.lateness, accepts_root=self._share.accepts_root()
+        )
+        _exhaust(engine.load_tables(self._tables))
+        for name, standing in self._standing.items():
+            if standing.kind == KEYWORDS and self._share.answers(name):
+                engine.add(keyword_plan(standing, self.stream), name)
+        engine.restore(state)
         engine.begin_at(self.position)
         engine.expire(self.now)
         return engine

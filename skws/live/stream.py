@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from schema.model import Schema
 from skws.choices import DEFAULT_MAX_SIZE
-from windows.window import CountWindow, Window
+from windows.window import CountWindow, Unbounded, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +28,8 @@ class Stream:
     def by_count(self) -> bool:
         """True if ticks are positions in the stream instead of microseconds."""
         return isinstance(self.window, CountWindow)
+
+    @property
+    def bounded(self) -> bool:
+        """True if its keyword queries have to do with constant memory, as nothing expires."""
+        return isinstance(self.window, Unbounded) and not self.force_unbounded

@@ -12,6 +12,7 @@ from schema.errors import UsageError
 from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.live import run_watch
+from skws.cli.ranked import ranked_queries
 from skws.cli.terminal import tell
 from skws.watch.log import Log, LogFormat
 from skws.watch.request import WatchRequest
@@ -109,6 +110,12 @@ def watch(
         bool,
         typer.Option("--drop-slot", help="Only drop the slot that an earlier run left in the database."),
     ] = False,
+    rank: options.Rank = None,
+    explain_score: options.ExplainScore = False,
+    half_life: options.HalfLife = None,
+    top: options.TopSize = None,
+    group: options.Group = False,
+    append_only: options.AppendOnly = False,
     limit: options.Limit = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -119,8 +126,10 @@ def watch(
     if drop_slot:
         tell(drop(source, None if checkpoint is None else checkpoint / "source"))
         return
+    best = options.top_choice(top, group=group, append_only=append_only)
+    ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
     request = WatchRequest(
-        queries=_queries(query or [], queries),
+        queries=ranked_queries(_queries(query or [], queries), ranking, best),
         schema=options.read_schema(schema),
         source=source,
         window=None if window is None else parse_window(window),

@@ -9,6 +9,7 @@ from schema.errors import UsageError, nearest
 from skws.bounded.guard import refuse_unbounded
 from skws.keywords import parse_query
 from skws.live.evaluator import Kind
+from skws.live.ranked import TOP, TopKind, ranking_of
 from skws.live.standing import KEYWORDS, WINDOWED, Standing
 from skws.live.stream import Stream
 from skws.plan import Plan
@@ -20,7 +21,7 @@ def _windowed() -> Kind:
     return WindowedKind()
 
 
-KINDS: Final[dict[str, Callable[[], Kind]]] = {WINDOWED: _windowed}
+KINDS: Final[dict[str, Callable[[], Kind]]] = {TOP: TopKind, WINDOWED: _windowed}
 
 
 def kind_of(name: str) -> Kind:
@@ -34,7 +35,7 @@ def kind_of(name: str) -> Kind:
 def keyword_plan(standing: Standing, stream: Stream) -> Plan:
     """What the columnar engine runs for a keyword query. Raises QueryError."""
     query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
-    return Plan(stream.schema, query, stream.window, standing.max_size)
+    return Plan(stream.schema, query, stream.window, standing.max_size, ranking=ranking_of(standing.options))
 
 
 def check(standing: Standing, stream: Stream) -> None:

@@ -10,6 +10,8 @@ from skws.results.model import LiveResult, Result
 def moment(result: LiveResult) -> float:
     """When it is told, in seconds since the epoch; static results come first."""
     told = result.start if result.op == "+" else result.end
+    if isinstance(result, Result) and result.place is not None:
+        told = result.place.at
     return -1.0 if told is None else told
 
 
@@ -24,3 +26,8 @@ def in_order_of_time(parts: Sequence[list[LiveResult]]) -> list[LiveResult]:
 def read_result(line: bytes) -> LiveResult:
     """A result of any kind from its JSON form; for input that skws wrote itself."""
     return Result.from_json(line)
+
+
+def written(result: LiveResult) -> bytes:
+    """Inverse of ``read_result``."""
+    return result.packed() if isinstance(result, Result) else result.to_json()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from schema.model import Schema
-from skws.ranking.top import Top, TopChoice
+from skws.ranking.top import Top, TopChoice, event_time, unknown
 from skws.results.model import Result
 
 
@@ -18,7 +18,7 @@ class Changelog:
 
     def __init__(self, choices: Mapping[str, TopChoice], schema: Schema, *, timed: bool) -> None:
         self._schema = schema
-        self._timed = timed
+        self._when = event_time if timed else unknown
         self._tops = {query: self._top(choice) for query, choice in choices.items()}
 
     def add(self, query: str, choice: TopChoice) -> None:
@@ -44,4 +44,4 @@ class Changelog:
             yield from top.advance(tick)
 
     def _top(self, choice: TopChoice) -> Top:
-        return Top(choice, self._schema, timed=self._timed)
+        return Top(choice, self._schema, self._when)

@@ -27,7 +27,9 @@ class Ranking(Protocol):
     """Judges results. ``parts`` are above or equal to 0; their product is the score.
 
     ``uses_joins``: whether it asks for ``Evidence.joins``, which take time to
-    count. A part called ``freshness`` is taken to fade with the half-life.
+    count. A part called ``freshness`` is taken to fade with the half-life. One
+    that also has a true ``monotone`` is never better for lighter keywords, more
+    tuples or busier joins: over a database it can stop early.
     """
 
     @property
@@ -107,6 +109,7 @@ class Product:
 
     name: str
     of: tuple[Callable[[Evidence], Part], ...]
+    monotone: bool = True
 
     @property
     def uses_joins(self) -> bool:

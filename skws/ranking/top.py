@@ -18,6 +18,16 @@ from skws.results.model import Place, Result
 from windows.tuples import ALWAYS
 from windows.window import FOREVER, MICROSECOND
 
+
+def event_time(tick: int) -> float:
+    """Seconds since the epoch of a tick that is in microseconds."""
+    return tick / MICROSECOND
+
+
+def unknown(_: int) -> None:
+    """Nobody knows when the stream was at a position."""
+
+
 EXPIRED: Final = "expired"
 OUTRANKED: Final = "outranked"
 DELETED: Final = "deleted"
@@ -43,13 +53,13 @@ class TopChoice:
 class Top:
     """Takes the results of one query in order, and time; gives the changes of its best ones.
 
-    ``timed``: ticks are microseconds; else they are positions, and nobody knows
-    when something expired. Raises SkwsError for a deletion where there must be none.
+    ``when``: seconds since the epoch of a tick, None where nobody knows.
+    Raises SkwsError for a deletion where there must be none.
     """
 
-    def __init__(self, choice: TopChoice, schema: Schema, *, timed: bool) -> None:
+    def __init__(self, choice: TopChoice, schema: Schema, when: Callable[[int], float | None]) -> None:
         self._choice = choice
-        self._timed = timed
+        self._when = when
         self._best = Best(choice.size, append_only=choice.append_only and not choice.group)
         self._groups: dict[str, Best] = {}
         self._group_of = group_namer(schema) if choice.group else None
@@ -88,7 +98,7 @@ class Top:
                 _, name = heappop(self._ends)
                 gone[name] = EXPIRED
                 self._remove(name)
-            yield from self._changes(before, gone, end / MICROSECOND if self._timed else None)
+            yield from self._changes(before, gone, self._when(end))
         self._now = max(self._now, tick)
 
     def _step(self, results: list[Result]) -> Iterator[Result]:
@@ -111,9 +121,11 @@ class Top:
             )
 
     def _at(self, result: Result) -> float | None:
-        if self._timed:
-            return None if self._now <= ALWAYS else self._now / MICROSECOND
-        return result.end if result.op == "-" else result.start
+        """When something came, by the time that it tells if that of the tick is not known."""
+        if self._now <= ALWAYS:
+            return None
+        at = self._when(self._now)
+        return (result.end if result.op == "-" else result.start) if at is None else at
 
     def _add(self, result: Result) -> None:
         group = self._group_of(result) if self._group_of else None

@@ -13,7 +13,7 @@ from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.ranking.choice import RankingChoice
 from skws.ranking.score import Part, Score
-from skws.ranking.top import Top, TopChoice, group_namer
+from skws.ranking.top import Top, TopChoice, event_time, group_namer, unknown
 from skws.records import Record
 from skws.results.model import Result, ResultTuple
 from tests.oracle import instants
@@ -102,7 +102,7 @@ class Follower:
 @settings(max_examples=400, deadline=None)
 def test_best_at_every_instant(told: list[Result], size: int, group: bool) -> None:
     choice = TopChoice(size, group)
-    top, follower = Top(choice, SCHEMA, timed=True), Follower(size)
+    top, follower = Top(choice, SCHEMA, event_time), Follower(size)
     last = max((r.tick or 0 for r in told), default=0)
     for tick in range(0, last + 12 * SECOND, SECOND):
         follower.apply(top.advance(tick))
@@ -119,7 +119,7 @@ def test_best_at_every_instant(told: list[Result], size: int, group: bool) -> No
 def test_expiry_is_told_at_its_own_instant_whenever_the_next_record_comes(
     told: list[Result], size: int, group: bool
 ) -> None:
-    steady, rare = (Top(TopChoice(size, group), SCHEMA, timed=True) for _ in range(2))
+    steady, rare = (Top(TopChoice(size, group), SCHEMA, event_time) for _ in range(2))
     last = max((r.tick or 0 for r in told), default=0)
     each = []
     for tick in range(0, last + 1, SECOND):
@@ -130,7 +130,7 @@ def test_expiry_is_told_at_its_own_instant_whenever_the_next_record_comes(
 @given(changes(deletions=False), st.integers(1, 3))
 @settings(max_examples=200, deadline=None)
 def test_what_can_never_enter_is_forgotten_without_a_difference(told: list[Result], size: int) -> None:
-    whole, pruned = (Top(TopChoice(size, append_only=yes), SCHEMA, timed=True) for yes in (False, True))
+    whole, pruned = (Top(TopChoice(size, append_only=yes), SCHEMA, event_time) for yes in (False, True))
     for result in told:
         assert list(pruned.take([result])) == list(whole.take([result]))
         pruned._best._tidy()
@@ -159,7 +159,7 @@ def test_best_of_an_engine_after_every_tuple(
     choice = TopChoice(size, group)
     plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, 3, ranking=RankingChoice())
     engine = ColumnarEngine.of(plan)
-    top = Top(choice, schema, timed=not plan.by_count)
+    top = Top(choice, schema, unknown if plan.by_count else event_time)
     follower = Follower(size)
     told = list(engine.load_tables(static))
     follower.apply(top.take(told))

@@ -25,12 +25,9 @@ def fit(schema: Schema, known: Mapping[str, Table], database: str) -> Fitted:
     faults: list[str] = []
     found: dict[int, Table] = {}
     for position, relation in enumerate(schema.relations):
-        table = known.get(relation.name)
-        if table is None:
-            faults.append(f"no table {relation.name!r} in the search path{nearest(relation.name, known)}")
-        else:
-            faults += _faults(relation, table)
-            found[position] = table
+        faults += fit_static(relation, known)
+        if relation.name in known:
+            found[position] = known[relation.name]
     if all(relation.table for relation in schema.relations):
         faults.append("all its relations are static tables, and there is nothing to follow")
     if faults:
@@ -41,6 +38,14 @@ def fit(schema: Schema, known: Mapping[str, Table], database: str) -> Fitted:
         warning for i, table in streams.items() for warning in _warnings(schema.relations[i], table)
     )
     return Fitted(streams, static, warnings)
+
+
+def fit_static(relation: Relation, known: Mapping[str, Table]) -> Iterator[str]:
+    """What is missing for a relation to be read."""
+    if relation.name in known:
+        yield from _faults(relation, known[relation.name])
+    else:
+        yield f"no table {relation.name!r} in the search path{nearest(relation.name, known)}"
 
 
 def _faults(relation: Relation, table: Table) -> Iterator[str]:

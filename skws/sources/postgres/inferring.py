@@ -41,13 +41,17 @@ _HEADING: Final = "# Inferred from {}. What is doubtful is commented out.\n"
 
 def infer_schema(address: Address, name: str | None, window: str) -> str:
     """The YAML of a schema for the tables that the address' search path shows. Raises SourceError."""
+    _, _, rest = inferred(address, name, window).to_yaml().partition("\n")
+    return _HEADING.format(address.shown) + rest
+
+
+def inferred(address: Address, name: str | None, window: str) -> Inference:
+    """What the catalog and samples tell of those tables. Raises SourceError."""
     with address.sql() as connected:
         known = tables(connected)
         if not any(map(_usable, known.values())):
             raise SourceError(f"{address.shown}: no tables in the search path to infer a schema from")
-        inference = _inference(connected, known, name or connected.info.dbname, window)
-    _, _, rest = inference.to_yaml().partition("\n")
-    return _HEADING.format(address.shown) + rest
+        return _inference(connected, known, name or connected.info.dbname, window)
 
 
 def _inference(connected: connection, known: Mapping[str, Table], name: str, window: str) -> Inference:

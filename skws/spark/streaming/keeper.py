@@ -28,6 +28,7 @@ import orjson
 
 from schema.errors import SkwsError
 from skws.engine.collector import expect_long_lived_objects
+from skws.live.results import written
 from skws.live.share import Share
 from skws.live.standing import Standing
 from skws.spark.streaming.frames import Message, receive, send
@@ -103,7 +104,7 @@ class Keeper:
 
 def _blobs(worked: Worked) -> list[bytes]:
     """Lines: in the first blob what is told, then results, so many to a blob."""
-    lines = [result.to_json() for result in worked.results]
+    lines = [written(result) for result in worked.results]
     parts = [lines[at : at + RESULTS_A_BLOB] for at in range(0, len(lines), RESULTS_A_BLOB)]
     return [orjson.dumps(worked.told), *(b"\n".join(part) for part in parts)]
 

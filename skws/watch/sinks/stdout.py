@@ -70,7 +70,9 @@ class StdoutSink:
     def _write(self, result: LiveResult) -> None:
         if self._format not in PEOPLE:
             self._plain = self._plain or (
-                CsvWriter(self._opened) if self._format is OutputFormat.CSV else JsonLinesWriter(self._opened)
+                CsvWriter(self._opened, ranked="score" in result.to_dict())
+                if self._format is OutputFormat.CSV
+                else JsonLinesWriter(self._opened)
             )
             self._plain.write(result)
         elif isinstance(result, Result):

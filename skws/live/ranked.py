@@ -1,0 +1,151 @@
+"""Standing queries with scores, and those of which only the best results are told.
+
+Scores are an option of keyword queries. The best results at every instant are
+a kind of their own: one shard has the whole of such a query, with an engine
+for it, so that nothing has to be merged and all is made again from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from schema.errors import UsageError, nearest
+from skws.bounded.guard import refuse_unbounded
+from skws.engine.columnar import ColumnarEngine
+from skws.keywords import parse_query
+from skws.live.evaluator import Arrived, Load, MadeFromLog
+from skws.live.share import Share
+from skws.live.standing import Standing
+from skws.live.stream import Stream
+from skws.plan import Plan
+from skws.ranking.choice import RankingChoice
+from skws.ranking.rankings import DEFAULT
+from skws.ranking.top import Top, TopChoice
+from skws.records import Record
+from skws.results.model import Place, Result
+from windows.tuples import ALWAYS
+from windows.window import MICROSECOND, Window, parse_duration
+
+TOP: Final = "top"
+RANK: Final = "rank"
+HALF_LIFE: Final = "half-life"
+EXPLAIN: Final = "explain"
+SIZE: Final = "size"
+GROUP: Final = "group"
+APPEND_ONLY: Final = "append-only"
+_YES: Final = "yes"
+_SCORED: Final = (RANK, HALF_LIFE, EXPLAIN)
+_OPTIONS: Final = (*_SCORED, SIZE, GROUP, APPEND_ONLY)
+
+
+def ranking_options(ranking: RankingChoice | None) -> dict[str, str]:
+    """How a standing query says it; the inverse of ``ranking_of``."""
+    if ranking is None:
+        return {}
+    told = {RANK: ranking.name}
+    if ranking.half_life is not None:
+        told[HALF_LIFE] = f"{ranking.half_life} us"
+    return told | ({EXPLAIN: _YES} if ranking.explain else {})
+
+
+def top_options(top: TopChoice) -> dict[str, str]:
+    """How a standing query says it; the inverse of ``top_of``."""
+    chosen = {SIZE: str(top.size)}
+    return chosen | {name: _YES for name, on in ((GROUP, top.group), (APPEND_ONLY, top.append_only)) if on}
+
+
+def ranking_of(options: Mapping[str, str]) -> RankingChoice | None:
+    """The ranking that options ask for; None if for none. Raises UsageError."""
+    if not any(name in options for name in _SCORED):
+        return None
+    length = options.get(HALF_LIFE)
+    half_life = None if length is None else parse_duration(length, what="half-life")
+    return RankingChoice(options.get(RANK, DEFAULT), half_life, EXPLAIN in options)
+
+
+def top_of(options: Mapping[str, str]) -> TopChoice:
+    """How many of the best options ask for. Raises UsageError."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise UsageError(f"no option {name!r} of a query{nearest(name, _OPTIONS)}")
+    size = options.get(SIZE, "")
+    if not size.isdecimal():
+        raise UsageError(f"top {size!r}: expected a number above 0")
+    return TopChoice(int(size), GROUP in options, APPEND_ONLY in options)
+
+
+class TopKind:
+    """Keyword queries of which the best results are told."""
+
+    def check(self, standing: Standing, stream: Stream) -> None:
+        """Raises QueryError, UsageError."""
+        top_of(standing.options)
+        plan = _plan(standing, stream)
+        if not stream.force_unbounded:
+            refuse_unbounded(plan)
+
+    def evaluator(self, standing: Standing, stream: Stream, share: Share) -> BestResults | None:
+        if not share.owns(standing.name):
+            return None
+        return BestResults(_plan(standing, stream), top_of(standing.options))
+
+
+class BestResults(MadeFromLog):
+    """Tells what enters the best results of a query, and what leaves them."""
+
+    def __init__(self, plan: Plan, choice: TopChoice) -> None:
+        self._plan = plan
+        self._engine = ColumnarEngine.of(plan)
+        self._times: dict[int, int] = {}  # of the positions of a batch, where ticks are positions
+        self._top = Top(choice, plan.schema, when=self._when)
+
+    @property
+    def keeps(self) -> Window:
+        return self._plan.window
+
+    def load_tables(self, records: Iterable[Record]) -> None:
+        """Their results come with what is alive."""
+        for _ in self._top.take(self._engine.load_tables(records)):
+            pass
+
+    def begin(self, past: Iterable[Arrived]) -> list[Result]:
+        """Take in what came before; gives the best results now, as a snapshot."""
+        for arrived in past:
+            for _ in self.take(arrived):
+                pass
+        return self.alive()
+
+    def take(self, arrived: Arrived) -> Iterable[Result]:
+        """Changes in order of time, up to the time that the batch reaches."""
+        batch = arrived.batch
+        self._engine.begin_at(arrived.position)
+        if self._plan.by_count:
+            inserted = batch.time[~batch.deletes()].tolist()
+            self._times = dict(enumerate(inserted, arrived.position))
+        yield from self._top.take(self._engine.process_batches([batch]))
+        yield from self._top.advance(self._engine.now)
+
+    def alive(self) -> list[Result]:
+        """The best results now, best first."""
+        return [
+            replace(result, snapshot=True, place=Place("enter", rank, self._when(self._engine.now)))
+            for rank, result in enumerate(self._top.alive(), 1)
+        ]
+
+    def load(self) -> Load:
+        waiting = self._engine.waiting()
+        return Load(self._engine.live_tuples, len(waiting), sum(count for _, count in waiting))
+
+    def _when(self, tick: int) -> float | None:
+        if tick <= ALWAYS:
+            return None
+        time = self._times.get(tick) if self._plan.by_count else tick
+        return None if time is None else time / MICROSECOND
+
+
+def _plan(standing: Standing, stream: Stream) -> Plan:
+    query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
+    ranking = ranking_of(standing.options) or RankingChoice()
+    return Plan(stream.schema, query, stream.window, standing.max_size, ranking=ranking)

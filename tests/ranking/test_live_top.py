@@ -1,0 +1,121 @@
+"""The best results of live searches: the same in any batches, from any shard, after a restart."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from skws.batches import RecordBatch
+from skws.engine.columnar import ColumnarEngine
+from skws.keywords import parse_query
+from skws.live.ranked import TOP
+from skws.live.search import LiveSearch, Told
+from skws.live.share import Share, Spread
+from skws.live.standing import Query, Standing
+from skws.live.stream import Stream
+from skws.plan import Plan
+from skws.ranking.choice import RankingChoice
+from skws.ranking.top import Top, TopChoice, event_time, unknown
+from skws.records import Record
+from skws.results.model import LiveResult, Result
+from skws.watch.local import LocalWatch
+from skws.watch.log import Log
+from skws.watch.sinks import open_sinks
+from tests.spark.test_differential_batch import TABLES, random_stream
+from tests.watch.watching import QUERY, append, customer, lines, order, request
+from windows.window import CountWindow, TimeWindow, Window
+
+STANDING = Standing("best", "alpha beta", 3, TOP, {"size": "3"})
+
+
+def parts(stream: list[Record], seed: int) -> list[list[Record]]:
+    """Random batches that end where an instant ends."""
+    rng = random.Random(seed)
+    cut: list[list[Record]] = [[]]
+    for record in stream:
+        if cut[-1] and cut[-1][-1].time != record.time and rng.random() < 0.2:
+            cut.append([])
+        cut[-1].append(record)
+    return cut
+
+
+def seen(results: list[LiveResult]) -> list[tuple[str, str, str | None, int, float]]:
+    found = []
+    for each in results:
+        assert isinstance(each, Result)
+        assert each.place
+        assert each.score
+        found.append((each.place.event, each.id, each.place.reason, each.place.rank, each.score.value))
+    return found
+
+
+@pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(25)])
+def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
+    records = random_stream(TABLES, 5, 500, 4)
+    static = [r for r in records if TABLES.relations[r.relation].table]
+    stream = sorted((r for r in records if not TABLES.relations[r.relation].table), key=lambda r: r.time)
+    plan = Plan(TABLES, parse_query("alpha beta", TABLES), window, 3, ranking=RankingChoice())
+    engine = ColumnarEngine.of(plan)
+    top = Top(TopChoice(3), TABLES, unknown if plan.by_count else event_time)
+    snapshot = list(top.take(engine.load_tables(static)))
+    expected = [*top.take(engine.process(stream)), *top.advance(engine.now)]
+    assert len({each.place.reason for each in expected if each.place}) == 4
+
+    shards = [Share(number, 3, Spread.ROOTS) for number in range(3)]
+    told: list[LiveResult] = []
+    for share in shards:
+        log: list[Told] = []
+        live = LiveSearch(Stream(TABLES, window), share, keywords=False)
+        live.load_tables(static)
+        assert len(live.add(STANDING)) == (len(snapshot) if share.owns("best") else 0)
+        for number, some in enumerate(parts(stream, seed=7)):
+            log.append(Told(live.position, live.now, RecordBatch.of(some)))
+            told += live.take(log[-1].batch)
+            if number == 20:
+                live = restarted(live, log, Stream(TABLES, window), share, static)
+    assert seen(told) == seen(list(expected))
+
+
+def restarted(
+    live: LiveSearch, log: list[Told], stream: Stream, share: Share, static: list[Record]
+) -> LiveSearch:
+    """Made anew from the log of the last two windows, as after a crash."""
+    length = stream.window.end(0)
+    here = live.position if stream.by_count else live.now
+    kept = [
+        each
+        for each in log
+        if (each.position if stream.by_count else int(each.batch.time[-1])) > here - 2 * length
+    ]
+    again = LiveSearch(stream, share, keywords=False)
+    again.load_tables(static)
+    again.add(STANDING)
+    for number, each in enumerate(kept):
+        if not number:
+            again.stand_at(each.position, each.now)
+        again.recall(each.batch)
+    again.stand_at(live.position, live.now)
+    return again
+
+
+def test_a_watched_query_tells_what_enters_and_leaves(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    append(source, customer(0, 1), order(1, 1), order(2, 1), order(3, 1))
+    append(source, customer(4, 1), order(13, 2, "chair"), order(30, 2, "chair"))
+    asked = Query(QUERY, kind=TOP, options={"size": "1", "rank": "recency"})
+    watched = request(f"replay:{source}?speed=1000000", queries={"best": asked}, sinks=(f"jsonl:{out}",))
+    LocalWatch(watched, open_sinks(watched.sinks), Log(quiet=True)).run()
+    changes = [(line["event"], line.get("reason"), line["at"]) for line in lines(out)]
+    assert changes == [
+        ("enter", None, 1.0),
+        ("leave", "outranked", 2.0),
+        ("enter", None, 2.0),
+        ("leave", "outranked", 3.0),
+        ("enter", None, 3.0),
+        ("leave", "deleted", 4.0),
+        ("enter", None, 4.0),
+        ("leave", "expired", 13.0),
+    ]
+    assert all(line["rank"] == 1 for line in lines(out))

@@ -48,6 +48,16 @@ QueryWords = Annotated[
 SchemaFile = Annotated[
     Path, typer.Option("--schema", "-s", metavar="FILE", help="YAML of the schema.", show_default=False)
 ]
+SchemaOfSource = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        "-s",
+        metavar="FILE",
+        help="YAML of the schema; of a database by default its catalog's.",
+        show_default=False,
+    ),
+]
 MaxSize = Annotated[int, typer.Option("--max-size", metavar="N", min=1, help=MAX_SIZE_HELP)]
 MatchNames = Annotated[
     bool, typer.Option("--match-names", help="A keyword may also be the name of a relation.")

@@ -12,12 +12,31 @@ from schema.errors import UsageError
 from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.run import run_search
+from skws.ranking.choice import RankingChoice
 from skws.search import SearchRequest
 from windows.window import parse_window
 
 _QUERY_HELP = (
     "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -without. "
     "Several arguments are one query, joined by blanks."
+)
+
+
+_OF_STREAMS = (
+    "replay",
+    "pattern",
+    "engine",
+    "master",
+    "window",
+    "mesh",
+    "purge",
+    "no-demand",
+    "lateness",
+    "on-error",
+    "dead-letters",
+    "half-life",
+    "group",
+    "append-only",
 )
 
 
@@ -34,15 +53,28 @@ class SearchFormat(StrEnum):
 
 def search(
     context: typer.Context,
-    schema: options.SchemaFile,
+    query: Annotated[
+        list[str] | None, typer.Argument(metavar="[QUERY...]", help=_QUERY_HELP, show_default=False)
+    ] = None,
+    schema: options.SchemaOfSource = None,
     replay: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option(
             "--replay", "-r", metavar="PATH", help="File or directory; may be repeated.", show_default=False
         ),
-    ],
-    query: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUERY...]", help=_QUERY_HELP, show_default=False)
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            "--database",
+            metavar="URL",
+            help="Instead of a replay: a SQLite file or postgresql://... as it is now, best results first.",
+            show_default=False,
+        ),
+    ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option("--index", metavar="FILE", help="With --database: keep the index of it there."),
     ] = None,
     pattern: Annotated[
         str | None,
@@ -101,6 +133,10 @@ def search(
 
     skws search tarantino travolta --schema examples/movies/schema.yaml --replay examples/movies/replay.jsonl
     """
+    if database is not None:
+        _refuse_with_database(context)
+    elif schema is None or not replay:
+        raise UsageError(f"Missing option '{'--schema' if schema is None else '--replay'}'")
     if pattern is not None:
         from skws.cli.pattern import search_pattern  # noqa: PLC0415 - loaded by who has a pattern
 
@@ -109,6 +145,24 @@ def search(
     if not query:
         raise UsageError("nothing to search for: expected keywords, or --pattern TEXT")
     best = options.top_choice(top, group=group, append_only=append_only)
+    ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
+    if output_format is SearchFormat.COUNT:
+        raise UsageError("--format count needs --pattern")
+    if database is not None or schema is None or replay is None:
+        from skws.cli.database import DatabaseRequest, search_database  # noqa: PLC0415 - for who has one
+
+        asked = DatabaseRequest(
+            options.query_text(query),
+            database or "",
+            None if schema is None else options.read_schema(schema),
+            index,
+            max_size,
+            match_names,
+            ranking or RankingChoice(),
+            top if limit is None else min(limit, top or limit),
+        )
+        search_database(asked, OutputFormat(output_format.value), output, quiet=quiet)
+        return
     request = SearchRequest(
         query=options.query_text(query),
         schema=options.read_schema(schema),
@@ -126,9 +180,17 @@ def search(
         purge=purge,
         demand=not no_demand,
         allow_unbounded_windows=allow_unbounded,
-        ranking=options.ranking_choice(rank, half_life, explain=explain_score, top=best),
+        ranking=ranking,
         top=best,
     )
-    if output_format is SearchFormat.COUNT:
-        raise UsageError("--format count needs --pattern")
     run_search(request, OutputFormat(output_format.value), output, quiet=quiet)
+
+
+def _refuse_with_database(context: typer.Context) -> None:
+    """Raises UsageError for options that say nothing about a snapshot."""
+    for name in _OF_STREAMS:
+        source = context.get_parameter_source(name.replace("-", "_"))
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(
+                f"--{name} is not for --database, which is searched as it is now, in this process"
+            )

@@ -1,0 +1,89 @@
+"""``skws search --database``: the best results of a query over a database as it is now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from schema.model import Schema
+from skws.choices import OutputFormat
+from skws.cli.run import counted
+from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
+from skws.database.address import all_tables, database_at
+from skws.database.index import indexed
+from skws.database.search import SnapshotSearch
+from skws.database.store import Store
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.progress import Progress
+from skws.ranking.choice import RankingChoice
+from skws.results.writers import open_writer
+from windows.window import Unbounded
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseRequest:
+    """``schema``: None to infer it. ``index``: the file that keeps the index. ``top``: None for all."""
+
+    query: str
+    database: str
+    schema: Schema | None
+    index: Path | None
+    max_size: int
+    match_names: bool
+    ranking: RankingChoice
+    top: int | None
+
+    def plan(self, schema: Schema) -> Plan:
+        """Raises QueryError."""
+        query = parse_query(self.query, schema, match_names=self.match_names)
+        return Plan(schema, query, Unbounded(), self.max_size, ranking=self.ranking)
+
+
+def search_database(
+    request: DatabaseRequest, output_format: OutputFormat, output: Path | None, *, quiet: bool
+) -> None:
+    """Search, write the results, best first, and sum up. Raises SkwsError."""
+    database = database_at(request.database)
+    schema = all_tables(request.schema) if request.schema is not None else database.schema()
+    if not schema.joins and not quiet:
+        tell("no joins: the database declares no references; --schema FILE can name them")
+    plan = request.plan(schema)
+    started = perf_counter()
+    rows = 0
+
+    def reading(done: int) -> None:
+        nonlocal rows
+        rows = done
+        bar.report(Progress("indexing", done, None, "rows"))
+
+    with ProgressBar(wanted=not quiet) as bar, indexed(database, schema, request.index, reading) as store:
+        ready = perf_counter()
+        bar.stop()
+        found, search = _written(request, plan, store, output_format, output)
+    if quiet:
+        return
+    if rows:
+        tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
+    tell(summary(found, search, request.max_size, perf_counter() - ready))
+
+
+def _written(
+    request: DatabaseRequest, plan: Plan, store: Store, output_format: OutputFormat, output: Path | None
+) -> tuple[int, SnapshotSearch]:
+    color = color_on_stdout() and output is None
+    found = 0
+    search = SnapshotSearch(plan, store)
+    with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
+        for result in search.results(request.top):
+            found += 1
+            writer.write(result)
+    return found, search
+
+
+def summary(found: int, search: SnapshotSearch, most: int, seconds: float) -> str:
+    """One line: what was found, and whether that was found early."""
+    size = search.effort.size
+    early = "" if size >= most else f", none of more than {counted(size, 'tuple')} can be better"
+    return f"{counted(found, 'result')}{early} in {seconds:.2f} s"

@@ -1,0 +1,62 @@
+"""A PostgreSQL server: its rows, read in one snapshot each, and a schema from its catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from psycopg2.sql import SQL, Identifier
+
+from schema.errors import SourceError
+from schema.model import Relation, Row, Schema
+from skws.database.address import all_tables, typed
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.catalog import Table, tables
+from skws.sources.postgres.fitting import fit_static
+from skws.sources.postgres.inferring import inferred
+
+_BATCH = 10_000
+
+
+@dataclass(frozen=True)
+class PostgresDatabase:
+    """The tables and views that the search path shows."""
+
+    address: Address
+
+    @classmethod
+    def of(cls, uri: str) -> PostgresDatabase:
+        """Raises UsageError if it cannot be understood."""
+        return cls(Address.of(uri))
+
+    @property
+    def name(self) -> str:
+        return self.address.shown
+
+    @property
+    def stamp(self) -> None:
+        """Whether rows have changed cannot be told."""
+        return None
+
+    def schema(self) -> Schema:
+        return all_tables(inferred(self.address, None, "none").schema())
+
+    def rows(self, relation: Relation) -> Iterator[Row]:
+        faults = list(fit_static(relation, self._tables))
+        if faults:
+            raise SourceError(f"{self.name}: {'; '.join(faults)}")
+        table = self._tables[relation.name]
+        statement = SQL("SELECT {} FROM {}").format(
+            SQL(", ").join(SQL("{}::text").format(Identifier(a.name)) for a in relation.attributes),
+            Identifier(table.namespace, table.name),
+        )
+        with self.address.sql() as connected, connected.cursor("skws") as cursor:
+            cursor.itersize = _BATCH
+            cursor.execute(statement)
+            yield from typed(self.name, relation, iter(cursor))
+
+    @cached_property
+    def _tables(self) -> dict[str, Table]:
+        with self.address.sql() as connected:
+            return tables(connected)

@@ -1,0 +1,193 @@
+"""A SQLite file: its rows, and a schema from its catalog. It is opened for reading only."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from schema.candidate_keys import Finding
+from schema.column_profile import profile
+from schema.document import is_name
+from schema.errors import SourceError, nearest
+from schema.infer import Inference, InferredRelation
+from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws.database.address import all_tables, typed
+
+SAMPLE_ROWS: Final = 1000
+# Parts of declared types, as SQLite itself reads them, and those that tell more.
+_TYPES: Final = (
+    ("BOOL", AttributeType.BOOLEAN),
+    ("DATE", AttributeType.TIMESTAMP),
+    ("TIME", AttributeType.TIMESTAMP),
+    ("INT", AttributeType.INTEGER),
+    ("REAL", AttributeType.NUMBER),
+    ("FLOA", AttributeType.NUMBER),
+    ("DOUB", AttributeType.NUMBER),
+    ("NUM", AttributeType.NUMBER),
+    ("DEC", AttributeType.NUMBER),
+)
+
+
+class Column(NamedTuple):
+    """``key``: its place in the primary key, from 1; 0 if it is not part of it."""
+
+    name: str
+    declared: str
+    key: int
+
+
+class SqliteDatabase:
+    """The tables and views of a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if not path.is_file():
+            raise SourceError(f"{path}: no such SQLite file")
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    @property
+    def stamp(self) -> str:
+        """Path, size and time of the file and of its write-ahead log."""
+        files = (self._path, Path(f"{self._path}-wal"))
+        found = [file.stat() for file in files if file.exists()]
+        return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in found]))
+
+    def schema(self) -> Schema:
+        return all_tables(self.inferred().schema())
+
+    def inferred(self) -> Inference:
+        """From declared types, keys and references; samples tell texts from other strings."""
+        usable = {name: columns for name, columns in self._tables.items() if is_name(name) and columns}
+        if not usable:
+            raise SourceError(f"{self.name}: no tables to infer a schema from")
+        joins = tuple(self._joins(usable))
+        referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
+        relations = tuple(self._relation(name, columns, referring) for name, columns in usable.items())
+        left_out = tuple(name for name in self._tables if name not in usable)
+        return Inference(self._path.stem, relations, joins, "none", left_out)
+
+    def rows(self, relation: Relation) -> Iterator[Row]:
+        table = self._table(relation.name)
+        known = {column.name.lower(): column.name for column in self._tables[table]}
+        for attribute in relation.attributes:
+            if attribute.name.lower() not in known:
+                raise SourceError(
+                    f"{self.name}: table {table} has no column {attribute.name!r}"
+                    f"{nearest(attribute.name, known.values())}"
+                )
+        names = ", ".join(_quoted(attribute.name) for attribute in relation.attributes)
+        with self._opened() as connection:
+            found = connection.execute(f"SELECT {names} FROM {_quoted(table)}")  # noqa: S608 - names of the catalog
+            yield from typed(self.name, relation, found)
+
+    def _table(self, name: str) -> str:
+        alike = {table.lower(): table for table in self._tables}
+        if name.lower() not in alike:
+            raise SourceError(f"{self.name}: no table {name!r}{nearest(name, self._tables)}")
+        return alike[name.lower()]
+
+    @cached_property
+    def _tables(self) -> dict[str, list[Column]]:
+        with self._opened() as connection:
+            names = connection.execute(
+                "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
+                " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
+            ).fetchall()
+            return {name: list(self._columns(connection, name)) for (name,) in names}
+
+    def _columns(self, connection: sqlite3.Connection, table: str) -> Iterator[Column]:
+        for _, name, declared, _, _, key in connection.execute(f"PRAGMA table_info({_quoted(table)})"):
+            if is_name(name) and "BLOB" not in declared.upper():
+                yield Column(name, declared.upper(), key)
+
+    def _relation(
+        self, table: str, columns: list[Column], referring: set[tuple[str, str]]
+    ) -> InferredRelation:
+        key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key)
+        attributes = tuple(self._attribute(table, column, referring) for column in columns)
+        found = Finding(key, 1.0, "the primary key") if key else None
+        return InferredRelation(table, attributes, found, None, table=True)
+
+    def _attribute(self, table: str, column: Column, referring: set[tuple[str, str]]) -> Finding[Attribute]:
+        kind = next((kind for part, kind in _TYPES if part in column.declared), None)
+        if kind is not None:
+            return Finding(Attribute(column.name, kind), 1.0, column.declared.lower())
+        values = self._sample(table, column.name)
+        numbers = {type(value) for value in values} - {type(None)}
+        if numbers and numbers <= {int, float}:
+            number = AttributeType.INTEGER if numbers == {int} else AttributeType.NUMBER
+            return Finding(Attribute(column.name, number), 0.8, "holds numbers")
+        if (table, column.name) in referring or column.key:
+            return Finding(Attribute(column.name, AttributeType.STRING), 0.9, "a key or a reference")
+        guess = profile(column.name, [None if value is None else str(value) for value in values])
+        text = not guess.distinct or guess.type is AttributeType.TEXT
+        kind = AttributeType.TEXT if text else AttributeType.STRING
+        return Finding(Attribute(column.name, kind), 0.8, guess.reason if guess.distinct else "no values")
+
+    def _sample(self, table: str, column: str) -> list[object]:
+        with self._opened() as connection:
+            found = connection.execute(
+                f"SELECT {_quoted(column)} FROM {_quoted(table)} LIMIT {SAMPLE_ROWS}"  # noqa: S608 - as above
+            )
+            return [value for (value,) in found]
+
+    def _joins(self, usable: dict[str, list[Column]]) -> Iterator[Finding[Join]]:
+        alike = {name.lower(): name for name in usable}
+        seen: set[Join] = set()
+        for table in usable:
+            for to, pairs in self._references(table):
+                target = alike.get(to.lower())
+                on = None if target is None else self._condition(usable, table, target, pairs)
+                if target is None or on is None:
+                    continue
+                conditions = " and ".join(f"{table}.{a} = {target}.{b}" for a, b in on)
+                join = Join(conditions, table, target, on)
+                if join not in seen:
+                    seen.add(join)
+                    yield Finding(join, 1.0, "a foreign key")
+
+    def _references(self, table: str) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+        with self._opened() as connection:
+            found = connection.execute(f"PRAGMA foreign_key_list({_quoted(table)})").fetchall()
+        for number in dict.fromkeys(row[0] for row in found):
+            mine = sorted((row for row in found if row[0] == number), key=lambda row: row[1])
+            yield mine[0][2], [(row[3], row[4]) for row in mine]
+
+    def _condition(
+        self,
+        usable: dict[str, list[Column]],
+        table: str,
+        target: str,
+        pairs: list[tuple[str, str | None]],
+    ) -> tuple[tuple[str, str], ...] | None:
+        """Pairs of columns; None if one of them is not part of the schema."""
+        own = {column.name.lower(): column.name for column in usable[table]}
+        others = {column.name.lower(): column.name for column in usable[target]}
+        key = [column.name for column in sorted(usable[target], key=lambda c: c.key) if column.key]
+        on = []
+        for place, (near, far) in enumerate(pairs):
+            there = far if far is not None else key[place] if place < len(key) else ""
+            if near.lower() not in own or there.lower() not in others:
+                return None
+            on.append((own[near.lower()], others[there.lower()]))
+        return tuple(on)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            uri = f"{self._path.resolve().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise SourceError(f"{self.name}: {error}") from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

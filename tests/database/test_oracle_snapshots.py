@@ -1,0 +1,93 @@
+"""A search over the index of a snapshot finds what the engine finds in static tables, scores included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.model import Relation, Row, Schema
+from skws.database.address import all_tables
+from skws.database.search import SnapshotSearch
+from skws.database.store import Store, make_store
+from skws.engine.columnar import ColumnarEngine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.ranking.choice import RankingChoice
+from skws.records import Record
+from skws.results.model import Result
+from tests.spark.test_differential_batch import ATTRIBUTES
+from tests.strategies import WORDS, schemas, static_rows
+from windows.window import Unbounded
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> tuple[Schema, int, list[Record]]:
+    schema = all_tables(draw(schemas()))
+    words = draw(st.integers(1, 3))
+    return schema, words, draw(static_rows(schema, words, max_rows=10))
+
+
+def in_store(plan: Plan, records: list[Record], most: int | None = None) -> list[Result]:
+    schema = plan.schema
+
+    def rows(relation: Relation) -> Iterator[Row]:
+        return (r.row for r in records if schema.relations[r.relation].name == relation.name)
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        make_store(path, schema, rows)
+        with closing(Store(path, schema)) as store:
+            return list(SnapshotSearch(plan, store).results(most))
+
+
+def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
+    """In order of score, then of id."""
+    found = list(ColumnarEngine.of(plan).load_tables(records))
+    return sorted(found, key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
+
+
+@pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])
+@given(snapshots(), st.integers(1, 4), st.booleans(), st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]))
+@settings(max_examples=80, deadline=None)
+def test_all_results_in_order_of_score(
+    rank: str, case: tuple[Schema, int, list[Record]], max_size: int, names: bool, more: str
+) -> None:
+    schema, words, records = case
+    text = " ".join([*WORDS[:words], *(["r0"] if names else [])]) + more
+    query = parse_query(text, schema, match_names=names)
+    plan = Plan(schema, query, Unbounded(), max_size, ranking=RankingChoice(rank))
+    expected = in_engine(plan, records)
+    found = in_store(plan, records)
+    assert [each.place.rank for each in found if each.place] == list(range(1, len(found) + 1))
+    plainly = [replace(each, place=None) for each in found]
+    assert plainly == [replace(each, tick=None, expires=None) for each in expected]
+    assert in_store(plan, records, 3) == found[:3]
+
+
+def test_search_stops_early() -> None:
+    schema = all_tables(
+        Schema(
+            "s",
+            (
+                Relation("a", ATTRIBUTES, search=("t",)),
+                Relation("b", ATTRIBUTES, search=("t",)),
+            ),
+            (),
+        )
+    )
+    plan = Plan(schema, parse_query("alpha", schema), Unbounded(), 5, ranking=RankingChoice())
+    rows: list[Row] = [("alpha", 1, 1), ("beta", 2, 2), ("gamma", 3, 3)]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        make_store(path, schema, lambda _: iter(rows))
+        with closing(Store(path, schema)) as store:
+            search = SnapshotSearch(plan, store)
+            assert len(list(search.results(1))) == 1
+            assert search.effort.size == 1

@@ -18,7 +18,7 @@ from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.progress import Progress
 from skws.ranking.choice import RankingChoice
-from skws.results.writers import open_writer
+from skws.results.writers.formats import open_writer
 from windows.window import Unbounded
 
 

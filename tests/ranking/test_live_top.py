@@ -42,7 +42,7 @@ def parts(stream: list[Record], seed: int) -> list[list[Record]]:
 
 
 def seen(results: list[LiveResult]) -> list[tuple[str, str, str | None, int, float]]:
-    found = []
+    found: list[tuple[str, str, str | None, int, float]] = []
     for each in results:
         assert isinstance(each, Result)
         assert each.place

@@ -11,8 +11,9 @@ import typer
 
 from schema.errors import SkwsError, UsageError
 from skws.cli import options
+from skws.cli.standing import pattern_query
 from skws.cli.terminal import tell
-from skws.live.standing import Standing
+from skws.live.standing import KEYWORDS, Query, Standing
 from skws.results.writers.text import visible
 from skws.watch.control import Command, ControlFolder
 
@@ -31,8 +32,17 @@ Wait = Annotated[
 @app.command("add")
 def add(
     name: Name,
-    query: options.QueryWords,
     control: Control,
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="QUERY...", help="Keywords; several arguments are one query.", show_default=False
+        ),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", metavar="TEXT", help="A pattern instead, as of skws search --pattern."),
+    ] = None,
     max_size: Annotated[
         int | None,
         typer.Option("--max-size", metavar="N", min=1, help=options.MAX_SIZE_HELP, show_default="the job's"),
@@ -43,7 +53,15 @@ def add(
 
     skws query add films tarantino travolta --control DIR
     """
-    _send(control, Command("add", name, options.query_text(query), max_size), wait)
+    asked = _asked(query or [], pattern)
+    _send(control, Command("add", name, asked.text, max_size, kind=asked.kind), wait)
+
+
+def _asked(words: list[str], pattern: str | None) -> Query:
+    text = options.query_text(words)
+    if (pattern is None) == (not text):
+        raise UsageError("expected a QUERY of keywords, or --pattern TEXT")
+    return Query(text) if pattern is None else pattern_query(pattern)
 
 
 @app.command("remove")
@@ -59,7 +77,8 @@ def list_queries(
 ) -> None:
     """The standing queries of the job."""
     for one in _folder(control).standing():
-        typer.echo(_json(one) if as_json else f"{visible(one.name)}: {visible(one.query)}")
+        kind = "" if one.kind == KEYWORDS else f"{one.kind}: "
+        typer.echo(_json(one) if as_json else f"{visible(one.name)}: {kind}{visible(one.query)}")
 
 
 def _json(one: Standing) -> str:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from schema.errors import UsageError
 from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.live import run_watch
 from skws.cli.ranked import ranked_queries
+from skws.cli.standing import named_queries
 from skws.cli.terminal import tell
 from skws.watch.log import Log, LogFormat
 from skws.watch.request import WatchRequest
@@ -38,9 +38,19 @@ def watch(
             metavar="QUERY...", help="Keywords; several arguments are one query.", show_default=False
         ),
     ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pattern", metavar="TEXT", help="A pattern, as of skws search --pattern; may be repeated."
+        ),
+    ] = None,
     queries: Annotated[
         Path | None,
-        typer.Option("--queries", metavar="FILE", help="YAML of more queries: 'name: keywords' lines."),
+        typer.Option(
+            "--queries",
+            metavar="FILE",
+            help="YAML of more queries: 'name: keywords' or 'name: {pattern: TEXT}' lines.",
+        ),
     ] = None,
     engine: Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")] = EngineName.SPARK,
     master: Annotated[
@@ -129,7 +139,7 @@ def watch(
     best = options.top_choice(top, group=group, append_only=append_only)
     ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
     request = WatchRequest(
-        queries=ranked_queries(_queries(query or [], queries), ranking, best),
+        queries=ranked_queries(named_queries(query or [], pattern or [], queries), ranking, best),
         schema=options.read_schema(schema),
         source=source,
         window=None if window is None else parse_window(window),
@@ -152,28 +162,6 @@ def watch(
         allow_unbounded_windows=allow_unbounded,
     )
     run_watch(request, Log(log_format, quiet))
-
-
-def _queries(words: list[str], path: Path | None) -> dict[str, str]:
-    """Queries by name: that of the arguments is named by its text."""
-    text = options.query_text(words)
-    named = {text: text} if text else {}
-    return named if path is None else {**named, **_read_queries(path)}
-
-
-def _read_queries(path: Path) -> dict[str, str]:
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: no YAML: {error}") from None
-    if not isinstance(found, dict):
-        raise UsageError(f"{path}: expected lines of 'name: keywords'")
-    for name, text in found.items():
-        if not (isinstance(name, str) and isinstance(text, str) and name and text):
-            raise UsageError(f"{path}: {name!r}: {text!r}: expected a name and keywords, both as texts")
-    return found
 
 
 def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -> tuple[str, ...]:

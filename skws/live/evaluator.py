@@ -1,8 +1,8 @@
 """What evaluates one standing query, and what a kind of query must bring: the whole protocol.
 
-A ``Kind`` reads texts and makes evaluators. An ``Evaluator`` is given tables
-once, then the stream in order, batch by batch, and gives results. What it
-holds must survive the process, either way:
+A ``Kind`` reads texts and makes evaluators. An ``Evaluator`` is given tables,
+then what came before it, then the stream in order, batch by batch, and gives
+results. What it holds must survive the process, either way:
 
 - ``keeps`` is a window: it is made again from the records of the last two
   such windows, which its host keeps; ``snapshot`` and ``restore`` are not called;
@@ -58,11 +58,11 @@ class Evaluator(Protocol):
     def load_tables(self, records: Sequence[Record]) -> None:
         """The static tables, before the stream."""
 
+    def begin(self, past: Iterable[Arrived]) -> Iterable[LiveResult]:
+        """Take in what came before, as far as it is known; gives what is alive now, as snapshots."""
+
     def take(self, arrived: Arrived) -> Iterable[LiveResult]:
         """Take in what came next; gives the results in order of time."""
-
-    def alive(self) -> Iterable[LiveResult]:
-        """The results that are alive now, as snapshots."""
 
     def load(self) -> Load:
         """For metrics."""

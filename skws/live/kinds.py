@@ -10,7 +10,7 @@ from skws.bounded.guard import refuse_unbounded
 from skws.keywords import parse_query
 from skws.live.evaluator import Kind
 from skws.live.ranked import TOP, TopKind, ranking_of
-from skws.live.standing import KEYWORDS, WINDOWED, Standing
+from skws.live.standing import KEYWORDS, PATTERN, WINDOWED, Standing
 from skws.live.stream import Stream
 from skws.plan import Plan
 
@@ -21,7 +21,13 @@ def _windowed() -> Kind:
     return WindowedKind()
 
 
-KINDS: Final[dict[str, Callable[[], Kind]]] = {TOP: TopKind, WINDOWED: _windowed}
+def _pattern() -> Kind:
+    from skws.live.pattern import PatternKind  # noqa: PLC0415 - for who asks for a pattern
+
+    return PatternKind()
+
+
+KINDS: Final[dict[str, Callable[[], Kind]]] = {PATTERN: _pattern, TOP: TopKind, WINDOWED: _windowed}
 
 
 def kind_of(name: str) -> Kind:

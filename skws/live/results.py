@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import orjson
+
+from skws.pattern_search.result import PatternResult
 from skws.results.model import LiveResult, Result
 
 
@@ -25,7 +28,8 @@ def in_order_of_time(parts: Sequence[list[LiveResult]]) -> list[LiveResult]:
 
 def read_result(line: bytes) -> LiveResult:
     """A result of any kind from its JSON form; for input that skws wrote itself."""
-    return Result.from_json(line)
+    told = orjson.loads(line)
+    return Result.from_dict(told) if "network" in told else PatternResult.from_dict(told)
 
 
 def written(result: LiveResult) -> bytes:

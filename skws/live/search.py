@@ -221,10 +221,9 @@ class LiveSearch:
         if evaluator is None:
             return []
         evaluator.load_tables(self._tables)
-        for arrived in self._past_in_order():
-            _exhaust(evaluator.take(arrived))
+        found = list(evaluator.begin(self._past_in_order()))
         self._evaluators[standing.name] = evaluator
-        return list(evaluator.alive())
+        return found
 
     def _past_in_order(self) -> Iterable[Arrived]:
         """The log as it was given to evaluators that were there."""

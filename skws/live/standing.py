@@ -9,6 +9,7 @@ from typing import Final
 from windows.window import ExpressionWindow
 
 KEYWORDS: Final = "keywords"
+PATTERN: Final = "pattern"
 WINDOWED: Final = "windowed"
 """Keywords over the windows of an expression, which its options say."""
 WINDOW: Final = "window"

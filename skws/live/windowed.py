@@ -61,8 +61,11 @@ class WindowedQuery:
             self._begun = True
         return self._engine.process_batches([arrived.batch])
 
-    def alive(self) -> Iterable[LiveResult]:
-        """Those of static tuples alone: others are told when their window ends, and over then."""
+    def begin(self, past: Iterable[Arrived]) -> Iterable[LiveResult]:
+        """Gives those of static tuples alone: others are told when their window ends, and over then."""
+        for arrived in past:
+            for _ in self.take(arrived):
+                pass
         return self._static
 
     def load(self) -> Load:

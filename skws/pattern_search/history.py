@@ -60,6 +60,11 @@ class History:
             self._instant[relation, row] += 1
         tuples[position] = _Seen(relation, row, tick, time, occurrence, successor)
 
+    def pass_by(self, relation: int, row: Row, tick: int) -> None:
+        """A tuple that no result shows here, though later ones may replace it."""
+        if self._relations[relation].key:
+            self._follows(relation, row, tick)
+
     def _follows(self, relation: int, row: Row, tick: int) -> bool:
         """True if another tuple of the key started less than a window ago; remembers this one."""
         if tick >= self._turn:

@@ -68,6 +68,24 @@ class PatternResult:
         """The JSON form as plain objects."""
         return self._with([member.to_dict() for member in self.tuples])
 
+    @classmethod
+    def from_dict(cls, shown: dict[str, Any]) -> PatternResult:
+        """Inverse of ``to_dict``, but for what went into the id."""
+        tuples = tuple(
+            PatternTuple(
+                one["relation"],
+                one["id"],
+                tuple(one["keywords"]),
+                tuple(one["labels"]),
+                one["position"],
+                one["row"],
+                "",
+            )
+            for one in shown["tuples"]
+        )
+        snapshot = shown.get("snapshot", False)
+        return cls(shown["query"], shown["id"], shown["start"], shown["end"], tuples, snapshot)
+
     def to_json(self) -> bytes:
         return orjson.dumps(self._with([member.json for member in self.tuples]))
 

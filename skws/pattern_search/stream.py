@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from operator import itemgetter
 
@@ -24,15 +24,24 @@ class PatternStream:
     that holds. A stream that goes on elsewhere is rebuilt from the records of
     its last two windows: a result spans one, and the name of a tuple may
     depend on the window before it. Before that, ``begin_at`` their position.
+    ``own``: which tuples by relation and row results may be made of, None for
+    all; the others are only counted, and remembered by their keys.
     """
 
-    def __init__(self, query: PatternQuery, schema: Schema, window: Window | None = None) -> None:
+    def __init__(
+        self,
+        query: PatternQuery,
+        schema: Schema,
+        window: Window | None = None,
+        own: Callable[[int, Row], bool] | None = None,
+    ) -> None:
         self.query = query
         self.window = window or query.window or parse_window(schema.window)
         self.position = 0  # where the next tuple stands in the stream
         self._by_count = isinstance(self.window, CountWindow)
         self._evaluator = Evaluator(query.pcea, len(schema.relations), self.window)
         self._history = History(schema, self.window, query.keywords)
+        self._own = own
         self._reads = sorted(query.pcea.relations)
         self._now = -FOREVER
 
@@ -69,15 +78,28 @@ class PatternStream:
                     found.append((self.window.end(first), self._result(valuation, snapshot=True)))
         return [result for end, result in found if end > self._now]
 
+    @property
+    def live_tuples(self) -> int:
+        """Tuples that are remembered."""
+        return len(self._history)
+
+    @property
+    def runs(self) -> int:
+        """Entries of runs that are remembered."""
+        return self._evaluator.entries()
+
     def entries(self) -> int:
         """How much is remembered: entries of runs, and tuples."""
-        return self._evaluator.entries() + len(self._history)
+        return self.runs + self.live_tuples
 
     def _updates(self, batch: RecordBatch, positions: Ints | None) -> Iterator[None]:
         """Take in a batch; stops at each tuple that completes results."""
         evaluator, history = self._evaluator, self._history
         for relation, row, time, position in self._tuples(batch, positions):
             tick = position if self._by_count else time
+            if self._own is not None and not self._own(relation, row):
+                history.pass_by(relation, row, tick)
+                continue
             evaluator.position = position - 1
             history.add(position, relation, row, tick, time)
             if evaluator.update(relation, row, tick):

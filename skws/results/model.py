@@ -153,7 +153,11 @@ class Result:
     @classmethod
     def from_json(cls, line: bytes | str) -> Result:
         """Inverse of ``to_json`` without ranking, and of ``packed``; for input that skws wrote itself."""
-        shown = orjson.loads(line)
+        return cls.from_dict(orjson.loads(line))
+
+    @classmethod
+    def from_dict(cls, shown: dict[str, Any]) -> Result:
+        """Inverse of ``to_dict``, and of what ``packed`` gives; takes the parts of ``shown``."""
         if "unshown" in shown:
             shown |= shown.pop("unshown")
             shown["score"] = shown["score"] and Score.of_dict(shown["score"])

@@ -4,6 +4,7 @@ manifest.json   what the run was started with: another schema, window or source 
 tables.log      the rows of static tables, as they were at the first start
 journal/        the live records, in micro-batches
 committed.json  the last micro-batch that all sinks have for good
+states-N.json   the states behind it of queries that keep their own
 sinks/ source/  what sinks and the source keep
 lock            held by the process that runs
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -95,8 +97,28 @@ class Checkpoint:
         path = self.folder / "committed.json"
         return int(orjson.loads(path.read_bytes())["batch"]) if path.exists() else 0
 
-    def commit(self, batch: int) -> None:
+    def commit(self, batch: int, states: Mapping[str, bytes]) -> None:
+        """A micro-batch is done with. ``states``: of queries that keep their own, as they are behind it."""
+        if states:
+            told = {name: b64encode(state).decode() for name, state in states.items()}
+            replaced(self._state_of(batch), checked(orjson.dumps(told)), durable=True)
         replaced(self.folder / "committed.json", orjson.dumps({"batch": batch}), durable=True)
+        for path in self.folder.glob("states-*.json"):
+            if path != self._state_of(batch):
+                path.unlink()
+
+    def states(self) -> dict[str, bytes]:
+        """Those of the last commit."""
+        path = self._state_of(self.committed())
+        if not path.exists():
+            return {}
+        text = unchecked(path.read_bytes())
+        if text is None:
+            raise StateError(f"{path}: damaged: the run cannot go on from it")
+        return {name: b64decode(state) for name, state in orjson.loads(text).items()}
+
+    def _state_of(self, batch: int) -> Path:
+        return self.folder / f"states-{batch}.json"
 
     def given(self) -> tuple[str, ...]:
         """The names of the queries that the run was last started with."""

@@ -15,10 +15,13 @@ from typing import IO, Final
 
 import orjson
 
+from skws.batches import RecordBatch
 from skws.live.retention import Kept
+from skws.live.search import Told
 from skws.live.standing import Standing
 from skws.watch.atomic import StateError, synced
 from skws.watch.entry import Entry, checked, unchecked
+from windows.tuples import ALWAYS
 
 SEGMENT_BYTES: Final = 4 << 20
 _SUFFIX: Final = ".log"
@@ -77,11 +80,25 @@ class Journal:
         for segment in self.segments:
             yield from self._read(segment, last=segment is self.segments[-1])
 
-    def append(self, entry: Entry, standing: tuple[Standing, ...]) -> None:
-        """Keep an entry, also if this process is killed; ``standing``: the queries before it."""
+    def before(self, number: int) -> Iterator[Told]:
+        """The records before an entry, oldest first, as a live search is told them."""
+        for segment in self.segments:
+            with segment.path.open("rb") as file:
+                file.readline()
+                for line in file:
+                    entry = Entry.of_line(line)
+                    if entry is None or entry.number >= number:
+                        return
+                    yield Told(segment.position, ALWAYS, RecordBatch.of(entry.records))
+
+    def append(self, entry: Entry, standing: tuple[Standing, ...], position: int) -> None:
+        """Keep an entry, also if this process is killed.
+
+        ``standing`` and ``position``: the queries before it, and where the stream stands.
+        """
         try:
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
-                self._roll(entry, standing)
+                self._roll(entry, standing, position)
             line = entry.to_line()
             assert self._file is not None  # noqa: S101 - rolled just now
             self._file.write(line)
@@ -111,10 +128,9 @@ class Journal:
             self._file.close()
             self._file = None
 
-    def _roll(self, entry: Entry, standing: tuple[Standing, ...]) -> None:
+    def _roll(self, entry: Entry, standing: tuple[Standing, ...], position: int) -> None:
         self.sync()
         self.close()
-        position = self.segments[-1].after if self.segments else 0
         path = self.folder / f"{entry.number:012d}{_SUFFIX}"
         if self.segments and self.segments[-1].path == path:
             self.segments.pop()  # begun by a process that did not get to its first entry

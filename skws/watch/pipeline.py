@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import uuid4
 
 from skws.live.retention import Retention
+from skws.live.search import Told
 from skws.records import Record
 from skws.sources.feed import Batch, Item, Offset
 from skws.watch.checkpoint import Checkpoint
@@ -16,6 +17,7 @@ from skws.watch.entry import Entry
 from skws.watch.gauges import Gauges
 from skws.watch.intake import Appetite, Intake
 from skws.watch.journal import Journal
+from skws.watch.recent import Recent
 from skws.watch.request import WatchRequest
 from skws.watch.sinks.base import Run
 from skws.watch.worker import Outcome, Worker
@@ -29,13 +31,14 @@ class Pipeline:
     """
 
     def __init__(self, request: WatchRequest, checkpoint: Checkpoint | None, now: Callable[[], int]) -> None:
-        self.worker = Worker(request)
+        self.worker = Worker(request, self._past)
         self.gauges = Gauges(request, now())
         self.intake = Intake(request.on_error)
         self.appetite = Appetite()
         self.full = False
         self._request = request
         self._checkpoint = checkpoint
+        self._recent = Recent() if checkpoint is None and request.control is not None else None
         self._now = now
         self._table_letters: tuple[str, ...] = ()  # go with the first micro-batch
         self._delivery: Delivery | None = None
@@ -69,10 +72,15 @@ class Pipeline:
         entry = Entry(
             self._number, polled.end, commands_to, tuple(commands), records, letters, bad, polled.ended
         )
+        live = self.worker.live
         if self._checkpoint is not None:
-            self._checkpoint.journal.append(entry, self.worker.standing.shown())
+            self._checkpoint.journal.append(entry, self.worker.standing.shown(), live.position)
         self._kept = polled.end
+        before = live.position, live.now
         self.deliver(entry, self.worker.work(entry))
+        if self._recent is not None:
+            self._recent.keep(entry, *before)
+            self._recent.trim(live)
         seconds = (self._now() - arrived) / MICROSECOND
         self.appetite.worked(len(records), seconds)
         self.gauges.worked(seconds)
@@ -103,9 +111,14 @@ class Pipeline:
         self.delivery.flush()
         if self._checkpoint is None or self._committed == self._delivered:
             return
-        self._checkpoint.commit(self._delivered)
+        self._checkpoint.commit(self._delivered, self.worker.live.snapshot())
         self._committed = self._delivered
         self._trim(self._checkpoint.journal)
+
+    def _past(self, number: int) -> Iterable[Told]:
+        if self._checkpoint is not None:
+            return self._checkpoint.journal.before(number)
+        return () if self._recent is None else self._recent.told()
 
     def _trim(self, journal: Journal) -> None:
         live = self.worker.live

@@ -49,10 +49,14 @@ def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Out
         for one in journal.segments[0].standing:
             worker.standing.stand(one)
     begun = Begun(checkpoint.start(), committed, given=checkpoint.given())
+    states = checkpoint.states()
     for entry in journal.entries():
-        if entry.number > committed:
-            deliver(entry, worker.work(entry))
-        else:
+        if entry.number <= committed:
             worker.recall(entry)
+        else:
+            worker.live.restore(states)
+            states = {}
+            deliver(entry, worker.work(entry))
         begun = Begun(entry.end, max(entry.number, committed), entry.control, begun.given)
+    worker.live.restore(states)
     return begun

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from skws.batches import RecordBatch
 from skws.late import late_record
-from skws.live.search import LiveSearch, Past
+from skws.live.search import LiveSearch, Told
 from skws.records import BadRecord, Record
 from skws.results.model import LiveResult
 from skws.watch.entry import Entry
@@ -24,13 +24,20 @@ class Outcome:
 
 
 class Worker:
-    """Works on micro-batches, one after the other. ``past``: the log, for queries that come later."""
+    """Works on micro-batches, one after the other.
 
-    def __init__(self, request: WatchRequest, past: Past = tuple) -> None:
+    ``past``: the log before the micro-batch of a number, for queries that come with it.
+    """
+
+    def __init__(self, request: WatchRequest, past: Callable[[int], Iterable[Told]] = lambda _: ()) -> None:
         self._request = request
         self._late: list[BadRecord] = []
+        self._number = 0
         self.live = LiveSearch(
-            request.stream, on_late=self._on_late, keywords=request.asks_keywords, past=past
+            request.stream,
+            on_late=self._on_late,
+            keywords=request.asks_keywords,
+            past=lambda: past(self._number),
         )
         self.standing = StandingQueries(request, self.live)
 
@@ -52,6 +59,7 @@ class Worker:
         self._late.clear()
 
     def _obey(self, entry: Entry) -> list[LiveResult]:
+        self._number = entry.number
         return [result for command in entry.commands for result in self.standing.apply(command)]
 
     def _on_late(self, record: Record) -> None:

@@ -267,7 +267,7 @@ class SparkWatch:
 
     def _commit(self, place: Place) -> None:
         self._delivering.delivery.flush()
-        place.checkpoint.commit(self._delivering.delivered)
+        place.checkpoint.commit(self._delivering.delivered, {})
         if self._outbox is not None:
             self._outbox.trim(self._delivering.delivered)
         self._flushed = self.clock.now()

@@ -1,0 +1,91 @@
+"""Patterns as standing queries: order of tuples matters, deletions do not.
+
+A pattern's own window holds (``within ...``), else that of the stream. Where
+all tuples of a result share a value, shards divide results by it; else one
+shard has the whole pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+
+from schema.errors import UsageError
+from schema.model import Row
+from skws.bounded.guard import FORCE
+from skws.live.evaluator import Arrived, Load, MadeFromLog
+from skws.live.share import Share
+from skws.live.standing import Standing
+from skws.live.stream import Stream
+from skws.pattern_search import PatternQuery, PatternResult, PatternStream, read_query
+from windows.window import CountWindow, Unbounded, Window
+
+
+class PatternKind:
+    """Reads patterns in both forms."""
+
+    def check(self, standing: Standing, stream: Stream) -> None:
+        """Raises PatternError, QueryError; UsageError if nothing would ever be forgotten, unasked."""
+        query = read_query(standing.query, stream.schema)
+        if isinstance(_window(query, stream), Unbounded) and not stream.force_unbounded:
+            raise UsageError(
+                f"pattern {standing.query!r}: without a window every tuple that it reads is kept for ever\n"
+                "give it one of its own (within 10 minutes), or --window '10 minutes'\n"
+                f"{FORCE} keeps all tuples for as long as there is memory"
+            )
+
+    def evaluator(self, standing: Standing, stream: Stream, share: Share) -> StandingPattern | None:
+        """None on shards that have no part in it."""
+        query = read_query(standing.query, stream.schema)
+        if share.whole or (query.root is None and share.owns(standing.name)):
+            return StandingPattern(query, stream, None)
+        return None if query.root is None else StandingPattern(query, stream, _own(query, share))
+
+
+class StandingPattern(MadeFromLog):
+    """One pattern over the stream; ``own``: which tuples its results here are made of, None for all."""
+
+    def __init__(self, query: PatternQuery, stream: Stream, own: Callable[[int, Row], bool] | None) -> None:
+        self.keeps = _window(query, stream)
+        # Under a count window the stream comes in any order: then time stands still where it would go back.
+        self._by_arrival = stream.by_count and not isinstance(self.keeps, CountWindow)
+        self._latest = np.iinfo(np.int64).min
+        self._pattern = PatternStream(query, stream.schema, self.keeps, own=own)
+
+    def begin(self, past: Iterable[Arrived]) -> Iterable[PatternResult]:
+        """Take in the log; gives the results that are alive now."""
+        told = iter(past)
+        first = next(told, None)
+        if first is None:
+            return ()
+        self._pattern.begin_at(first.position)
+        return self._pattern.snapshot(self._ordered(each).batch for each in chain([first], told))
+
+    def take(self, arrived: Arrived) -> Iterable[PatternResult]:
+        """The results that the next tuples complete."""
+        self._pattern.begin_at(arrived.position)
+        return self._pattern.process(self._ordered(arrived).batch)
+
+    def load(self) -> Load:
+        return Load(self._pattern.live_tuples, 1, self._pattern.runs)
+
+    def _ordered(self, arrived: Arrived) -> Arrived:
+        batch = arrived.batch
+        if not self._by_arrival or not len(batch):
+            return arrived
+        time = np.maximum.accumulate(np.maximum(batch.time, self._latest))
+        self._latest = int(time[-1])
+        return Arrived(replace(batch, time=time), arrived.position)
+
+
+def _window(query: PatternQuery, stream: Stream) -> Window:
+    return query.window or stream.window
+
+
+def _own(query: PatternQuery, share: Share) -> Callable[[int, Row], bool]:
+    root = query.root
+    assert root is not None  # noqa: S101 - only asked for then
+    return lambda relation, row: root.shard(relation, row, share.shards) == share.number

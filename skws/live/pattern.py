@@ -62,12 +62,16 @@ class StandingPattern(MadeFromLog):
         if first is None:
             return ()
         self._pattern.begin_at(first.position)
-        return self._pattern.snapshot(self._ordered(each).batch for each in chain([first], told))
+        found = self._pattern.snapshot(self._ordered(each).batch for each in chain([first], told))
+        return sorted(found, key=_place)
 
     def take(self, arrived: Arrived) -> Iterable[PatternResult]:
-        """The results that the next tuples complete."""
+        """The results that the next tuples complete.
+
+        In which order a tuple completes several depends on what came long ago; so they are sorted.
+        """
         self._pattern.begin_at(arrived.position)
-        return self._pattern.process(self._ordered(arrived).batch)
+        return sorted(self._pattern.process(self._ordered(arrived).batch), key=_place)
 
     def load(self) -> Load:
         return Load(self._pattern.live_tuples, 1, self._pattern.runs)
@@ -79,6 +83,10 @@ class StandingPattern(MadeFromLog):
         time = np.maximum.accumulate(np.maximum(batch.time, self._latest))
         self._latest = int(time[-1])
         return Arrived(replace(batch, time=time), arrived.position)
+
+
+def _place(result: PatternResult) -> tuple[int, str]:
+    return result.tuples[-1].position, result.id
 
 
 def _window(query: PatternQuery, stream: Stream) -> Window:

@@ -29,7 +29,7 @@ _SUFFIX: Final = ".log"
 
 @dataclass(slots=True)
 class Segment:
-    """``first``: the number of its first entry; ``position``: of the stream's next tuple before that.
+    """``first``: the number of its first entry; ``position`` and ``now``: where the stream stood before it.
 
     ``latest``: the latest time in it. ``after``: the position behind it.
     """
@@ -37,6 +37,7 @@ class Segment:
     path: Path
     first: int
     position: int = 0
+    now: int = ALWAYS
     standing: tuple[Standing, ...] = ()
     latest: int | None = None
     after: int = 0
@@ -47,7 +48,11 @@ class Segment:
         return Kept(self.latest, self.after)
 
     def head(self) -> bytes:
-        shown = {"position": self.position, "standing": [asdict(one) for one in self.standing]}
+        shown = {
+            "position": self.position,
+            "now": self.now,
+            "standing": [asdict(one) for one in self.standing],
+        }
         return checked(orjson.dumps(shown))
 
     def count(self, entry: Entry, size: int) -> None:
@@ -89,16 +94,16 @@ class Journal:
                     entry = Entry.of_line(line)
                     if entry is None or entry.number >= number:
                         return
-                    yield Told(segment.position, ALWAYS, RecordBatch.of(entry.records))
+                    yield Told(segment.position, segment.now, RecordBatch.of(entry.records))
 
-    def append(self, entry: Entry, standing: tuple[Standing, ...], position: int) -> None:
+    def append(self, entry: Entry, standing: tuple[Standing, ...], position: int, now: int) -> None:
         """Keep an entry, also if this process is killed.
 
-        ``standing`` and ``position``: the queries before it, and where the stream stands.
+        ``standing``: the queries before it; ``position`` and ``now``: where the stream stands.
         """
         try:
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
-                self._roll(entry, standing, position)
+                self._roll(Segment(self._path(entry), entry.number, position, now, standing, after=position))
             line = entry.to_line()
             assert self._file is not None  # noqa: S101 - rolled just now
             self._file.write(line)
@@ -128,14 +133,15 @@ class Journal:
             self._file.close()
             self._file = None
 
-    def _roll(self, entry: Entry, standing: tuple[Standing, ...], position: int) -> None:
+    def _path(self, first: Entry) -> Path:
+        return self.folder / f"{first.number:012d}{_SUFFIX}"
+
+    def _roll(self, segment: Segment) -> None:
         self.sync()
         self.close()
-        path = self.folder / f"{entry.number:012d}{_SUFFIX}"
-        if self.segments and self.segments[-1].path == path:
+        if self.segments and self.segments[-1].path == segment.path:
             self.segments.pop()  # begun by a process that did not get to its first entry
-        segment = Segment(path, entry.number, position, standing, after=position)
-        self._file = path.open("wb")
+        self._file = segment.path.open("wb")
         self._file.write(segment.head())
         synced(self.folder)
         self.segments.append(segment)
@@ -161,7 +167,8 @@ def _opened(path: Path) -> Segment:
     with path.open("rb") as file:
         told = orjson.loads(unchecked(file.readline()) or b"{}")
     standing = tuple(Standing(**one) for one in told["standing"])
-    return Segment(path, int(path.stem), told["position"], standing, after=told["position"])
+    position, now = told["position"], told.get("now", ALWAYS)
+    return Segment(path, int(path.stem), position, now, standing, after=position)
 
 
 def _whole(path: Path) -> bool:

@@ -74,7 +74,7 @@ class Pipeline:
         )
         live = self.worker.live
         if self._checkpoint is not None:
-            self._checkpoint.journal.append(entry, self.worker.standing.shown(), live.position)
+            self._checkpoint.journal.append(entry, self.worker.standing.shown(), live.position, live.now)
         self._kept = polled.end
         before = live.position, live.now
         self.deliver(entry, self.worker.work(entry))

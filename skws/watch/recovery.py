@@ -10,7 +10,6 @@ from skws.sources.feed import Feed, Item, Offset
 from skws.watch.checkpoint import Checkpoint
 from skws.watch.entry import Entry
 from skws.watch.worker import Outcome, Worker
-from windows.tuples import ALWAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,9 @@ def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Out
     journal = checkpoint.journal
     journal.open()
     if journal.segments:
-        worker.live.stand_at(journal.segments[0].position, ALWAYS)
-        for one in journal.segments[0].standing:
+        first = journal.segments[0]
+        worker.live.stand_at(first.position, first.now)
+        for one in first.standing:
             worker.standing.stand(one)
     begun = Begun(checkpoint.start(), committed, given=checkpoint.given())
     states = checkpoint.states()

@@ -12,6 +12,7 @@ import pytest
 
 from schema.errors import SchemaError, UsageError
 from skws.choices import OnError
+from skws.live.standing import PATTERN, Query
 from skws.watch import journal as journals
 from skws.watch.checkpoint import Checkpoint
 from skws.watch.control import Command, ControlFolder
@@ -22,6 +23,7 @@ from skws.watch.request import WatchRequest
 from skws.watch.sinks.jsonl import JsonLinesSink
 from skws.watch.sinks.sqlite import SqliteSink
 from skws.watch.worker import Worker
+from tests.live.counted import counted
 from tests.watch.watching import (
     QUERY,
     SCHEMA,
@@ -38,6 +40,8 @@ from tests.watch.watching import (
     told,
 )
 from windows.window import CountWindow, TimeWindow, Window
+
+TWICE: Final = 'order a ; order b where a.cid = b.cid and a ~ "lamp"'
 
 
 class Crash(BaseException):
@@ -118,7 +122,12 @@ class Place:
             self.source,
             window=window,
             lateness=lateness,
-            queries={QUERY: QUERY, "bob": "bob"},
+            queries={
+                QUERY: QUERY,
+                "bob": "bob",
+                "ordered": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN),
+                "third": Query("3", kind="counted"),
+            },
             sinks=(f"jsonl:{self.out}", f"sqlite:{self.table}"),
             checkpoint=folder / "checkpoint",
             control=folder / "control",
@@ -187,11 +196,13 @@ def test_broken_off_anywhere_it_ends_as_if_it_had_not_been(
     crashes = 0
     with pytest.MonkeyPatch.context() as small:
         small.setattr(journals, "SEGMENT_BYTES", 600)
+        counted(small)
         for number, part in enumerate(parts):
             for place in (calm, broken):
                 append(place.source, *part)
                 if number == added:
                     place.control.send(Command("add", "lamps", "lamp"))
+                    place.control.send(Command("add", "twice", TWICE, kind=PATTERN))
             calm.work()
             while True:
                 with pytest.MonkeyPatch.context() as patch:
@@ -213,6 +224,9 @@ def test_broken_off_anywhere_it_ends_as_if_it_had_not_been(
     assert broken.rows() == calm.rows() == sorted(_net(told(calm.out)))
     assert reasons(broken.letters) == reasons(calm.letters)
     assert kept < 30
+    snapshots = [line["id"] for line in lines(calm.out) if line["query"] == TWICE and "snapshot" in line]
+    assert snapshots or added < 15
+    assert {"3", "customer c ; order o where c.cid = o.cid"} < {query for _, query, _ in told(calm.out)}
 
 
 def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> None:

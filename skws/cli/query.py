@@ -82,7 +82,8 @@ def list_queries(
 
 
 def _json(one: Standing) -> str:
-    return orjson.dumps(one).decode()
+    shown = {"name": one.name, "query": one.query, "max_size": one.max_size, "kind": one.kind}
+    return orjson.dumps({**shown, "options": one.options} if one.options else shown).decode()
 
 
 def _folder(control: Path) -> ControlFolder:

@@ -7,15 +7,25 @@ import random
 import pytest
 
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.batches import RecordBatch
+from skws.live.search import Told
 from skws.live.share import Spread
+from skws.live.standing import PATTERN, Query
 from skws.records import Record
 from skws.results.model import LiveResult
 from skws.watch.control import Command
 from skws.watch.entry import Entry
 from skws.watch.request import WatchRequest
 from skws.watch.worker import Worker
+from tests.live.counted import counted
 from tests.streaming.shard_runs import all_shards, lines, parcel_of
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
+
+
+@pytest.fixture(autouse=True)
+def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted(monkeypatch)
+
 
 ATTRIBUTES = (
     Attribute("t", AttributeType.TEXT),
@@ -38,6 +48,7 @@ SCHEMA = Schema(
         Join("ft", "fixed", "plain", (("x", "x"),)),
     ),
 )
+PAIRS = "plain p AND link l where p.y = l.y within 8 us"  # the log goes back so far
 WINDOWS = [TimeWindow(12), TimeWindow(60), CountWindow(9), CountWindow(40), Unbounded()]
 
 
@@ -82,7 +93,8 @@ def compare(
     """Hold shards against one worker, batch by batch; gives how many results and retractions there were."""
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
-    one, several = Worker(request), all_shards(request, shards, spread)
+    log: list[Told] = []
+    one, several = Worker(request, lambda _: log), all_shards(request, shards, spread)
     one.load_tables(tables)
     first = [Command.adding(one) for one in request.given().values()]
     found: list[LiveResult] = []
@@ -90,9 +102,13 @@ def compare(
         commands = first if not number else []
         if number == 5:
             commands = [Command("add", "late", "beta -no")]
+        if number == 7:
+            commands = [Command("add", "pairs", PAIRS, kind=PATTERN)]
         if number == 9:
             commands = [Command("remove", "late"), Command("add", "later", "alpha", 2)]
+        before = one.live.position, one.live.now
         outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), tuple(batch)))
+        log.append(Told(*before, RecordBatch.of(batch)))
         parcel = parcel_of(batch, commands, () if number else tables)
         results: list[LiveResult] = []
         for kept in several:
@@ -109,7 +125,13 @@ def compare(
 
 def request(window: Window, lateness: int = 0) -> WatchRequest:
     return WatchRequest(
-        {"a": "alpha beta -no", "b": "alpha"},
+        {
+            "a": "alpha beta -no",
+            "b": "alpha",
+            "root": Query("plain p ; keyed k where p.x = k.x", kind=PATTERN),
+            "none": Query("keyed k ; link l where k.y = l.x within 9 us", kind=PATTERN),
+            "fifth": Query("5", kind="counted"),
+        },
         SCHEMA,
         "nowhere",
         window=window,

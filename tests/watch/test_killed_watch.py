@@ -16,15 +16,17 @@ from typing import Any
 import pytest
 
 from tests.kafka import broker
-from tests.watch.watching import QUERY, YAML, append, lines, numbered, told
+from tests.watch.watching import QUERY, YAML, append, customer, lines, numbered, told
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = 600
+PATTERN = "customer c ; order o where c.cid = o.cid"
 
 
 def command(folder: Path, source: str | None) -> list[str]:
     return [
         *(sys.executable, "-m", "skws", "watch", QUERY, "--engine", "local"),
+        *("--pattern", PATTERN)[: 2 if source is None else 0],
         *("--schema", str(folder / "schema.yaml"), "--source", source or str(folder / "in.jsonl")),
         *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),
         *("--sink", f"jsonl:{folder / 'out.jsonl'}", "--sink", f"sqlite:{folder / 'out.db'}"),
@@ -38,9 +40,9 @@ def write(path: Path, records: Sequence[dict[str, Any]], seconds: float) -> None
         time.sleep(seconds * 10 / len(records))
 
 
-def rows(folder: Path) -> set[str]:
+def rows(folder: Path) -> set[tuple[str, str]]:
     connected = sqlite3.connect(folder / "out.db")
-    found = {row[0] for row in connected.execute("SELECT id FROM results")}
+    found = set(connected.execute('SELECT "query", "id" FROM results'))
     connected.close()
     return found
 
@@ -71,19 +73,22 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
             process.kill()
             assert process.wait() == -signal.SIGKILL
         told_by_killed += len(lines_so_far(out)) > before
-    append(source, *records[kills * share :])
+    # A pattern waits for records that may still come; this one says that the time for them is over.
+    append(source, *records[kills * share :], customer(2000, 0, "eve"))
     assert told_by_killed > kills / 2
     with started(tmp_path) as process:
         ready(process)
-        until(lambda: len(lines_so_far(out)) >= RESULTS)
+        until(lambda: len(lines_so_far(out)) >= 2 * RESULTS)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
         assert process.returncode == 130, error
-    ids = [identity for _, _, identity in told(out)]
-    assert len(ids) == len(set(ids)) == RESULTS
-    assert rows(tmp_path) == set(ids)
-    assert [line["start"] for line in lines(out)] == sorted(line["start"] for line in lines(out))
+    by_query = [[line for line in lines(out) if line["query"] == query] for query in (QUERY, PATTERN)]
+    for found in by_query:
+        ids = [line["id"] for line in found]
+        assert len(ids) == len(set(ids)) == RESULTS
+        assert [line["start"] for line in found] == sorted(line["start"] for line in found)
+    assert rows(tmp_path) == {(line["query"], line["id"]) for line in lines(out)}
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.slow)])
@@ -121,7 +126,7 @@ def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path, kills: 
                 assert process.returncode == 130, error
     ids = [identity for _, _, identity in told(out)]
     assert len(ids) == len(set(ids)) == RESULTS
-    assert rows(tmp_path) == set(ids)
+    assert rows(tmp_path) == {(QUERY, one) for one in ids}
 
 
 @contextmanager

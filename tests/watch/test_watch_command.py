@@ -147,7 +147,8 @@ def test_queries_are_added_and_removed_while_it_runs(
     assert run(["query", "list", *at, "--json"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first == "lamps: ada lamp"
-    assert json.loads(second) == {"name": "lamps", "query": "ada lamp", "max_size": 5}
+    shown = {"name": "lamps", "query": "ada lamp", "max_size": 5, "kind": "keywords"}
+    assert json.loads(second) == shown
     within(
         30,
         lambda: (

@@ -15,11 +15,12 @@ from uuid import uuid4
 
 import pytest
 
-from tests.watch.watching import QUERY, YAML, append, lines, numbered, told
+from tests.watch.watching import QUERY, YAML, append, customer, lines, numbered
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 180.0
+PATTERN = "customer c ; order o where c.cid = o.cid"
 MARK = "SKWS_TEST_RUN"
 # By what stands in their command lines.
 KINDS = {
@@ -37,7 +38,7 @@ class Run:
         self.mark = uuid4().hex
         self.errors = folder / "errors"
         command = [
-            *(sys.executable, "-m", "skws", "watch", QUERY, "--master", "local[2,4]"),
+            *(sys.executable, "-m", "skws", "watch", QUERY, "--pattern", PATTERN, "--master", "local[2,4]"),
             *("--schema", str(folder / "schema.yaml"), "--source", str(folder / "in.jsonl")),
             *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),
             *("--sink", f"jsonl:{folder / 'out.jsonl'}"),
@@ -96,15 +97,18 @@ def killed_at_random(folder: Path, kinds: Sequence[str], seed: int, shards: int)
     finally:
         writer.over.set()
         writer.join()
+    # A pattern waits for records that may still come; this one says that the time for them is over.
+    append(source, customer(2000, 0, "eve"))
     run = Run(folder, shards)
-    wait_for(run, lambda: count(out) >= writer.results)
+    wait_for(run, lambda: count(out) >= 2 * writer.results)
     time.sleep(0.5)
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(PATIENCE) == 130, run.errors.read_text()
     run.end()
-    ids = [identity for _, _, identity in told(out)]
-    assert len(ids) == len(set(ids)) == writer.results
-    assert [line["start"] for line in lines(out)] == sorted(line["start"] for line in lines(out))
+    for query in (QUERY, PATTERN):
+        found = [line for line in lines(out) if line["query"] == query]
+        assert len(found) == len({line["id"] for line in found}) == writer.results
+        assert [line["start"] for line in found] == sorted(line["start"] for line in found)
 
 
 def kill_one(folder: Path, kind: str, rng: random.Random, shards: int) -> None:

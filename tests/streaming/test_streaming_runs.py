@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 from schema.errors import BadRecordsError, SchemaError, SourceError, UsageError
 from schema.model import Relation
 from skws.choices import EngineName, OnError
+from skws.live.standing import PATTERN, Query
+from skws.pattern_search import PatternResult
+from skws.search import EngineName
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch.control import Command, ControlFolder
 from skws.watch.log import Log
@@ -49,6 +53,35 @@ def test_commands_of_a_control_folder(tmp_path: Path) -> None:
         wrong: "there is a standing query 'more' already",
         removed: "",
     }
+
+
+def test_patterns_stand_beside_keywords(tmp_path: Path) -> None:
+    """Divided by their root over two shards, added with a snapshot, and there again in another process."""
+    source = tmp_path / "in.jsonl"
+    given, added = "customer c ; order o where c.cid = o.cid", "order a ; order b where a.cid = b.cid"
+    append(source, customer(1, 1), order(2, 1), order(3, 1), customer(3, 2))
+    asked = request(
+        source,
+        queries={"given": Query(given, kind=PATTERN)},
+        checkpoint=tmp_path / "checkpoint",
+        window=TimeWindow(10_000_000),
+    )
+    with running(asked, 2) as run:
+        run.results(2)
+        run.watch.post(Command("add", "added", added, kind=PATTERN))
+        run.results(3)
+        run.watch.post(Command("add", "keywords", QUERY))
+        run.results(5)
+        first = run.sink.results
+    append(source, order(4, 2), order(5, 1))
+    with running(asked) as run:
+        run.results(3 + 2 + 1)
+        second = run.sink.results
+    snapshots = Counter((r.query, r.snapshot) for r in first)
+    assert snapshots == {(given, False): 2, (added, True): 1, (QUERY, True): 2}
+    assert Counter(r.query for r in second) == {given: 2, added: 2, QUERY: 2}
+    positions = [[m.position for m in r.tuples] for r in second if isinstance(r, PatternResult)]
+    assert sorted(positions) == [[0, 5], [1, 5], [2, 5], [3, 4]]
 
 
 def test_it_goes_on_with_other_queries(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from tests.watch.watching import QUERY, YAML, append, customer, lines, numbered,
 ROOT = Path(__file__).resolve().parents[2]
 MOVIES = ROOT / "examples" / "movies"
 
+ORDERED = "customer c ; order o where c.cid = o.cid"
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -139,22 +141,54 @@ def test_queries_are_added_and_removed_while_it_runs(
     assert run(["query", "add", "lamps", "ada", "lamp", *at, "--wait", "30"]) == 0
     assert run(["query", "add", "lamps", "other", *at]) == 2
     assert run(["query", "remove", "lmps", *at]) == 2
+    assert run(["query", "add", "wrong", "--pattern", "customer c ; ; order o", *at]) == 2
+    assert run(["query", "add", "wrong", "lamp", "--pattern", ORDERED, *at]) == 2
+    assert run(["query", "add", "ordered", "--pattern", ORDERED, *at, "--wait", "30"]) == 0
     shown = capsys.readouterr().err
     assert "'lamps' already" in shown
     assert "did you mean 'lamps'" in shown
     assert run(["query", "remove", "chair", *at]) == 0
     assert run(["query", "list", *at]) == 0
     assert run(["query", "list", *at, "--json"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    first, ordered, second, _ = capsys.readouterr().out.splitlines()
     assert first == "lamps: ada lamp"
-    shown = {"name": "lamps", "query": "ada lamp", "max_size": 5, "kind": "keywords"}
-    assert json.loads(second) == shown
+    assert ordered == f"ordered: pattern: {ORDERED}"
+    listed = {"name": "lamps", "query": "ada lamp", "max_size": 5, "kind": "keywords"}
+    assert json.loads(second) == listed
     within(
         30,
         lambda: (
-            [(one["query"], one.get("snapshot")) for one in lines(folder / "out.jsonl")] == [(QUERY, True)]
+            [(one["query"], one.get("snapshot")) for one in lines(folder / "out.jsonl")]
+            == [(QUERY, True), (ORDERED, True)]
         ),
     )
+
+
+def test_a_pattern_added_to_a_job_that_keeps_nothing_begins_with_the_latest_records(
+    folder: Path, job: Callable[..., subprocess.Popen[str]]
+) -> None:
+    append(folder / "in.jsonl", customer(1, 7), order(2, 7))
+    job("chair", "-f", "jsonl", "-o", "out.jsonl", "--control", "control", "--metrics-file", "m.json")
+    within(30, lambda: (folder / "m.json").exists() and '"tuples": 2' in (folder / "m.json").read_text())
+    added = ["query", "add", "ordered", "--pattern", ORDERED, "--control", "control"]
+    assert run([*added, "--wait", "30"]) == 0
+    within(30, lambda: [one["query"] for one in lines(folder / "out.jsonl")] == [ORDERED])
+
+
+def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    append(folder / "in.jsonl", customer(1, 7), order(2, 7))
+    at = ("-s", "schema.yaml", "-S", "replay:in.jsonl?speed=1e9", "-f", "jsonl", "-q")
+    (folder / "more.yaml").write_text(f"both: {QUERY}\nordered: {{pattern: '{ORDERED}'}}\n")
+    assert watched("--queries", "more.yaml", *at) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["query"] for one in told] == [QUERY, ORDERED]
+    assert [one["labels"] for one in told[1]["tuples"]] == [["c"], ["o"]]
+    for text in ("ordered: {patern: x}", "ordered: {pattern: 3}", "ordered: [x]", "3: x", "- x"):
+        (folder / "more.yaml").write_text(text)
+        assert watched("--queries", "more.yaml", *at) == 2
+        assert "more.yaml: " in capsys.readouterr().err
+    assert watched("--pattern", ORDERED, "--pattern", ORDERED, *at) == 2
+    assert "there is a query of this text already" in capsys.readouterr().err
 
 
 def test_commands_to_no_job_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

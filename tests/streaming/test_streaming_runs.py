@@ -14,7 +14,6 @@ from schema.model import Relation
 from skws.choices import EngineName, OnError
 from skws.live.standing import PATTERN, Query
 from skws.pattern_search import PatternResult
-from skws.search import EngineName
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch.control import Command, ControlFolder
 from skws.watch.log import Log

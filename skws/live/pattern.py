@@ -21,16 +21,25 @@ from skws.live.share import Share
 from skws.live.standing import Standing
 from skws.live.stream import Stream
 from skws.pattern_search import PatternQuery, PatternResult, PatternStream, read_query
-from windows.window import CountWindow, Unbounded, Window
+from windows.window import CountWindow, ExpressionWindow, Unbounded, Window
 
 
 class PatternKind:
     """Reads patterns in both forms."""
 
     def check(self, standing: Standing, stream: Stream) -> None:
-        """Raises PatternError, QueryError; UsageError if nothing would ever be forgotten, unasked."""
+        """Raises PatternError, QueryError; UsageError for windows that are not for it.
+
+        Those are expressions, and none at all unless asked for: nothing would ever be forgotten.
+        """
         query = read_query(standing.query, stream.schema)
-        if isinstance(_window(query, stream), Unbounded) and not stream.force_unbounded:
+        window = _window(query, stream)
+        if isinstance(window, ExpressionWindow):
+            raise UsageError(
+                f"pattern {standing.query!r}: the window {window.text!r} is for keywords;"
+                " give the pattern one of its own (within 10 minutes)"
+            )
+        if isinstance(window, Unbounded) and not stream.force_unbounded:
             raise UsageError(
                 f"pattern {standing.query!r}: without a window every tuple that it reads is kept for ever\n"
                 "give it one of its own (within 10 minutes), or --window '10 minutes'\n"

@@ -26,7 +26,7 @@ from skws.records import Record
 from skws.results.model import LiveResult
 from tests.strategies import streams
 from windows.tuples import ALWAYS
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
+from windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 
 SCHEMA = Schema(
     "kept",
@@ -184,6 +184,8 @@ def test_a_pattern_is_checked_before_it_stands() -> None:
         check(standing("A a ; ; B b"), stream)
     with pytest.raises(UsageError, match=r"within 10 minutes.*\n--force-unbounded"):
         check(standing("A a ; B b"), stream)
+    with pytest.raises(UsageError, match="'each A' is for keywords"):
+        check(standing("A a ; B b"), replace(stream, window=ExpressionWindow("each A")))
     check(standing("A a ; B b within 10 minutes"), stream)
     check(standing("A a ; B b"), replace(stream, force_unbounded=True))
     with pytest.raises(UsageError, match="did you mean 'pattern'"):

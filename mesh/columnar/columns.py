@@ -91,3 +91,10 @@ def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
     both ^= both >> _HALF
     both *= _MIX
     return both
+
+
+def ranges(first: Ints, counts: Ints) -> Ints:
+    """The numbers first[i], ..., first[i] + counts[i] - 1 for every i, one after the other."""
+    total = int(counts.sum())
+    begins = np.repeat(first - (np.cumsum(counts) - counts), counts)
+    return begins + np.arange(total, dtype=np.int64)

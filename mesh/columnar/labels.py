@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mesh.columnar.columns import NOTHING, Flags, Ints
+from mesh.columnar.columns import NOTHING, Flags, Ints, ranges
 
 QUERY_BITS = 20  # queries that a mesh can have had: about a million
 _QUERY = (1 << QUERY_BITS) - 1
@@ -71,6 +71,14 @@ class Labels:
             found[carrying[hit]] = self._labels[first[hit]]
         return found
 
+    def carried(self, slots: Ints) -> tuple[Ints, Labelled]:
+        """All labels of each tuple, with the place of the tuple in ``slots``."""
+        first = np.searchsorted(self._places, _place(slots, 0))
+        counts = np.searchsorted(self._places, _place(slots + 1, 0)) - first
+        found = ranges(first, counts)
+        of = np.repeat(np.arange(len(slots), dtype=np.int64), counts)
+        return of, Labelled(slots[of], self._places[found] & _QUERY, self._labels[found])
+
     def all(self) -> Labelled:
         """All that is labelled."""
         return Labelled(self._places >> QUERY_BITS, self._places & _QUERY, self._labels)
@@ -94,5 +102,11 @@ class Labels:
         self._some[places >> QUERY_BITS] = True
 
 
-def _place(slots: Ints, query: Ints) -> Ints:
+def distinct_pairs(slots: Ints, query: Ints) -> tuple[Ints, Ints]:
+    """Each (slot, query) once."""
+    places = np.unique(_place(slots, query))
+    return places >> QUERY_BITS, places & _QUERY
+
+
+def _place(slots: Ints, query: Ints | int) -> Ints:
     return slots << QUERY_BITS | query

@@ -44,22 +44,18 @@ class LiveTuples:
     def insert(self, batch: TupleColumns) -> Arrived:
         """Add tuples."""
         first = self._store.append(batch.columns())
-        slots, hashes = self.entries(np.arange(first, self._store.size, dtype=np.int64))
+        place, hashes = self.entries(np.arange(first, self._store.size, dtype=np.int64))
+        slots = place + first
         self._index.add(hashes, slots)
         return Arrived(first, slots, hashes)
 
     def entries(self, slots: Ints) -> tuple[Ints, Hashes]:
-        """One entry for each of the tuples' join values that is not NULL: the slot, and the hash."""
+        """One entry for each of the tuples' join values that is not NULL: place in ``slots``, and hash."""
         tuples, width = self.tuples, self.key_sets.width
         values = tuples.keys[slots]
         place, number = np.nonzero(values != NULL)
-        of = slots[place]
-        return of, index_hashes(tuples.relation[of] * width + number, values[place, number])
-
-    def joins(self, slots: Ints) -> Ints:
-        """How many entries each tuple has."""
-        counts: Ints = (self.tuples.keys[slots] != NULL).sum(axis=1)
-        return counts
+        index = tuples.relation[slots[place]] * width + number
+        return place, index_hashes(index, values[place, number])
 
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """The tuples with given hashes, as (position in ``hashes``, slot)."""

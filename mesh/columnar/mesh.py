@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mesh.columnar.columns import Flags, Hashes, Ints, mixed
+from mesh.columnar.bridges import Bridges
+from mesh.columnar.columns import Flags, Hashes, Ints, mixed, ranges
 from mesh.columnar.labels import Labelled, Labels
 from mesh.columnar.live import Arrived, LiveTuples
-from mesh.columnar.runs import SortedRuns, ranges
+from mesh.columnar.runs import SortedRuns
 from mesh.columnar.store import NO_MEMBER, Partials, PartialStore
 from mesh.columnar.table import NONE, OperatorTable, WaitingCounts
 from mesh.generate import CNGen
@@ -29,8 +30,9 @@ class ColumnarMesh:
     ``accepts_root`` can restrict the mesh to results whose root tuple, by its
     slot, it accepts. Queries are numbers below 2**QUERY_BITS.
 
-    A *closed* group waits for tuples with keywords only, which are few: such
-    partials and tuples meet in an index of their own, by query.
+    A *closed* group waits for tuples with keywords only, or for bridges to
+    such tuples, which are few: such partials and tuples meet in an index of
+    their own, by query.
 
     A query *sleeps* while no live tuple carries one of its keywords: it has no
     partials, and catches up with the live tuples when it wakes (S-KWS paper,
@@ -53,6 +55,7 @@ class ColumnarMesh:
         self._carried: Ints = np.zeros(1, dtype=np.int64)  # by query: the keywords of its live tuples
         self._awake: Flags = np.zeros(1, dtype=bool)
         self._labelled = SortedRuns()  # live tuples with keywords: (join value, query) -> slot
+        self._bridges = Bridges(live, self._labels, generator)
         self._waiting = PartialStore(self._width)
         self._open = SortedRuns()  # join value -> place of a waiting partial
         self._closed = SortedRuns()  # (join value, query) -> place of a waiting partial
@@ -89,6 +92,7 @@ class ColumnarMesh:
         places, entry = _swapped(self._closed.probe(hashes))
         front.append(self._joined(self._waiting.partials, places, slots[entry]))
         self._labelled.add(hashes, slots)
+        front += self._bridged(arrived, labelled)
         front.append(self._rooted(labelled.taken(self._awake[labelled.query])))
         return self._grow(Partials.together([*front, self._woken(labelled)]))
 
@@ -98,6 +102,7 @@ class ColumnarMesh:
         self._labels.insert(labelled, len(self._live))
         slots, hashes = self._entries(labelled)
         self._labelled.add(hashes, slots)
+        self._bridges.add(labelled)
         return self._grow(self._woken(labelled))
 
     def remove(self, query: int) -> None:
@@ -129,6 +134,7 @@ class ColumnarMesh:
         """Drop what ended at or before ``horizon``, tuples having got new slots."""
         self._labels.remap(slots)
         self._labelled.remap(slots)
+        self._bridges.compact(slots)
         places = self._waiting.compact(horizon, slots)
         self._open.remap(places)
         self._closed.remap(places)
@@ -170,9 +176,22 @@ class ColumnarMesh:
     def _entries(self, labelled: Labelled) -> tuple[Ints, Hashes]:
         """What goes to the index of tuples with keywords: slots, and hashes of value and query."""
         taking_part = labelled.label != self.excluded
-        slots, hashes = self._live.entries(labelled.tuple[taking_part])
-        which = np.repeat(labelled.query[taking_part], self._live.joins(labelled.tuple[taking_part]))
-        return slots, mixed(hashes, which)
+        slots, query = labelled.tuple[taking_part], labelled.query[taking_part]
+        place, hashes = self._live.entries(slots)
+        return slots[place], mixed(hashes, query[place])
+
+    def _bridged(self, arrived: Arrived, labelled: Labelled) -> list[Partials]:
+        """Waiting partials joined with new bridges, and those that new tuples complete by way of old ones."""
+        entrances = self._bridges.insert(arrived, labelled)
+        places, entry = _swapped(self._closed.probe(entrances.hashes))
+        if not len(places):
+            return []
+        on_bridge = self._joined(self._waiting.partials, places, entrances.slots[entry])
+        is_new = on_bridge.members[:, self._width - 2] >= arrived.first
+        groups, wanted = self._spread(on_bridge.taken(~is_new))
+        places, slots = self._labelled.probe(mixed(wanted, groups.query))
+        closing = slots >= arrived.first
+        return [on_bridge.taken(is_new), self._joined(groups, places[closing], slots[closing])]
 
     def _rooted(self, labelled: Labelled) -> Partials:
         """The partials of size 1: tuples that belong to a root."""
@@ -199,17 +218,27 @@ class ColumnarMesh:
                 results.append(front.taken(complete))
                 front = front.taken(~complete)
             groups, wanted = self._spread(front)
-            waiting.append(groups)
-            hashes.append(wanted)
-            is_open = self._operators.open(groups.operator)
-            places, slots = _probe_some(self._live.probe, wanted, is_open)
-            by_query, carrying = _probe_some(self._labelled.probe, mixed(wanted, groups.query), ~is_open)
-            front = self._joined(
-                groups, np.concatenate([places, by_query]), np.concatenate([slots, carrying])
-            )
+            front = self._joined(groups, *self._partners(groups, wanted))
+            stays = ~self._operators.passing(groups.operator)
+            waiting.append(groups.taken(stays))
+            hashes.append(wanted[stays])
         if waiting:
             self._wait(Partials.together(waiting), np.concatenate(hashes))
         return self._truly_joined(Partials.together(results))
+
+    def _partners(self, groups: Partials, wanted: Hashes) -> tuple[Ints, Ints]:
+        """Live tuples for partials, as (place of the partial, slot)."""
+        is_open, by_query = self._operators.open(groups.operator), mixed(wanted, groups.query)
+        open_places, free = _probe_some(self._live.probe, wanted, np.flatnonzero(is_open))
+        closed_places, carrying = _probe_some(self._labelled.probe, by_query, np.flatnonzero(~is_open))
+        bridged = np.flatnonzero(self._operators.bridged(groups.operator))
+        bridged = bridged[self._bridges.reached(by_query[bridged])]
+        bridged, bridges = _probe_some(self._live.probe, wanted, bridged)
+        is_free = self._labels.of(groups.query[bridged], bridges) == 0
+        return (
+            np.concatenate([open_places, closed_places, bridged[is_free]]),
+            np.concatenate([free, carrying, bridges[is_free]]),
+        )
 
     def _wait(self, groups: Partials, hashes: Hashes) -> None:
         first = self._waiting.append(groups.columns())
@@ -280,9 +309,8 @@ def _swapped(pair: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
 
 
 def _probe_some(
-    probe: Callable[[Hashes], tuple[Ints, Ints]], hashes: Hashes, chosen: Flags
+    probe: Callable[[Hashes], tuple[Ints, Ints]], hashes: Hashes, places: Ints
 ) -> tuple[Ints, Ints]:
-    """Probe with some of the hashes; positions are those among all of them."""
-    places = np.flatnonzero(chosen)
+    """Probe with the hashes at some places; positions are those among all of them."""
     positions, found = probe(hashes[places])
     return places[positions], found

@@ -5,19 +5,18 @@ So a run is a plain sorted array, and sorting, the fastest thing that NumPy
 does, is all that it takes to build one. Runs of similar size are merged, so
 that n entries stand in about log n runs and each is moved about log n times.
 
-Most hashes that are looked up are in no run. A bitmap of leading bits (a Bloom
-filter with one hash function) tells so at a hundredth of the cost of a search.
+Most hashes that are looked up are in no run. A filter tells so at a hundredth
+of the cost of a search.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints
+from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, ranges
+from mesh.columnar.filter import HashFilter
 
 _LEAST_PAYLOAD_BITS = 20
-_LEAST_FILTER_BITS = 12
-_SPARSE = 8  # places of the filter for each entry
 
 
 class SortedRuns:
@@ -30,7 +29,7 @@ class SortedRuns:
         self._runs: list[Hashes] = []
         self._size = 0
         self._set_payload_bits(_LEAST_PAYLOAD_BITS)
-        self._renew_filter()
+        self._filter = HashFilter()
 
     def __len__(self) -> int:
         return self._size
@@ -41,14 +40,14 @@ class SortedRuns:
             return
         self._make_room(int(payload.max()))
         self._push(np.sort((hashes & self._hash_part) | payload.view(np.uint64)))
-        if self._size * _SPARSE > len(self._filter):
-            self._renew_filter()
+        if self._filter.has_room(len(hashes)):
+            self._filter.add(hashes)
         else:
-            self._filter[hashes >> self._filter_shift] = True
+            self._renew_filter()
 
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """All pairs of equal hashes, as (position in ``hashes``, payload)."""
-        wanted = np.flatnonzero(self._filter[hashes >> self._filter_shift])
+        wanted = self._filter.passing(hashes)
         if not len(wanted):
             return NOTHING, NOTHING
         prefixes = hashes[wanted] & self._hash_part
@@ -98,15 +97,6 @@ class SortedRuns:
         self._runs = [np.sort((run & self._hash_part) | (run & old)) for run in self._runs]
 
     def _renew_filter(self) -> None:
-        bits = max(_LEAST_FILTER_BITS, (self._size * _SPARSE * 2).bit_length())
-        self._filter_shift = np.uint64(64 - bits)
-        self._filter = np.zeros(1 << bits, dtype=bool)
+        self._filter = HashFilter(self._size)
         for run in self._runs:
-            self._filter[run >> self._filter_shift] = True
-
-
-def ranges(first: Ints, counts: Ints) -> Ints:
-    """The numbers first[i], ..., first[i] + counts[i] - 1 for every i, one after the other."""
-    total = int(counts.sum())
-    begins = np.repeat(first - (np.cumsum(counts) - counts), counts)
-    return begins + np.arange(total, dtype=np.int64)
+            self._filter.add(run)

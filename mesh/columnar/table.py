@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mesh.columnar import bridges
 from mesh.columnar.columns import Flags, Ints
 from mesh.generate import CNGen, Place
 from mesh.sequence import FREE
@@ -46,6 +47,8 @@ class OperatorTable:
         self._node = np.zeros(64, dtype=np.int64)
         self._edge = np.zeros(64, dtype=np.int64)
         self._open = np.zeros(64, dtype=bool)
+        self._bridged = np.zeros(64, dtype=bool)
+        self._passing = np.zeros(64, dtype=bool)
         self._roots = np.full((len(generator.schema.relations), self.excluded + 1), NONE, dtype=np.int64)
         for relation, keywords in generator.roots:
             tree = Tree.single(relation, keywords)
@@ -85,8 +88,16 @@ class OperatorTable:
         return self._node[groups]
 
     def open(self, groups: Ints) -> Flags:
-        """Which groups join free tuples, too; to the others only those with keywords matter."""
+        """Which groups join any free tuple; to the others only bridges and tuples with keywords matter."""
         return self._open[groups]
+
+    def bridged(self, groups: Ints) -> Flags:
+        """Which groups join bridges besides tuples with keywords."""
+        return self._bridged[groups]
+
+    def passing(self, groups: Ints) -> Flags:
+        """Which groups end with a bridge: they do not wait."""
+        return self._passing[groups]
 
     def edge(self, groups: Ints) -> Ints:
         """The edge by which each group joins."""
@@ -133,17 +144,25 @@ class OperatorTable:
         return number
 
     def _expand(self, operator: int) -> None:
-        tree = self.trees[operator]
+        tree, largest = self.trees[operator], self._generator.max_size
+        to_bridge = largest >= bridges.LEAST_SIZE and len(tree.relations) == largest - 2
+        on_bridge = (
+            largest >= bridges.LEAST_SIZE and len(tree.relations) == largest - 1 and not tree.keywords[-1]
+        )
         self._first_group[operator] = len(self._places)
         for place in self._generator.places(tree):
             group = len(self._places)
             self._places.append(place)
             if group == len(self._node):
                 self._node, self._edge = _doubled(self._node, 0), _doubled(self._edge, 0)
-                self._next, self._open = _doubled(self._next, NONE), _doubled(self._open, False)
-                self._owner = _doubled(self._owner, 0)
+                self._next, self._owner = _doubled(self._next, NONE), _doubled(self._owner, 0)
+                self._open, self._bridged = _doubled(self._open, False), _doubled(self._bridged, False)
+                self._passing = _doubled(self._passing, False)
             self._owner[group] = operator
-            self._open[group] = any(not keywords for keywords, _ in place.choices)
+            joins_free = any(not keywords for keywords, _ in place.choices)
+            self._bridged[group] = joins_free and to_bridge
+            self._open[group] = joins_free and not to_bridge
+            self._passing[group] = on_bridge
             self._node[group] = tree.path[place.depth]
             self._edge[group] = place.edge.id
             self._next[group, [keywords for keywords, _ in place.choices]] = _UNKNOWN

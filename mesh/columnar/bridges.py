@@ -1,0 +1,133 @@
+"""Bridges: free tuples next to one that may complete a network, so that nobody tries the others in vain.
+
+The last node of a network carries keywords. If the one before it is free, it
+needs a live neighbour with keywords, which in a window few tuples have. So
+partials do not join free tuples there and wait with each of them; they wait
+for a bridge: a semi-join from the far end, kept as a filter of the join values
+by which a bridge can be entered. S-KWS partials of the last but one size, by
+far the most, are then made only where a network is about to be complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, mixed, ranges
+from mesh.columnar.filter import HashFilter
+from mesh.columnar.labels import Labelled, Labels, distinct_pairs
+from mesh.columnar.live import Arrived, LiveTuples
+from mesh.columnar.runs import SortedRuns
+from mesh.columnar.store import Table
+from mesh.generate import CNGen
+
+LEAST_SIZE = 4  # of the largest network; in smaller ones all partials that wait are few
+
+
+@dataclass(frozen=True, slots=True)
+class Entrances:
+    """Bridges by slot, once for each join value of theirs and query; ``hashes`` are of both."""
+
+    slots: Ints
+    hashes: Hashes
+
+
+class Bridges:
+    """The bridges among the live tuples, for all queries of one shape.
+
+    ``labels`` are those of the mesh, which also tells here what it learns.
+    """
+
+    def __init__(self, live: LiveTuples, labels: Labels, generator: CNGen) -> None:
+        self._live = live
+        self._labels = labels
+        # A leaf with no more than the root's keyword could be spared.
+        self._closing = generator.all & ~(1 << generator.order.root_keyword)
+        self._used = generator.max_size >= LEAST_SIZE and self._closing != 0
+        leaving = generator.edges_from
+        self._edges = np.array([edge.id for some in leaving for edge in some], dtype=np.int64)
+        self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
+        self._first_edge = np.cumsum(self._degree) - self._degree
+        self._closers = Table((NOTHING, NOTHING))  # slot and edge: who may close a network looks for bridges
+        self._index = SortedRuns()  # join value -> place among the closers
+        self._is_closer: Flags = np.zeros(0, dtype=bool)  # by slot
+        self._filter = HashFilter()
+
+    def insert(self, arrived: Arrived, labelled: Labelled) -> Entrances:
+        """Take in tuples that came to the live ones; gives bridges that are new, or to new tuples."""
+        if not self._used:
+            return _NO_ENTRANCES
+        entry, waiting = self._index.probe(arrived.hashes)
+        source, bridge = self._look_around(self._new_closers(labelled))
+        return self._entrances(
+            np.concatenate([arrived.slots[entry], bridge]),
+            np.concatenate([self._closers.columns()[0][waiting], source]),
+        )
+
+    def add(self, labelled: Labelled) -> None:
+        """Take in live tuples with keywords of a query that is new."""
+        if self._used:
+            self._new_closers(labelled)
+            self._renew_filter()
+
+    def compact(self, slots: Ints) -> None:
+        """Tuples have got new slots, those of negative ones are gone."""
+        if not self._used:
+            return
+        moved = slots[self._closers.columns()[0]]
+        self._index.remap(self._closers.keep(moved >= 0))
+        self._closers.columns()[0][:] = moved[moved >= 0]
+        self._is_closer = self._is_closer[slots[: len(self._is_closer)] >= 0]
+        self._renew_filter()
+
+    def reached(self, hashes: Hashes) -> Ints:
+        """The positions of the hashes of join value and query by which there may be a bridge."""
+        return self._filter.passing(hashes)
+
+    def _new_closers(self, labelled: Labelled) -> int:
+        """Remember the tuples that may close a network; gives the place of the first that is new."""
+        known = self._is_closer
+        if len(known) < len(self._live):
+            self._is_closer = np.zeros(len(self._live), dtype=bool)
+            self._is_closer[: len(known)] = known
+        slots = np.unique(labelled.tuple[labelled.label & self._closing != 0])
+        slots = slots[~self._is_closer[slots]]
+        self._is_closer[slots] = True
+        relation = self._live.tuples.relation[slots]
+        degree = self._degree[relation]
+        source, edge = np.repeat(slots, degree), self._edges[ranges(self._first_edge[relation], degree)]
+        known_value, hashes = self._live.wanted(edge, source)
+        first = self._closers.append((source[known_value], edge[known_value]))
+        self._index.add(hashes, np.arange(first, self._closers.size, dtype=np.int64))
+        return first
+
+    def _look_around(self, first: int) -> tuple[Ints, Ints]:
+        """The closers from some place on, with the live tuples next to them."""
+        source, edge = (column[first:] for column in self._closers.columns())
+        _, hashes = self._live.wanted(edge, source)
+        place, bridge = self._live.probe(hashes)
+        return source[place], bridge
+
+    def _entrances(self, bridge: Ints, closer: Ints) -> Entrances:
+        if not len(bridge):
+            return _NO_ENTRANCES
+        of, carried = self._labels.carried(closer)
+        closing = carried.label & self._closing != 0
+        slots, query = distinct_pairs(bridge[of[closing]], carried.query[closing])
+        free = self._labels.of(query, slots) == 0
+        slots, query = slots[free], query[free]
+        place, hashes = self._live.entries(slots)
+        hashes = mixed(hashes, query[place])
+        while not self._filter.has_room(len(hashes)):
+            self._filter.grow()
+        self._filter.add(hashes)
+        return Entrances(slots[place], hashes)
+
+    def _renew_filter(self) -> None:
+        self._filter = HashFilter()
+        source, bridge = self._look_around(0)
+        self._entrances(bridge, source)
+
+
+_NO_ENTRANCES = Entrances(NOTHING, NOTHING.view(np.uint64))

@@ -1,0 +1,135 @@
+"""Networks closed by way of bridges: every result once, whichever of its tuples comes last, or leaves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+import skws.batches
+from mesh.columnar import bridges
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.engine.columnar import ColumnarEngine
+from skws.engine.engine import Engine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.records import Record
+from skws.results.model import Result
+from tests.strategies import WORDS
+from windows.window import CountWindow, TimeWindow, Window
+
+A, B, C = WORDS
+
+
+def schema() -> Schema:
+    """A tree of six relations; the last has a key."""
+    parents = {1: 0, 2: 0, 3: 1, 4: 1, 5: 2}
+    relations = tuple(
+        Relation(
+            f"r{number}",
+            (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy")),
+            key=("x",) if number == 5 else (),
+            search=("t",),
+        )
+        for number in range(6)
+    )
+    joins = (Join(f"j{c}", f"r{p}", f"r{c}", (("xy"[c % 2], "x"),)) for c, p in parents.items())
+    return Schema("tree", relations, tuple(joins))
+
+
+def stream(seed: int, records: int, often: float = 0.2, deletions: float = 0.05) -> list[Record]:
+    """Records with few keywords; some tuples are deleted again."""
+    rng = random.Random(seed)
+    told: list[Record] = []
+    for number in range(records):
+        if told and rng.random() < deletions:
+            gone = rng.choice(told[-30:])
+            told.append(gone._replace(time=number // 2, delete=True))
+            continue
+        words = [word for word in WORDS if rng.random() < often]
+        values = (rng.randint(0, 4), rng.choice([None, *range(5)]))
+        told.append(Record(rng.randrange(6), number // 2, (" ".join(["pad", *words]), *values)))
+    return told
+
+
+def plan(text: str, size: int, window: Window) -> Plan:
+    return Plan(schema(), parse_query(text, schema()), window, size)
+
+
+@pytest.mark.parametrize("size", [4, 5])
+@pytest.mark.parametrize("batch", [1, 9, 8192])
+@pytest.mark.parametrize(
+    ("text", "window"), [(f"{A} {B}", TimeWindow(30)), (f"{A} {B} {C}", CountWindow(36))]
+)
+def test_equal_to_tuples_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, size: int, batch: int, text: str, window: Window
+) -> None:
+    monkeypatch.setattr(skws.batches, "BATCH", batch)
+    asked = plan(text, size, window)
+    records = stream(size, 240)
+    one_by_one, columnar = (
+        list(Engine(asked).process(records)),
+        list(ColumnarEngine.of(asked).process(records)),
+    )
+    assert columnar == one_by_one
+    assert len({r.network for r in columnar if len(r.tuples) == size}) > 2
+
+
+def test_without_bridges_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, records = plan(f"{A} {B}", 5, TimeWindow(60)), stream(7, 500, often=0.08)
+    with_bridges = ColumnarEngine.of(asked)
+    found = list(with_bridges.process(records))
+    monkeypatch.setattr(bridges, "LEAST_SIZE", 100)
+    without = ColumnarEngine.of(asked)
+    assert list(without.process(records)) == found
+    assert len(found) > 20
+    assert _waiting(with_bridges) < _waiting(without) / 2
+
+
+def test_queries_that_come_and_go() -> None:
+    """Bridges serve all queries of a shape: those that wake, sleep, come late or leave, too."""
+    shared = ColumnarEngine(schema(), TimeWindow(40))
+    texts = [f"{A} {B}", f"{B} {C}", f"{A} {C}", f"{C} {A} {B}", f"{A} {B} -{C}"]
+    alone: dict[str, ColumnarEngine] = {}
+    told: dict[str, list[Result]] = {text: [] for text in texts}
+    apart: dict[str, list[Result]] = {text: [] for text in texts}
+    rng = random.Random(5)
+    idle = {text: ColumnarEngine.of(plan(text, 5, TimeWindow(40))) for text in texts}
+    for chunk in _chunks(stream(3, 400, often=0.08), 25):
+        text = rng.choice(texts)
+        if text in alone:
+            shared.remove(text)
+            del alone[text]
+        else:
+            alone[text] = idle[text]
+            snapshot = shared.add(plan(text, 5, TimeWindow(40)))
+            again = alone[text].add(plan(text, 5, TimeWindow(40)), f"again {len(told[text])} {rng.random()}")
+            assert {r.id for r in snapshot} == {r.id for r in again}
+        for result in shared.process(chunk):
+            told[result.query].append(result)
+        for text, engine in idle.items():
+            apart[text] += list(engine.process(chunk)) if text in alone else _ignored(engine, chunk)
+    for text in texts:
+        assert [(r.op, r.id) for r in told[text]] == [(r.op, r.id) for r in apart[text]]
+    assert sum(map(len, told.values())) > 20
+
+
+def test_nothing_is_left_when_the_stream_has_expired() -> None:
+    engine = ColumnarEngine.of(plan(f"{A} {B}", 5, TimeWindow(30)))
+    assert list(engine.process(stream(1, 500)))
+    engine.expire(10_000)
+    assert engine.idle
+
+
+def _waiting(engine: ColumnarEngine) -> int:
+    return sum(count for _, count in engine.waiting())
+
+
+def _chunks(records: list[Record], size: int) -> Iterator[list[Record]]:
+    return (records[first : first + size] for first in range(0, len(records), size))
+
+
+def _ignored(engine: ColumnarEngine, chunk: list[Record]) -> list[Result]:
+    list(engine.process(chunk))
+    return []

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mesh.tree import Tree, neighbours
-from schema.graph import edges, present_edges
+from schema.graph import Edge, edges, present_edges
 from schema.model import Schema
 
 
@@ -36,10 +37,7 @@ class CandidateNetwork:
     @classmethod
     def of(cls, tree: Tree) -> CandidateNetwork:
         around = neighbours(tree)
-        start = min(
-            (node for node in range(len(around)) if len(around[node]) <= 1),
-            key=lambda node: _reading_code(tree, around, node),
-        )
+        start = _reading_start(tree, around)
         reading: list[tuple[int, int, int]] = []
         _read(tree, around, start, -1, -1, reading)
         return cls(
@@ -66,7 +64,8 @@ class CandidateNetwork:
         parts = [node_text(schema, self.relations[node], self.keywords[node], keywords)]
         children = [n for n in range(node + 1, self.size) if self.parents[n] == node]
         for child in children:
-            branch = f"{_connector(schema, self.edges[child])} {self._text_from(child, schema, keywords)}"
+            connector = _connectors(schema)[self.edges[child]]
+            branch = f"{connector} {self._text_from(child, schema, keywords)}"
             parts.append(branch if child == children[-1] else f"[{branch}]")
         return " ".join(parts)
 
@@ -89,9 +88,13 @@ def node_text(schema: Schema, relation: int, bitmap: int, keywords: Sequence[str
     return f"{schema.relations[relation].name}{{{carried}}}"
 
 
-def _connector(schema: Schema, edge: int) -> str:
-    """``-`` where the relations tell the join; else its name, for a self-join with the side walked to."""
-    walked = edges(schema)[edge]
+@lru_cache(maxsize=64)
+def _connectors(schema: Schema) -> tuple[str, ...]:
+    """For each edge ``-`` where the relations tell the join; else its name, and the side of a self-join."""
+    return tuple(_connector(schema, walked) for walked in edges(schema))
+
+
+def _connector(schema: Schema, walked: Edge) -> str:
     pair = {walked.source, walked.target}
     parallel = sum({e.source, e.target} == pair for e in present_edges(schema)) > 2
     if walked.source == walked.target:
@@ -100,13 +103,24 @@ def _connector(schema: Schema, edge: int) -> str:
     return f"-({schema.joins[walked.join].name})-" if parallel else "-"
 
 
-def _reading_code(tree: Tree, around: list[list[tuple[int, int]]], start: int) -> tuple[object, ...]:
-    """Orders possible readings: by the first node's keywords in query order, then by all that follows."""
+def _reading_start(tree: Tree, around: list[list[tuple[int, int]]]) -> int:
+    """The end whose keywords come first in query order, of several the one with the first reading."""
+    ends = [node for node in range(len(around)) if len(around[node]) <= 1]
+    first = min(_slots(tree.keywords[node]) for node in ends)
+    ends = [node for node in ends if _slots(tree.keywords[node]) == first]
+    return ends[0] if len(ends) == 1 else min(ends, key=lambda node: _reading_code(tree, around, node))
+
+
+def _slots(bitmap: int) -> list[int]:
+    return [slot for slot in range(bitmap.bit_length()) if bitmap >> slot & 1]
+
+
+def _reading_code(
+    tree: Tree, around: list[list[tuple[int, int]]], start: int
+) -> list[tuple[int, int, int, int]]:
     reading: list[tuple[int, int, int]] = []
     _read(tree, around, start, -1, -1, reading)
-    slots = [s for s in range(tree.keywords[start].bit_length()) if tree.keywords[start] >> s & 1]
-    rest = [(tree.relations[n], tree.keywords[n], edge, parent) for n, parent, edge in reading]
-    return slots, rest
+    return [(tree.relations[n], tree.keywords[n], edge, parent) for n, parent, edge in reading]
 
 
 def _read(
@@ -121,10 +135,10 @@ def _read(
     place = len(reading)
     came = reading[parent][0] if parent >= 0 else -1
     reading.append((node, parent, edge))
-    for step, other in sorted(
-        ((s, o) for s, o in around[node] if o != came),
-        key=lambda branch: _branch_code(tree, around, branch[1], branch[0], node),
-    ):
+    branches = [(step, other) for step, other in around[node] if other != came]
+    if len(branches) > 1:
+        branches.sort(key=lambda branch: _branch_code(tree, around, branch[1], branch[0], node))
+    for step, other in branches:
         _read(tree, around, other, step, place, reading)
 
 

@@ -22,7 +22,7 @@ from schema.graph import edges
 from schema.model import Row, Schema
 from skws.batches import Rows
 from skws.engine.engine import EXCLUDED
-from skws.engine.events import Event, completed, retracted
+from skws.engine.events import COMPLETED, Event, retracted
 from skws.engine.join_values import JoinValues
 from skws.engine.known import KnownTuples
 from skws.engine.labelling import Labelling
@@ -199,6 +199,7 @@ class Finder:
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
+        by_count = by_position(self._window)
         for results in found:
             natural, time = self._natural(results.members)
             names = self.known.names(results.members[results.members != NO_MEMBER])
@@ -208,10 +209,12 @@ class Finder:
             for (query, operator, slots), start, end, due, at, score in zip(*columns, judged, strict=True):
                 _, mesh, assembler = self.queries[query]
                 named = [names[slot] for slot in slots if slot >= 0]
-                shown = FOREVER if by_position(self._window) else due
+                shown = FOREVER if by_count else due
                 began = None if at == ALWAYS else at
                 result = assembler.result("+", mesh.network(operator), named, began, shown, snapshot)
-                yield completed(start, result if score is None else score.told(result))
+                yield Event(
+                    start, COMPLETED, 0, result.id, result if score is None else score.told(result)
+                )
                 if end < due:
                     yield self.retraction(query, operator, slots)
 
@@ -275,6 +278,8 @@ class Finder:
 
     def _truly_joined(self, results: Partials) -> Partials:
         """Leave out results that only the integers for their join values held for joined."""
+        if self._values.all_exact:
+            return results
         true = np.array([self._agree(*row) for row in rows_of(results)], dtype=bool)
         return results if true.all() else results.taken(true)
 

@@ -35,6 +35,11 @@ class JoinValues:
                 keys[mine, key_set] = self._column(block, columns)[places]
         return keys
 
+    @property
+    def all_exact(self) -> bool:
+        """True if that holds for all edges."""
+        return self._all_told_apart and all(self._told_apart)
+
     def exact(self, edge: int) -> bool:
         """True if values that an edge joins are equal wherever their integers are."""
         return self._all_told_apart and self._told_apart[edge]

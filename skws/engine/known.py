@@ -86,9 +86,11 @@ class KnownTuples:
         for slot in new:
             if slot in self._followed:
                 named[slot] = self._names.of(self._followed[slot])
-        for slot, row in zip(plain, self._rows.rows_in(np.array(plain, dtype=np.int64)), strict=True):
-            relation, start, _ = self._live.tuple_in(slot)
-            occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
+        places, tuples = np.array(plain, dtype=np.int64), self._live.tuples
+        columns = (tuples.relation[places], tuples.start[places], self._rows.twins[places])
+        described = zip(plain, self._rows.rows_in(places), *(c.tolist() for c in columns), strict=True)
+        for slot, row, relation, start, has_twins in described:
+            occurrence = self._occurrence(slot, relation, start) if has_twins else 0
             named[slot] = self._names.name(relation, row, start, occurrence)
         return named
 

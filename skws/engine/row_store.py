@@ -47,6 +47,11 @@ class RowStore(Table):
         """Event times by slot, in microseconds."""
         return self.columns()[2]
 
+    @property
+    def twins(self) -> Ints:
+        """By slot: 0 if the tuple was the only one of its relation at its instant."""
+        return self.columns()[3]
+
     def time(self, slot: int) -> int:
         """Event time in microseconds."""
         return self._columns[2].item(slot)

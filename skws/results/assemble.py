@@ -51,14 +51,13 @@ class TupleNames:
 
     def __init__(self, schema: Schema, *, by_count: bool) -> None:
         self.by_count = by_count
-        self._relations = schema.relations
-        self._getters = [_row_getter(relation) for relation in schema.relations]
+        self._described = [(relation, _row_getter(relation)) for relation in schema.relations]
 
     def name(
         self, relation: int, row: Row, start: int, occurrence: int = 0, *, successor: bool = False
     ) -> Named:
         """A tuple by what its name is made of (``windows.tuples``); without key its row and its start."""
-        described = self._relations[relation]
+        described, getter = self._described[relation]
         text = orjson.dumps([row[c] for c in described.key_columns] if described.key else row)
         identity = f"{described.name}\x1d{text.decode()}\x1d{start}\x1d{occurrence}"
         if described.key:
@@ -69,7 +68,7 @@ class TupleNames:
             digest = blake2b(text, digest_size=6).hexdigest()
             which = f".{occurrence}" if occurrence else ""
             shown = f"{described.name}:{digest}@{self._start_text(start)}{which}"
-        return Named(described.name, shown, self._getters[relation](row), identity)
+        return Named(described.name, shown, getter(row), identity)
 
     def of(self, member: StreamTuple) -> Named:
         """The name of a tuple that is known as one."""
@@ -86,7 +85,7 @@ class TupleNames:
 class Reading(NamedTuple):
     """How a candidate network reads: the members in their order, the keywords of each, the text, the joins.
 
-    ``tree`` is kept so that its id stays its own.
+    ``tree`` is kept so that its id stays its own; ``connected`` are the joins as ids have them.
     """
 
     tree: Tree
@@ -94,6 +93,7 @@ class Reading(NamedTuple):
     carried: tuple[tuple[str, ...], ...]
     text: str
     joins: Joins
+    connected: Joins
 
 
 class Assembler:
@@ -101,6 +101,7 @@ class Assembler:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._query = plan.query.text
         self._readings: dict[int, Reading] = {}
 
     def result(
@@ -113,17 +114,17 @@ class Assembler:
         snapshot: bool = False,
     ) -> Result:
         """``members`` in the order of the tree; times in microseconds, None or FOREVER if not known."""
-        _, positions, carried, text, joins = self._readings.get(id(tree)) or self._read(tree)
-        named = [members[position] for position in positions]
+        reading = self._readings.get(id(tree)) or self._read(tree)
+        named = [members[position] for position in reading.positions]
         return Result(
             op,
-            self._plan.query.text,
-            _result_id([name.identity for name in named], joins),
+            self._query,
+            _result_id([name.identity for name in named], reading.connected),
             None if start is None else start / MICROSECOND,
             None if end >= FOREVER else end / MICROSECOND,
-            text,
-            tuple([name.shown(keywords) for name, keywords in zip(named, carried, strict=True)]),
-            joins,
+            reading.text,
+            tuple(map(Named.shown, named, reading.carried)),
+            reading.joins,
             snapshot,
         )
 
@@ -134,16 +135,19 @@ class Assembler:
             tuple(keyword for slot, keyword in enumerate(keywords) if bitmap >> slot & 1)
             for bitmap in network.keywords
         )
-        reading = Reading(
-            tree, network.positions, carried, network.text(schema, keywords), network.joins(schema)
-        )
+        joins = network.joins(schema)
+        connected = tuple((left, right, f"\x1f{name}") for left, right, name in joins)
+        text = network.text(schema, keywords)
+        reading = Reading(tree, network.positions, carried, text, joins, connected)
         self._readings[id(tree)] = reading
         return reading
 
 
-def _result_id(names: Sequence[str], joins: Joins) -> str:
-    connected = sorted([f"{names[left]}\x1f{names[right]}\x1f{name}" for left, right, name in joins])
-    return blake2b("\x1e".join([*sorted(names), *connected]).encode(), digest_size=12).hexdigest()
+def _result_id(names: list[str], connected: Joins) -> str:
+    described = [f"{names[left]}\x1f{names[right]}{name}" for left, right, name in connected]
+    described.sort()
+    names.sort()
+    return blake2b("\x1e".join(names + described).encode(), digest_size=12).hexdigest()
 
 
 def json_row(relation: Relation, row: Row) -> JsonRow:

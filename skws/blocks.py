@@ -119,7 +119,10 @@ class ArrowBlock:
         return tuple(column[place].as_py() for column in self._columns)
 
     def rows(self, places: Sequence[int]) -> list[Row]:
-        return list(zip(*(column.take(places).to_pylist() for column in self._columns), strict=True))
+        from skws.arrow_arrays import of_integers  # noqa: PLC0415 - a replay of JSON lines goes without Arrow
+
+        chosen = of_integers(np.array(places, dtype=np.int64))
+        return list(zip(*(column.take(chosen).to_pylist() for column in self._columns), strict=True))
 
     def values(self, column: int) -> Sequence[Value]:
         values: list[Value] = self._columns[column].to_pylist()
@@ -129,8 +132,9 @@ class ArrowBlock:
         array = self._columns[column]
         if array.null_count or str(array.type) != "int64":
             return None
-        integers: Ints = array.to_numpy()
-        return integers
+        from skws.arrow_arrays import integers  # noqa: PLC0415 - a replay of JSON lines goes without Arrow
+
+        return integers(array)
 
     def numbers(self, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None:
         array = self._columns[column]

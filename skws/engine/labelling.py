@@ -12,7 +12,7 @@ from skws.batches import Rows
 from skws.blocks import Block
 from skws.keywords import JointMatcher, Matcher
 
-# Arrow matches whole columns faster, but its first array loads pandas (half a second), and each has a price.
+# Arrow matches whole columns faster, but takes a tenth of a second to load, and each array has a price.
 ARROW_PAYS = 20_000  # rows in all
 FEW = 4  # queries; for more, joint matching pays
 

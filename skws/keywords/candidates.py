@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skws.arrow_arrays import flags, of_integers
 from skws.keywords.prefilter import ASCII_JOINERS, condition, substrings
 from skws.keywords.query import Alternative
 
@@ -47,12 +48,12 @@ class Candidates:
         if not len(foreign):
             return self._holding(data, offsets)
         others = np.unique(np.searchsorted(offsets, foreign, side="right") - 1)
-        found = others[self._matching(column.take(pa.array(others)))]
+        found = others[self._matching(column.take(of_integers(others)))]
         return np.union1d(found, self._holding(data, offsets))
 
     def _matching(self, column: pa.Array) -> Places:
         matching = pc.fill_null(pc.match_substring_regex(column, self._condition), fill_value=False)
-        return np.flatnonzero(matching.to_numpy(zero_copy_only=False))
+        return np.flatnonzero(flags(matching))
 
     def _holding(self, data: bytes, offsets: Places) -> Places:
         """The texts that hold a substring, perhaps also some of more than ASCII, or with a part of one."""

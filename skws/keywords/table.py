@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from skws.arrow_arrays import of_integers, of_texts
 from skws.keywords.analysis import MEMORABLE, analyse, stems
 from skws.keywords.candidates import Candidates
 from skws.keywords.prefilter import hopeless
@@ -73,7 +74,7 @@ class ChunkTable(dict[str, int]):
         if chosen is None:
             found |= self._bits(column)
         elif len(chosen):
-            found[chosen] |= self._bits(column.take(pa.array(chosen)))
+            found[chosen] |= self._bits(column.take(of_integers(chosen)))
 
     def _bits(self, column: pa.Array) -> Bitmaps:
         find = self.find
@@ -128,7 +129,7 @@ def _joined(parts: Sequence[tuple[Column, Bitmaps]]) -> Iterator[tuple[pa.Array,
     listed = [(column, found) for column, found in parts if isinstance(column, list | tuple)]
     arrays = [(_array(column), found) for column, found in parts if not isinstance(column, list | tuple)]
     if listed:
-        together = pa.array(list(chain.from_iterable(column for column, _ in listed)), pa.string())
+        together = of_texts(list(chain.from_iterable(column for column, _ in listed)))
         yield from _split(together, [found for _, found in listed])
     if len({array.type for array, _ in arrays}) == 1 < len(arrays):
         yield from _split(pa.concat_arrays([array for array, _ in arrays]), [found for _, found in arrays])

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schema.model import AttributeType, Relation, Schema
+from skws.arrow_arrays import integers
 from skws.batches import Ints, RecordBatch, Rows
 from skws.blocks import ArrowBlock
 from skws.replay.files import Advance, ignore
@@ -188,8 +189,7 @@ def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:
 
 
 def _integers(time: pa.Array) -> Ints:
-    integers: Ints = time.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return integers
+    return integers(time.cast(pa.int64()).fill_null(0) if time.null_count else time.cast(pa.int64()))
 
 
 def _merged(parts: Sequence[_Part]) -> RecordBatch:

@@ -1,0 +1,61 @@
+"""Between Arrow and NumPy by their buffers.
+
+Arrow's own conversions load pandas when first called, which takes longer than
+reading a hundred thousand rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_MOST_BYTES = (1 << 31) - 1  # of a string array's texts together
+
+
+def integers(array: pa.Array) -> Ints:
+    """An int64 array without NULLs, its memory shared."""
+    _, values = array.buffers()
+    if values is None:
+        return np.zeros(0, dtype=np.int64)
+    found: Ints = np.frombuffer(values, dtype=np.int64)[array.offset : array.offset + len(array)]
+    return found
+
+
+def flags(array: pa.Array) -> Flags:
+    """A boolean array; NULL is False."""
+    valid, values = array.buffers()
+    if values is None:
+        return np.zeros(len(array), dtype=bool)
+    return _bits(values, array) if valid is None else _bits(values, array) & _bits(valid, array)
+
+
+def of_integers(values: Ints) -> pa.Array:
+    """An int64 array over the same memory."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def of_texts(texts: Sequence[str | None]) -> pa.Array:
+    """A string array; NULL becomes the empty text."""
+    known = [text or "" for text in texts]
+    joined = "".join(known)
+    if joined.isascii():
+        data, lengths = joined.encode(), list(map(len, known))
+    else:
+        encoded = [text.encode() for text in known]
+        data, lengths = b"".join(encoded), list(map(len, encoded))
+    if len(data) > _MOST_BYTES:
+        return pa.array(known, pa.large_string())
+    offsets = np.zeros(len(known) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.Array.from_buffers(pa.string(), len(known), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _bits(buffer: pa.Buffer, array: pa.Array) -> Flags:
+    unpacked = np.unpackbits(np.frombuffer(buffer, dtype=np.uint8), bitorder="little")
+    return unpacked[array.offset : array.offset + len(array)].astype(bool)

@@ -1,0 +1,58 @@
+"""Arrow arrays by their buffers are the same as by Arrow's own conversions, and load no pandas."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.arrow_arrays import flags, integers, of_integers, of_texts
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)), st.data())
+def test_integers_there_and_back(values: list[int], data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, len(values)))
+    array = pa.array(values, pa.int64())
+    assert integers(array.slice(first)).tolist() == values[first:]
+    assert of_integers(integers(array)).equals(array)
+    assert of_integers(np.repeat(integers(array), 2)[::2]).equals(array)
+
+
+@given(st.lists(st.one_of(st.booleans(), st.none())), st.data())
+def test_flags(values: list[bool | None], data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, len(values)))
+    found = flags(pa.array(values, pa.bool_()).slice(first))
+    assert found.tolist() == [value is True for value in values[first:]]
+
+
+@given(st.lists(st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.none())))
+def test_texts(texts: list[str | None]) -> None:
+    array = of_texts(texts)
+    array.validate(full=True)
+    assert array.to_pylist() == [text or "" for text in texts]
+
+
+@pytest.mark.parametrize("texts", [[], [None], ["", "a"], ["é", "x" * 100]])
+def test_texts_at_the_edges(texts: list[str | None]) -> None:
+    assert of_texts(texts).to_pylist() == [text or "" for text in texts]
+
+
+def test_matching_columns_goes_without_pandas() -> None:
+    code = """
+import sys
+from skws.keywords import parse_query
+from skws.keywords.match import Matcher
+from skws.arrow_arrays import of_texts
+from schema.model import Attribute, AttributeType, Relation, Schema
+schema = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
+matcher = Matcher(parse_query("alpha beta", schema), schema)
+columns = [of_texts(["an alpha", "nothing", "b\\u00e9ta Beta"])], [["beta", None, "alpha's"]]
+print([matcher.bitmaps(0, column).tolist() for column in columns], "pandas" in sys.modules)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[[1, 0, 2], [2, 0, 1]] False"

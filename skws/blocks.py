@@ -84,7 +84,10 @@ class RowBlock:
 
     def integers(self, column: int) -> Ints | None:
         values = self.values(column)
-        return np.array(values, dtype=np.int64) if set(map(type, values)) <= _INTEGERS else None
+        if not set(map(type, values)) <= _INTEGERS:
+            return None
+        # Twice as fast as np.array, which looks for shapes.
+        return np.fromiter(values, np.int64, len(values))
 
     def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
         return None

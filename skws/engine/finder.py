@@ -27,8 +27,8 @@ from skws.engine.join_values import JoinValues
 from skws.engine.known import KnownTuples
 from skws.engine.labelling import Labelling
 from skws.plan import Plan
-from skws.ranking.scoring import Scoring
-from skws.results.assemble import Assembler
+from skws.ranking.scoring import Judged, Scoring
+from skws.results.assemble import Assembler, Reading
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, ExpressionWindow, Unbounded, Window, by_position
 
@@ -200,23 +200,33 @@ class Finder:
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
         by_count = by_position(self._window)
+        readings: dict[tuple[int, int], tuple[Reading, Assembler]] = {}
         for results in found:
             natural, time = self._natural(results.members)
             names = self.known.names(results.members[results.members != NO_MEMBER])
-            trees = [self.tree(row) for row in rows_of(results)]
-            judged = self._scoring.of(results, trees, natural, snapshot=snapshot)
+            judged = self._judged(results, natural, snapshot)
             columns = (rows_of(results), *(c.tolist() for c in (results.start, results.end, natural, time)))
             for (query, operator, slots), start, end, due, at, score in zip(*columns, judged, strict=True):
-                _, mesh, assembler = self.queries[query]
-                named = [names[slot] for slot in slots if slot >= 0]
-                shown = FOREVER if by_count else due
+                known = readings.get((query, operator))
+                if known is None:
+                    _, mesh, assembler = self.queries[query]
+                    known = assembler.reading(mesh.network(operator)), assembler
+                    readings[query, operator] = known
+                reading, assembler = known
+                named = [names[slots[place]] for place in reading.positions]
                 began = None if at == ALWAYS else at
-                result = assembler.result("+", mesh.network(operator), named, began, shown, snapshot)
-                yield Event(
-                    start, COMPLETED, 0, result.id, result if score is None else score.told(result)
-                )
+                shown = FOREVER if by_count else due
+                result = assembler.told("+", reading, named, began, shown, snapshot)
+                scored = result if score is None else score.told(result)
+                yield Event(start, COMPLETED, 0, result.id, scored)
                 if end < due:
                     yield self.retraction(query, operator, slots)
+
+    def _judged(self, results: Partials, natural: Ints, snapshot: bool) -> list[Judged | None]:
+        if not len(self._scoring):
+            return [None] * len(results)
+        trees = [self.tree(row) for row in rows_of(results)]
+        return self._scoring.of(results, trees, natural, snapshot=snapshot)
 
     def natural_end(self, members: Ints) -> Ints:
         """Ends that results would have without deletions."""

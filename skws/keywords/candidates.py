@@ -52,8 +52,7 @@ class Candidates:
         return np.union1d(found, self._holding(data, offsets))
 
     def _matching(self, column: pa.Array) -> Places:
-        matching = pc.fill_null(pc.match_substring_regex(column, self._condition), fill_value=False)
-        return np.flatnonzero(flags(matching))
+        return np.flatnonzero(flags(pc.match_substring_regex(column, self._condition)))
 
     def _holding(self, data: bytes, offsets: Places) -> Places:
         """The texts that hold a substring, perhaps also some of more than ASCII, or with a part of one."""

@@ -62,6 +62,10 @@ class Scoring:
         self._queries: dict[int, Ranked] = {}
         self._latest = ALWAYS
 
+    def __len__(self) -> int:
+        """How many queries have a ranking."""
+        return len(self._queries)
+
     def __contains__(self, query: int) -> bool:
         return query in self._queries
 

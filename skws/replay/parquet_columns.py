@@ -79,10 +79,12 @@ def _is_plain(path: Path, relation: Relation) -> bool:
         checked = {time, *(a.name for a in relation.attributes if a.type in ranged)}
         last = EARLIEST
         for batch in file.iter_batches(1 << 16, columns=list(checked)):
+            if batch.column(time).null_count:
+                return False
             times = _integers(batch.column(time))
             in_order = len(times) == 0 or (times[0] >= last and bool((np.diff(times) >= 0).all()))
             plain_values = all(_in_range(batch.column(name)) for name in batch.schema.names)
-            if batch.column(time).null_count or not in_order or not plain_values:
+            if not in_order or not plain_values:
                 return False
             last = int(times[-1]) if len(times) else last
         return True
@@ -189,7 +191,7 @@ def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:
 
 
 def _integers(time: pa.Array) -> Ints:
-    return integers(time.cast(pa.int64()).fill_null(0) if time.null_count else time.cast(pa.int64()))
+    return integers(time.cast(pa.int64()))
 
 
 def _merged(parts: Sequence[_Part]) -> RecordBatch:

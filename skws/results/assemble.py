@@ -79,7 +79,10 @@ class TupleNames:
     def _start_text(self, start: int) -> str:
         if start == ALWAYS:
             return "table"
-        return str(start) if self.by_count else f"{start / MICROSECOND}"
+        if self.by_count:
+            return str(start)
+        # Whole seconds, as most are, are written twice as fast as fractions.
+        return f"{start / MICROSECOND}" if start % MICROSECOND else f"{start // MICROSECOND}.0"
 
 
 class Reading(NamedTuple):
@@ -114,8 +117,17 @@ class Assembler:
         snapshot: bool = False,
     ) -> Result:
         """``members`` in the order of the tree; times in microseconds, None or FOREVER if not known."""
-        reading = self._readings.get(id(tree)) or self._read(tree)
-        named = [members[position] for position in reading.positions]
+        reading = self.reading(tree)
+        return self.told(op, reading, [members[place] for place in reading.positions], start, end, snapshot)
+
+    def reading(self, tree: Tree) -> Reading:
+        """How the network of a tree reads."""
+        return self._readings.get(id(tree)) or self._read(tree)
+
+    def told(
+        self, op: Op, reading: Reading, named: list[Named], start: int | None, end: int, snapshot: bool
+    ) -> Result:
+        """As ``result``, the members being in the order of the reading."""
         return Result(
             op,
             self._query,

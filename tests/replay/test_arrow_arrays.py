@@ -8,12 +8,13 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skws.arrow_arrays import flags, integers, of_integers, of_texts
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)), st.data())
 def test_integers_there_and_back(values: list[int], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(values)))
@@ -23,6 +24,7 @@ def test_integers_there_and_back(values: list[int], data: st.DataObject) -> None
     assert of_integers(np.repeat(integers(array), 2)[::2]).equals(array)
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.booleans(), st.none())), st.data())
 def test_flags(values: list[bool | None], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(values)))
@@ -30,6 +32,7 @@ def test_flags(values: list[bool | None], data: st.DataObject) -> None:
     assert found.tolist() == [value is True for value in values[first:]]
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.none())))
 def test_texts(texts: list[str | None]) -> None:
     array = of_texts(texts)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ BATCH = 16_384  # records; larger ones gain little
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,18 @@ class Rows:
     @classmethod
     def of(cls, relation: Ints, rows: Sequence[Row]) -> Rows:
         """Rows of given relations."""
-        numbers, block = np.unique(relation, return_inverse=True)
-        place = np.empty(len(rows), dtype=np.int64)
-        blocks = []
-        for at, number in enumerate(numbers.tolist()):
-            mine = np.flatnonzero(block == at)
-            place[mine] = np.arange(len(mine))
-            blocks.append(RowBlock(number, [rows[i] for i in mine.tolist()]))
-        return cls(block.astype(np.int64), place, tuple(blocks))
+        return cls.grouped(relation, rows, RowBlock)
+
+    @classmethod
+    def grouped(cls, relation: Ints, raw: Sequence[T], block_of: Callable[[int, list[T]], Block]) -> Rows:
+        """Rows of given relations; ``block_of`` makes the block of a relation's rows, however they came."""
+        block, place = np.empty_like(relation), np.empty_like(relation)
+        blocks: list[Block] = []
+        for number in np.unique(relation).tolist():
+            mine = np.flatnonzero(relation == number)
+            block[mine], place[mine] = len(blocks), np.arange(len(mine))
+            blocks.append(block_of(number, [raw[i] for i in mine.tolist()]))
+        return cls(block, place, tuple(blocks))
 
     @classmethod
     def together(cls, parts: Sequence[Rows]) -> Rows:

@@ -72,7 +72,7 @@ class BoundedEngine(ColumnarEngine):
 
     def change_schema(self, schema: Schema, time: int) -> list[Result]:
         """Go on with another schema. Raises UsageError, as it was, if a query is not bounded there."""
-        for plan in self._names.values():
+        for _, plan in self._queries:
             refuse_unbounded(plan.over(schema))
         found = super().change_schema(schema, time)
         self._know(self.schema)

@@ -10,7 +10,7 @@ out to live longer than it seemed is joined anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from itertools import chain, count
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -18,13 +18,15 @@ import numpy as np
 from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.table import WaitingCounts
-from schema.errors import UsageError, nearest
+from schema.errors import UsageError
 from schema.evolve import SchemaChange
 from schema.model import Row, Schema
-from skws.batches import RecordBatch, Rows, batched, whole_instants
+from skws.batches import RecordBatch, batched, whole_instants
+from skws.engine.answered import AnsweredQueries
+from skws.engine.arrivals import Arrivals, natural_ends, of_tuples
 from skws.engine.engine import Counts
 from skws.engine.events import Event, in_order
-from skws.engine.finder import Arrivals, Finder, natural_ends, rows_of
+from skws.engine.finder import Finder, rows_of
 from skws.engine.reported import Found, Reported
 from skws.engine.settling import Settling
 from skws.engine.stream_order import StreamOrder
@@ -35,8 +37,8 @@ from windows.lifespans import static_tuples
 from windows.tuples import StreamTuple
 from windows.window import CountWindow, Window
 
-Standing: TypeAlias = tuple[int, int, list[int | StreamTuple]]
-"""A result by query, operator and members: slots, or tuples that change theirs."""
+Told: TypeAlias = tuple[int, int, list[int | StreamTuple]]
+"""A result that was told by query, operator and members: slots, or tuples that change theirs."""
 
 
 class ColumnarEngine:
@@ -66,9 +68,7 @@ class ColumnarEngine:
         self._reported = Reported()
         self._finder = self._new_finder(schema)
         self._settling = Settling(schema, window)
-        self._names: dict[str, Plan] = {}
-        self._numbers: dict[Plan, int] = {}
-        self._next = count()
+        self._queries = AnsweredQueries()
         self._arrived = 0  # records so far
         self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
         self._on_late = on_late
@@ -90,25 +90,21 @@ class ColumnarEngine:
         taken, or the plan is for another stream.
         """
         name = name or plan.query.text
-        self._check(plan, name)
-        self._names[name] = plan
-        if plan in self._numbers:
-            return [event.result for event in self._alive(self._numbers[plan])]
-        number = self._numbers[plan] = next(self._next)
+        if plan.schema != self.schema or plan.window != self.window:
+            raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
+        number, is_new = self._queries.add(name, plan)
+        if not is_new:
+            return [event.result for event in self._alive(number)]
         found = self._finder.add(number, plan)
         alive = [results.taken(results.end > self._order.now) for results in found]
         return list(self._told(self._report(alive, snapshot=True)))
 
     def remove(self, name: str) -> None:
         """Answer a query no longer. Raises UsageError if there is none of that name."""
-        if name not in self._names:
-            raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
-        plan = self._names.pop(name)
-        if plan in self._names.values():
-            return
-        number = self._numbers.pop(plan)
-        self._reported.remove(number)
-        self._finder.remove(number)
+        number = self._queries.remove(name)
+        if number is not None:
+            self._reported.remove(number)
+            self._finder.remove(number)
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, before the stream; give the results of static tuples alone."""
@@ -142,7 +138,7 @@ class ColumnarEngine:
         query cannot be read over the new schema; then nothing has changed.
         """
         change = SchemaChange.between(self.schema, schema)
-        plans = {name: plan.over(change.after) for name, plan in self._names.items()}
+        queries = self._queries.over(change.after)
         self.expire(self._order.at(time))
         self._finder.compact(self._order.horizon)
         retracted = self._retracted_by(change, time)
@@ -150,7 +146,9 @@ class ColumnarEngine:
         self.schema, self._places = change.after, np.array(change.positions, dtype=np.int64)
         self._settling.change_schema(change.after)
         self._reported, self._finder = Reported(), self._new_finder(change.after)
-        self._renew(plans)
+        self._queries = queries
+        for number, plan in queries:
+            self._finder.add(number, plan)
         found = self._finder.insert(live)
         self._finder.excluded = before.excluded
         return list(self._told(retracted)) + list(self._told(self._new_by(change, found)))
@@ -185,7 +183,7 @@ class ColumnarEngine:
     @property
     def carried(self) -> int:
         """The keywords that live tuples carry, of the only query there is."""
-        (number,) = self._numbers.values()
+        ((number, _),) = self._queries
         return self._finder.queries[number].mesh.carried(number)
 
     @property
@@ -200,12 +198,6 @@ class ColumnarEngine:
         return not (
             self._finder.entries or len(self._reported) or len(self._settling) or self._finder.known.slots
         )
-
-    def _check(self, plan: Plan, name: str) -> None:
-        if name in self._names:
-            raise UsageError(f"there is a standing query {name!r} already")
-        if plan.schema != self.schema or plan.window != self.window:
-            raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
 
     def _new_finder(self, schema: Schema) -> Finder:
         return Finder(schema, self.window, self._accepts_root, on_compact=self._renumber)
@@ -269,7 +261,7 @@ class ColumnarEngine:
         rows = chain.from_iterable(map(rows_of, self._reported.end(slots, self._finder.live.tuples.end)))
         return [self._finder.retraction(*row) for row in rows]
 
-    def _anew(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Standing]:
+    def _anew(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Told]:
         """Tuples that live longer than they seemed give up their slots, and are to be inserted again.
 
         Gives the results with them that were told and need not be told again.
@@ -289,7 +281,7 @@ class ColumnarEngine:
         self._finder.release([known for known, _ in moved.values()])
         return standing
 
-    def _by_slots(self, standing: list[Standing]) -> set[Found]:
+    def _by_slots(self, standing: list[Told]) -> set[Found]:
         """Results by the slots that their members have now."""
         slots = self._finder.known.slots
         return {
@@ -346,14 +338,6 @@ class ColumnarEngine:
             new.append(alive.taken(np.array(uses, dtype=bool)))
         return list(self._finder.events(new))
 
-    def _renew(self, plans: dict[str, Plan]) -> None:
-        """Answer the same queries over a changed schema."""
-        numbers = {self._names[name]: plan for name, plan in plans.items()}
-        self._numbers = {numbers[plan]: number for plan, number in self._numbers.items()}
-        self._names = plans
-        for plan, number in self._numbers.items():
-            self._finder.add(number, plan)
-
     def _renumber(self, horizon: int, slots: Ints) -> None:
         self._reported.compact(horizon, slots)
 
@@ -362,17 +346,3 @@ class ColumnarEngine:
             self.counts.results += result.op == "+"
             self.counts.retractions += result.op == "-"
             yield result
-
-
-def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) -> Arrivals:
-    """Tuples to be inserted; ``follow`` says which of them are more than their columns."""
-    relation = np.array([t.relation for t in tuples], dtype=np.int64)
-    return Arrivals(
-        relation,
-        Rows.of(relation, [t.row for t in tuples]),
-        np.array([t.start for t in tuples], dtype=np.int64),
-        np.array([t.end for t in tuples], dtype=np.int64),
-        np.array([t.time for t in tuples], dtype=np.int64),
-        np.array([t.place for t in tuples], dtype=np.int64),
-        {place: t for place, t in enumerate(tuples) if follow(t)},
-    )

@@ -7,7 +7,7 @@ are there once; queries of one shape share a mesh.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from mesh.tree import Tree
 from purging.sweep import Sweep
 from schema.graph import edges
 from schema.model import Row, Schema
-from skws.batches import Rows
+from skws.engine.arrivals import Arrivals, natural_ends
 from skws.engine.engine import EXCLUDED
 from skws.engine.events import COMPLETED, Event, retracted
 from skws.engine.join_values import JoinValues
@@ -30,51 +30,12 @@ from skws.plan import Plan
 from skws.ranking.scoring import Judged, Scoring
 from skws.results.assemble import Assembler, Reading
 from windows.tuples import ALWAYS, StreamTuple
-from windows.window import FOREVER, ExpressionWindow, Unbounded, Window, by_position
-
-
-@dataclass(slots=True)
-class Arrivals:
-    """Tuples in order of their start.
-
-    ``times`` are event times in microseconds; ``place`` grows with the order of
-    arrival. ``followed`` holds, by number here, the tuples that are more than
-    their columns: whose deletion is known, or whose name needs more than their
-    row. ``labelled``: None to match keywords here.
-    """
-
-    relation: Ints
-    rows: Rows
-    start: Ints
-    end: Ints
-    times: Ints
-    place: Ints
-    followed: dict[int, StreamTuple] = field(default_factory=dict)
-    labelled: Labelled | None = None
-
-    def merged(self, other: Arrivals) -> Arrivals:
-        """These and others, in order of start; both to be matched here."""
-        start, place = np.concatenate([self.start, other.start]), np.concatenate([self.place, other.place])
-        order = np.argsort(start, kind="stable")
-        number = np.empty_like(order)
-        number[order] = np.arange(len(order))
-        own = {int(number[at]): known for at, known in self.followed.items()}
-        others = {int(number[len(self.start) + at]): known for at, known in other.followed.items()}
-        return Arrivals(
-            np.concatenate([self.relation, other.relation])[order],
-            Rows.together([self.rows, other.rows]).taken(order),
-            start[order],
-            np.concatenate([self.end, other.end])[order],
-            np.concatenate([self.times, other.times])[order],
-            place[order],
-            own | others,
-        )
+from windows.window import FOREVER, Window, by_position
 
 
 class Standing(NamedTuple):
     """A query that is being answered."""
 
-    plan: Plan
     mesh: ColumnarMesh
     assembler: Assembler
 
@@ -113,7 +74,7 @@ class Finder:
         mesh = self._meshes.get(generator.shape)
         if mesh is None:
             mesh = self._meshes[generator.shape] = ColumnarMesh(self.live, generator, self._accepts_root)
-        self.queries[query] = Standing(plan, mesh, Assembler(plan))
+        self.queries[query] = Standing(mesh, Assembler(plan))
         labelled = Labelling.only(query, plan.matcher).of(self.known.rows)
         self._labelling.add(query, plan.matcher)
         self._scoring.add(query, plan, labelled)
@@ -209,7 +170,7 @@ class Finder:
             for (query, operator, slots), start, end, due, at, score in zip(*columns, judged, strict=True):
                 known = readings.get((query, operator))
                 if known is None:
-                    _, mesh, assembler = self.queries[query]
+                    mesh, assembler = self.queries[query]
                     known = assembler.reading(mesh.network(operator)), assembler
                     readings[query, operator] = known
                 reading, assembler = known
@@ -255,7 +216,7 @@ class Finder:
         self, query: int, operator: int, slots: list[int], time: int, tick: int | None = None
     ) -> Event:
         """The retraction of a result at an event time; ``tick`` is its place in the output, else the time."""
-        _, mesh, assembler = self.queries[query]
+        mesh, assembler = self.queries[query]
         members = [self.known.member(slot) for slot in slots if slot >= 0]
         times = [member.time for member in members if not member.static]
         named = [self.known.name(slot) for slot in slots if slot >= 0]
@@ -309,13 +270,6 @@ class Finder:
         if accepts is None:
             return None
         return lambda slots: np.array([accepts(self.known.row(s)) for s in slots.tolist()], dtype=bool)
-
-
-def natural_ends(window: Window, starts: Ints) -> Ints:
-    """The ends that a window gives to tuples."""
-    if isinstance(window, Unbounded | ExpressionWindow):
-        return np.full(len(starts), FOREVER, dtype=np.int64)
-    return starts + window.end(0)
 
 
 def rows_of(results: Partials) -> Iterator[tuple[int, int, list[int]]]:

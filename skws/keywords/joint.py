@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from schema.model import Schema
-from skws.keywords.analysis import MEMORABLE, analyse, stems
+from skws.keywords.analysis import analyse, stems
+from skws.keywords.chunks import ChunkMemory
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 from skws.keywords.table import contains
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
-_REMEMBERED = 500_000  # chunks
 _QUERY_BITS = 32
 
 
@@ -33,7 +33,7 @@ class Bitmaps(NamedTuple):
     bitmap: Ints
 
 
-class PredicateTable(dict[str, tuple[int, ...]]):
+class PredicateTable(ChunkMemory[tuple[int, ...]]):
     """From chunks of text to the predicates that they satisfy; phrases in doubt are negative."""
 
     def __init__(self) -> None:
@@ -62,13 +62,8 @@ class PredicateTable(dict[str, tuple[int, ...]]):
                 found += hits
         return found if not found or min(found) > 0 else self._with_phrases(found, text)
 
-    def __missing__(self, chunk: str) -> tuple[int, ...]:
-        found = tuple(self._look_up(chunk))
-        if len(chunk) <= MEMORABLE:
-            if len(self) >= _REMEMBERED:
-                self.clear()
-            self[chunk] = found
-        return found
+    def look_up(self, chunk: str) -> tuple[int, ...]:
+        return tuple(self._satisfied(chunk))
 
     def _change(self, alternative: Alternative) -> list[int]:
         self.clear()
@@ -80,7 +75,7 @@ class PredicateTable(dict[str, tuple[int, ...]]):
             case Phrase(stems=words):
                 return self._longest[max(words, key=len)]
 
-    def _look_up(self, chunk: str) -> Iterator[int]:
+    def _satisfied(self, chunk: str) -> Iterator[int]:
         for token in analyse(chunk).tokens:
             if token.searchable:
                 yield from self._terms.get(token.stem, ())

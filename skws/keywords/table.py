@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from skws.arrow_arrays import of_integers, of_texts
-from skws.keywords.analysis import MEMORABLE, analyse, stems
+from skws.keywords.analysis import analyse, stems
 from skws.keywords.candidates import Candidates
+from skws.keywords.chunks import ChunkMemory
 from skws.keywords.prefilter import hopeless
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 
@@ -27,13 +28,12 @@ Bitmaps: TypeAlias = npt.NDArray[np.int16]
 Numbered: TypeAlias = tuple[tuple[int, Alternative], ...]
 """Alternatives, each with the bit it sets."""
 
-_REMEMBERED: Final = 500_000
 # Above the bits of 8 slots and of the exclusions; one for each phrase.
 _FIRST_FLAG: Final = 16
 
 
-class ChunkTable(dict[str, int]):
-    """From chunks to bits and flags; filled as chunks are met, emptied when too large.
+class ChunkTable(ChunkMemory[int]):
+    """From chunks to bits and flags.
 
     A phrase cannot be told from a single chunk: its longest word sets a flag,
     and only texts with a flag are compared word by word.
@@ -94,15 +94,7 @@ class ChunkTable(dict[str, int]):
                 self._flags[longest] = self._flags.get(longest, 0) | flag
                 self._phrases.append((words, bit))
 
-    def __missing__(self, chunk: str) -> int:
-        found = self._look_up(chunk)
-        if len(chunk) <= MEMORABLE:
-            if len(self) >= _REMEMBERED:
-                self.clear()
-            self[chunk] = found
-        return found
-
-    def _look_up(self, chunk: str) -> int:
+    def look_up(self, chunk: str) -> int:
         found = 0
         for token in () if self._hopeless(chunk) else analyse(chunk).tokens:
             if token.searchable:

@@ -17,7 +17,7 @@ import orjson
 
 from schema.model import AttributeType, Relation, Row, Schema, Value
 from skws.batches import Ints, RecordBatch, Rows
-from skws.blocks import Block, RowBlock
+from skws.blocks import RowBlock
 from skws.records import BadRecord, Record
 from skws.replay.files import Advance, ignore, opened
 from skws.replay.jsonl import skip_to
@@ -82,14 +82,8 @@ class ChunkReader:
             raise Unusual from None
         if set(map(len, items)) != {len(_SHAPE)}:
             raise Unusual
-        block = np.empty(len(items), dtype=np.int64)
-        place = np.empty(len(items), dtype=np.int64)
-        blocks: list[Block] = []
-        for number in np.unique(relation).tolist():
-            mine = np.flatnonzero(relation == number)
-            block[mine], place[mine] = len(blocks), np.arange(len(mine))
-            blocks.append(self._block(number, [objects[p] for p in mine.tolist()]))
-        return RecordBatch(relation, _microseconds(times), Rows(block, place, tuple(blocks)))
+        rows = Rows.grouped(relation, objects, self._block)
+        return RecordBatch(relation, _microseconds(times), rows)
 
     def _block(self, number: int, objects: list[Any]) -> RowBlock:
         try:

@@ -23,9 +23,10 @@ from mesh.columnar.columns import Ints
 from mesh.generate import CNGen
 from schema.model import Row
 from skws.batches import BATCH, Rows
+from skws.engine.arrivals import Arrivals
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.events import Event
-from skws.engine.finder import Arrivals, Finder
+from skws.engine.finder import Finder
 from skws.plan import Plan
 from skws.spark.decode import batched, unbatched
 from skws.spark.lifespans import UNMATCHED

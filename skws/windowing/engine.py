@@ -21,10 +21,10 @@ from mesh.columnar.store import NO_MEMBER
 from schema.errors import UsageError, nearest
 from schema.model import Schema
 from skws.batches import RecordBatch, batched
-from skws.engine.columnar import of_tuples
+from skws.engine.arrivals import Arrivals, of_tuples
 from skws.engine.engine import Counts
 from skws.engine.events import Event, completed, in_order
-from skws.engine.finder import Arrivals, Finder, rows_of
+from skws.engine.finder import Finder, rows_of
 from skws.engine.reported import Reported
 from skws.plan import Plan
 from skws.records import Record
@@ -310,7 +310,7 @@ class WindowedEngine:
         began = np.where(streaming, self._finder.known.times[results.members], ALWAYS).max(axis=1)
         columns = (rows_of(results), ends.tolist(), began.tolist(), time.tolist())
         for (query, operator, slots), tick, start, end in zip(*columns, strict=True):
-            _, mesh, assembler = self._finder.queries[query]
+            mesh, assembler = self._finder.queries[query]
             named = [names[slot] for slot in slots if slot >= 0]
             yield completed(tick, assembler.result("+", mesh.network(operator), named, start, end))
 

@@ -232,7 +232,7 @@ def test_a_matcher_pickles_as_its_query() -> None:
 
 
 def test_a_full_memory_of_chunks_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.keywords.table._REMEMBERED", 3)
+    monkeypatch.setattr("skws.keywords.chunks._REMEMBERED", 3)
     matcher = Matcher(parse_query("pulp", SCHEMA), SCHEMA)
     for number in range(20):
         assert matcher.bitmap(MOVIE, (1, f"pulp w{number}", None, None)) == 1

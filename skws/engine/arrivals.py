@@ -1,0 +1,73 @@
+"""Tuples on their way to the live ones: a batch with settled lifespans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mesh.columnar import Labelled
+from mesh.columnar.columns import Ints
+from skws.batches import Rows
+from windows.tuples import StreamTuple
+from windows.window import FOREVER, ExpressionWindow, Unbounded, Window
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Tuples in order of their start.
+
+    ``times`` are event times in microseconds; ``place`` grows with the order of
+    arrival. ``followed`` holds, by number here, the tuples that are more than
+    their columns: whose deletion is known, or whose name needs more than their
+    row. ``labelled``: None to match keywords here.
+    """
+
+    relation: Ints
+    rows: Rows
+    start: Ints
+    end: Ints
+    times: Ints
+    place: Ints
+    followed: dict[int, StreamTuple] = field(default_factory=dict)
+    labelled: Labelled | None = None
+
+    def merged(self, other: Arrivals) -> Arrivals:
+        """These and others, in order of start; both to be matched here."""
+        start, place = np.concatenate([self.start, other.start]), np.concatenate([self.place, other.place])
+        order = np.argsort(start, kind="stable")
+        number = np.empty_like(order)
+        number[order] = np.arange(len(order))
+        own = {int(number[at]): known for at, known in self.followed.items()}
+        others = {int(number[len(self.start) + at]): known for at, known in other.followed.items()}
+        return Arrivals(
+            np.concatenate([self.relation, other.relation])[order],
+            Rows.together([self.rows, other.rows]).taken(order),
+            start[order],
+            np.concatenate([self.end, other.end])[order],
+            np.concatenate([self.times, other.times])[order],
+            place[order],
+            own | others,
+        )
+
+
+def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) -> Arrivals:
+    """Tuples to be inserted; ``follow`` says which of them are more than their columns."""
+    relation = np.array([t.relation for t in tuples], dtype=np.int64)
+    return Arrivals(
+        relation,
+        Rows.of(relation, [t.row for t in tuples]),
+        np.array([t.start for t in tuples], dtype=np.int64),
+        np.array([t.end for t in tuples], dtype=np.int64),
+        np.array([t.time for t in tuples], dtype=np.int64),
+        np.array([t.place for t in tuples], dtype=np.int64),
+        {place: t for place, t in enumerate(tuples) if follow(t)},
+    )
+
+
+def natural_ends(window: Window, starts: Ints) -> Ints:
+    """The ends that a window gives to tuples."""
+    if isinstance(window, Unbounded | ExpressionWindow):
+        return np.full(len(starts), FOREVER, dtype=np.int64)
+    return starts + window.end(0)

@@ -81,8 +81,8 @@ class SearchRequest:
             self._check_expression()
 
     def _check_expression(self) -> None:
-        if self.engine is EngineName.SPARK:
-            raise UsageError("a window expression needs --engine local")
+        if self.ranking is not None:
+            raise UsageError("--rank does not go with a window expression: its results come with windows")
         if self.lateness is not None:
             raise UsageError("--lateness does not go with a window expression: it is over records in order")
         if self.mesh is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from schema.errors import UsageError, nearest
 from skws.batches import RecordBatch
@@ -20,6 +20,9 @@ from skws.live.stream import Stream
 from skws.records import Record
 from skws.results.model import LiveResult
 from windows.window import Window
+
+if TYPE_CHECKING:  # only who has a window expression loads what finds its windows
+    from skws.windowing.timeline import Stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,11 @@ class LiveSearch:
                 self._evaluators[name].restore(state)
         if _SHARED in states:
             self._engine = self._restored_engine(states[_SHARED])
+
+    def stretches(self, name: str) -> list[Stretch]:
+        """The windows, ended and open, that a query over a window expression has; none of other queries."""
+        told = getattr(self._evaluators.get(name), "stretches", None)
+        return [] if told is None else list(told())
 
     def load(self) -> Load:
         """What all queries hold together."""

@@ -23,6 +23,7 @@ from skws.records import Record
 from skws.results.model import LiveResult, Result
 from skws.windowing.admission import admit
 from skws.windowing.engine import WindowedEngine
+from skws.windowing.timeline import Stretch
 from windows.window import ExpressionWindow
 
 
@@ -70,6 +71,10 @@ class WindowedQuery:
 
     def load(self) -> Load:
         return Load(self._engine.live_tuples, self._engine.operators, self._engine.waiting)
+
+    def stretches(self) -> list[Stretch]:
+        """The windows that ended last, and those that are open."""
+        return self._engine.stretches()
 
     def snapshot(self) -> bytes:
         return orjson.dumps(self._engine.state() if self._begun else None)

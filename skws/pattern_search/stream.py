@@ -9,12 +9,21 @@ from operator import itemgetter
 import numpy as np
 
 from patterns.evaluation import Evaluator, Mark, Valuation
+from schema.errors import PatternError
 from schema.model import Row, Schema
 from skws.batches import Ints, RecordBatch
 from skws.pattern_search.history import History
 from skws.pattern_search.result import PatternResult
 from skws.pattern_search.text import PatternQuery
-from windows.window import FOREVER, MICROSECOND, CountWindow, Unbounded, Window, parse_window
+from windows.window import (
+    FOREVER,
+    MICROSECOND,
+    CountWindow,
+    ExpressionWindow,
+    Unbounded,
+    Window,
+    parse_window,
+)
 
 
 class PatternStream:
@@ -37,6 +46,8 @@ class PatternStream:
     ) -> None:
         self.query = query
         self.window = window or query.window or parse_window(schema.window)
+        if isinstance(self.window, ExpressionWindow):
+            raise PatternError("a pattern takes a window of time or of tuples, not a window expression")
         self.position = 0  # where the next tuple stands in the stream
         self._by_count = isinstance(self.window, CountWindow)
         self._evaluator = Evaluator(query.pcea, len(schema.relations), self.window)

@@ -34,7 +34,7 @@ from skws.spark.slices import Slicing
 from windows.tuples import ALWAYS, StreamTuple
 
 RESULTS = "tick bigint, kind smallint, time bigint, id string, result binary"
-_ARROW = pa.schema(
+RESULTS_ARROW = pa.schema(
     [
         ("tick", pa.int64()),
         ("kind", pa.int16()),
@@ -54,7 +54,7 @@ def evaluated(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expect_long_lived_objects()
-        yield from batched(_run_slices(unbatched(batches), plan, static, slicing), _ARROW)
+        yield from batched(_run_slices(unbatched(batches), plan, static, slicing), RESULTS_ARROW)
 
     return tuples.mapInArrow(run, RESULTS)
 
@@ -66,13 +66,14 @@ def _run_slices(
     for (number, shard), group in groupby(rows, key=lambda row: row[:2]):
         begin = slicing.bounds[number - 1] if number else ALWAYS
         run = SliceRun(plan, generator, _sharing(shard, slicing.shards), begin)
-        yield from map(_row, run.load(static()))
-        yield from map(_row, run.stream(group))
+        yield from map(result_row, run.load(static()))
+        yield from map(result_row, run.stream(group))
         if not shard:
             yield from ((ALWAYS - 1, COUNTED, count, name, None) for name, count in run.counts.items())
 
 
-def _row(event: Event) -> tuple[Any, ...]:
+def result_row(event: Event) -> tuple[Any, ...]:
+    """An event as a row of RESULTS."""
     return *event[:4], event.result.packed()
 
 

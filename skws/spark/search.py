@@ -18,6 +18,8 @@ from skws.spark.faults import told_plainly
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.session import start_session
 from skws.spark.stages import reported_stages
+from skws.spark.windowed import WindowedRun
+from windows.window import ExpressionWindow
 
 
 class SparkSearch:
@@ -41,7 +43,8 @@ class SparkSearch:
             self._report(Progress("starting Spark", unit="tasks"))
             spark = self._session(stack)
             stack.enter_context(reported_stages(spark, self._report))
-            self._run = stack.enter_context(BatchRun(spark, self._plan, self._replay))
+            kind = WindowedRun if isinstance(self._plan.window, ExpressionWindow) else BatchRun
+            self._run = stack.enter_context(kind(spark, self._plan, self._replay))
             self._stack = stack.pop_all()
         return self
 

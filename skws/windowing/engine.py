@@ -8,6 +8,7 @@ tuples; then they are told, if none of these was deleted meanwhile.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import count
@@ -33,6 +34,7 @@ from skws.windowing.deletions import Deletions, Ended
 from skws.windowing.holding import Holding
 from skws.windowing.request import WindowsRequest
 from skws.windowing.source import BatchSource
+from skws.windowing.timeline import RECENT, Stretch
 from windows.expressions.spans import ANY, Closed, Spans, Tracker, keyless
 from windows.lifespans import static_tuples
 from windows.tuples import ALWAYS, StreamTuple
@@ -57,6 +59,7 @@ class WindowedEngine:
         self._finder = Finder(schema, window, on_compact=self._renumber)
         self._keys = np.zeros((0, len(self.tracker.fields)), dtype=np.int64)  # by slot
         self._names: dict[str, int] = {}
+        self._recent: deque[Stretch] = deque(maxlen=RECENT)
         self._closed: list[Closed] = []  # windows that held tuples which are live still
         self._next = count()
 
@@ -91,6 +94,19 @@ class WindowedEngine:
         """Results that wait for their window to end."""
         return len(self._pending)
 
+    def stretches(self) -> list[Stretch]:
+        """The windows that ended last, in order of their ends, and those that are open, oldest first."""
+        still = [Stretch(key, start, None) for key, start in self.tracker.open_since.items()]
+        return [*self._recent, *sorted(still, key=lambda stretch: stretch.start)]
+
+    def _ended_windows(self, closed: Closed, time: Ints, begin: int) -> Iterator[Stretch]:
+        """The last windows of a batch that timelines still show."""
+        shown = slice(-RECENT, None)
+        ends = time[closed.last[shown] - begin].tolist()
+        keys = self.tracker.values(closed.key[shown])
+        for key, start, end in zip(keys, closed.began[shown].tolist(), ends, strict=True):
+            yield Stretch(tuple(key), start, end)
+
     @property
     def operators(self) -> int:
         """Operators that ever had partials."""
@@ -103,11 +119,15 @@ class WindowedEngine:
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, which belong to every window; give the results of them alone."""
-        static = static_tuples(self.schema, ((r.relation, r.row) for r in records))
+        yield from self._told(self.load(static_tuples(self.schema, ((r.relation, r.row) for r in records))))
+
+    def load(self, static: list[StreamTuple]) -> list[Event]:
+        """Take in static tuples; the results of them alone."""
         self.counts.static += len(static)
         self._keys = np.full((len(static), self._keys.shape[1]), ANY, dtype=np.int64)
         found = self._finder.insert(of_tuples(static, lambda t: t.occurrence > 0))
-        yield from self._told(list(self._finder.events(found, snapshot=True)))
+        self.counts.excluded = self._finder.excluded
+        return list(self._finder.events(found, snapshot=True))
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in stream records in order of time."""
@@ -117,11 +137,15 @@ class WindowedEngine:
         """Take in stream records as columns, in order of time."""
         for batch in batches:
             if len(batch):
-                yield from self._batch(batch)
+                yield from self._told(self.events(batch))
 
     def begin_at(self, position: int) -> None:
         """The stream before ``position`` is not told."""
         self.tracker.position = position
+
+    def stand_at(self, windows: dict[str, Any]) -> None:
+        """The stream goes on where no window is open; ``windows`` is the state of the tracker there."""
+        self.tracker.restore(windows)
 
     def state(self) -> dict[str, Any]:
         """All that the engine holds but static tables, in plain values."""
@@ -129,10 +153,14 @@ class WindowedEngine:
         slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS)).tolist()
         members = [known.member(slot) for slot in slots]
         closed = [
-            (first, last, key)
+            row
             for each in self._closed
-            for first, last, key in zip(
-                each.first.tolist(), each.last.tolist(), self.tracker.values(each.key), strict=True
+            for row in zip(
+                each.first.tolist(),
+                each.last.tolist(),
+                self.tracker.values(each.key),
+                each.began.tolist(),
+                strict=True,
             )
         ]
         return {
@@ -159,16 +187,20 @@ class WindowedEngine:
             self._wait(results)
         for relation in state["followed"]:
             self._follow(relation)
-        first, last, keys = tuple(zip(*state["closed"], strict=True)) or ((), (), ())
+        first, last, keys, began = tuple(zip(*state["closed"], strict=True)) or ((), (), (), ())
         told = Closed(
-            np.array(first, dtype=np.int64), np.array(last, dtype=np.int64), self.tracker.coded(keys)
+            np.array(first, dtype=np.int64),
+            np.array(last, dtype=np.int64),
+            self.tracker.coded(keys),
+            np.array(began, dtype=np.int64),
         )
         self._closed = [told] if len(told.last) else []
         for _ in self._pending.released(lambda results: self._first_ends(Holding(told), results)):
             pass  # told before
         self.counts = Counts(**state["counts"])
 
-    def _batch(self, batch: RecordBatch) -> Iterator[Result]:
+    def events(self, batch: RecordBatch) -> list[Event]:
+        """The results that a batch of records in order of time leads to."""
         deletes = batch.deletes()
         begin = self.tracker.position
         ticks = begin + np.cumsum(~deletes) - ~deletes
@@ -182,16 +214,19 @@ class WindowedEngine:
         for relation in set(np.unique(batch.relation[deletes]).tolist()) - self._deletions.relations:
             self._follow(relation)
         ended = self._ended(batch, ticks, spans, inserted.time)
+        self.counts.unmatched_deletions += ended.unmatched
         self._end(left, ended)
         found = self._finder.insert(self._arrivals(inserted, begin, held, spans, ended))
         for results in found:
             self._wait(results)
         self.counts.excluded = self._finder.excluded
-        yield from self._told(list(self._completed(spans, inserted.time, begin)))
+        events = list(self._completed(spans, inserted.time, begin))
+        self._recent.extend(self._ended_windows(spans.closed, inserted.time, begin))
         if len(spans.closed.last):
             self._closed.append(spans.closed)
         self._closed = [closed for closed in self._closed if closed.last[-1] >= self.tracker.horizon]
         self._finder.purge(self.tracker.position)
+        return events
 
     def _held(self, spans: Spans, position: Ints, time: Ints, *, seen: bool = False) -> Ints:
         """The last ticks at which windows may hold the tuples of a batch."""

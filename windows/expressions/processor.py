@@ -100,6 +100,12 @@ class Processor:
             arrival = split.batch.arrival[part.begin : part.end]
             yield Advance(run, arrival, self._advance(part, split))
 
+    def oldest_time(self, key: Key) -> int:
+        """The time in microseconds at which the oldest open window of a key began."""
+        run = self._runs[key]
+        oldest = run.oldest
+        return next(start.time for start in run.starts if start.position == oldest)
+
     def state(self) -> dict[str, Any]:
         """All that a processor without aggregates holds, in plain values."""
         runs = [(key, run.state()) for key, run in self._runs.items()]

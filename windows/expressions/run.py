@@ -97,6 +97,11 @@ class Run:
         return min((self._earliest(group) for group in opened), default=NONE_OPEN)
 
     @property
+    def starts(self) -> Iterator[Start]:
+        """All starts, those with windows that have ended for good included."""
+        return (start for group in self._groups for start in group)
+
+    @property
     def open_starts(self) -> int:
         """Starts of which a window may still end."""
         going = self._shared.open_slots(self._configuration)

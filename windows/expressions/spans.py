@@ -29,11 +29,15 @@ NO_KEY: Final = -2
 
 
 class Closed(NamedTuple):
-    """Windows by the positions of their first and last records, in order of the last; keys by code."""
+    """Windows by the positions of their first and last records, in order of the last; keys by code.
+
+    ``began``: the times of the first, in microseconds.
+    """
 
     first: Ints
     last: Ints
     key: Ints
+    began: Ints
 
 
 class Spans(NamedTuple):
@@ -63,6 +67,11 @@ class Tracker:
     def open(self) -> dict[Key, int]:
         """The position of the oldest live start of each key that has any."""
         return dict(self._open)
+
+    @property
+    def open_since(self) -> dict[Key, int]:
+        """When the oldest window that is open began, in microseconds, of each key that has any."""
+        return {key: self._processor.oldest_time(key) for key in self._open}
 
     @property
     def horizon(self) -> int:
@@ -100,23 +109,28 @@ class Tracker:
         begin = self.position
         key = self.keys(source)
         before = dict(self._open)
-        windows: list[tuple[int, int, tuple[int, ...]]] = []
+        windows: list[tuple[int, int, int, tuple[int, ...]]] = []
         trails: dict[Key, Trail] = {}
         for advance in self._processor.streams(source):
             coded = self._code(advance.run.key)
             windows += [(*span, coded) for span in self._spans(advance, trails, begin)]
         windows.sort(key=lambda window: window[1])
         self.position += len(source.relation)
-        first, last, codes = zip(*windows, strict=True) if windows else ((), (), ())
+        first, last, began, codes = zip(*windows, strict=True) if windows else ((), (), (), ())
         keys = np.array(codes, dtype=np.int64).reshape(len(windows), len(self.fields))
-        closed = Closed(np.array(first, dtype=np.int64), np.array(last, dtype=np.int64), keys)
+        closed = Closed(
+            np.array(first, dtype=np.int64),
+            np.array(last, dtype=np.int64),
+            keys,
+            np.array(began, dtype=np.int64),
+        )
         coded_trails = {self._code(name): trail for name, trail in trails.items()}
         leaving = Leaving(
             coded_trails, before, trails, begin, source.time, self._limits, keyed=bool(self.fields)
         )
         return Spans(closed, key, leaving)
 
-    def _spans(self, advance: Advance, trails: dict[Key, Trail], begin: int) -> list[tuple[int, int]]:
+    def _spans(self, advance: Advance, trails: dict[Key, Trail], begin: int) -> list[tuple[int, int, int]]:
         """The windows of one stream by positions in all; notes how its oldest live start moved."""
         run = advance.run
         places = self._places.get(run.key)
@@ -124,7 +138,7 @@ class Tracker:
             places = self._places[run.key] = _Places()
         places.add(advance.arrival + begin)
         run.trail = []
-        found = [(places.at(window.first), places.at(window.last)) for window in advance.windows]
+        found = [(places.at(w.first), places.at(w.last), w.start) for w in advance.windows]
         trail = [(begin - 1, self._open.get(run.key))]
         for position, oldest in run.trail:
             trail.append((places.at(position), places.at(oldest) if oldest >= 0 else None))

@@ -22,6 +22,9 @@ _TUPLE: Final = pa.struct(
         ("id", pa.string()),
         ("keywords", pa.list_(pa.string())),
         ("row", pa.string()),
+        # Of patterns; else null.
+        ("labels", pa.list_(pa.string())),
+        ("position", pa.int64()),
     ]
 )
 _JOIN: Final = pa.struct([("left", pa.int32()), ("right", pa.int32()), ("name", pa.string())])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from bounds.binding import Binding, Emit, Step, Table, extend, step_for, table_of
 from bounds.columns import Columns
@@ -80,6 +81,17 @@ class Node:
         key = [binding[c] for c in self._exact]
         key += [rank(binding[c]) for c, rank in self._ranks]
         self.synopsis.insert(tuple(key), weight if self.best < 0 else binding[self.best])
+
+    def snapshot(self) -> Any:
+        """What it keeps between two time steps, as JSON."""
+        return [self.synopsis.snapshot(), [ranks.snapshot() for _, ranks in self._ranks]]
+
+    def restore(self, state: Any) -> None:
+        """Inverse of ``snapshot``."""
+        entries, ranks = state
+        self.synopsis.restore(entries)
+        for (_, own), first in zip(self._ranks, ranks, strict=True):
+            own.restore(first)
 
 
 class CaseRun:

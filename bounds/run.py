@@ -59,6 +59,17 @@ class Run:
         """What is in memory: entries of synopses, tuples kept for finite streams, results not to repeat."""
         return len(self._seen) + sum(run.entries for run in self.queries)
 
+    def snapshot(self) -> Any:
+        """What is in memory between two steps, as JSON; static relations apart."""
+        return [list(self._seen), [run.snapshot() for run in self.queries]]
+
+    def restore(self, state: Any) -> None:
+        """Hold what a ``snapshot`` of the same union, with the same tables, was of."""
+        seen, queries = state
+        self._seen = set(map(tuple, seen))
+        for run, kept in zip(self.queries, queries, strict=True):
+            run.restore(kept)
+
 
 class QueryRun:
     """One query of a union.
@@ -82,6 +93,7 @@ class QueryRun:
         self._cases = list(_kept_cases(query, distinct=distinct))
         self.horizon = max((horizon(c.query) for c in self._cases), default=0)
         self._bags: dict[str, list[tuple[int, Row]]] | None = defaultdict(list, self._static)
+        self._finite: dict[str, list[tuple[int, Row]]] = {}
         self.runs: list[CaseRun] = []
         if not self.horizon:
             self._hand_over()
@@ -117,15 +129,46 @@ class QueryRun:
     def _hand_over(self) -> None:
         """Make the synopses, and show them what has come so far; its results are out already."""
         bags, self._bags = self._bags or {}, None
-        for case in self._cases:
-            known = {s.alias: bags.get(s.alias, []) for s in (*case.query.static, *case.query.finite)}
-            self.runs.append(CaseRun(case.query, self._schema, known, distinct=self._distinct))
+        ended = {s.alias for case in self._cases for s in case.query.finite}
+        self._finite = {alias: bags.get(alias, []) for alias in ended}
+        self._begin()
         by_time: dict[int, dict[str, list[Row]]] = defaultdict(dict)
         for stream in {s.relation: s for s in self._streams}.values():
             for time, row in bags.get(stream.alias, ()):
                 by_time[time].setdefault(stream.relation, []).append(row)
         for time in sorted(by_time):
             self._advance(time, by_time[time], Counter())
+
+    def _begin(self) -> None:
+        """Empty synopses, with what is known of static relations and of finite streams that have ended."""
+        known = self._static | self._finite
+        self.runs = [CaseRun(c.query, self._schema, known, distinct=self._distinct) for c in self._cases]
+
+    def snapshot(self) -> Any:
+        """What is kept of streams, as JSON: tuples while finite streams last, then synopses."""
+        if self._bags is not None:
+            return {"tuples": {s.alias: self._bags[s.alias] for s in self._streams}}
+        return {
+            "finite": self._finite,
+            "synopses": [[node.snapshot() for node in run.nodes] for run in self.runs],
+        }
+
+    def restore(self, state: Any) -> None:
+        """Inverse of ``snapshot``."""
+        if "tuples" in state:
+            self._bags = defaultdict(list, self._static | _tuples(state["tuples"]))
+            self.runs = []
+            return
+        self._bags, self._finite = None, _tuples(state["finite"])
+        self._begin()
+        for run, nodes in zip(self.runs, state["synopses"], strict=True):
+            for node, kept in zip(run.nodes, nodes, strict=True):
+                node.restore(kept)
+
+
+def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:
+    """Tuples by stream, from JSON."""
+    return {alias: [(time, tuple(row)) for time, row in items] for alias, items in bags.items()}
 
 
 def _kept_cases(query: Query, *, distinct: bool) -> Iterator[Case]:

@@ -73,6 +73,19 @@ class Synopsis:
                 self.entries += 1
         self.new.clear()
 
+    def snapshot(self) -> list[Any]:
+        """All entries between two time steps, as JSON."""
+        return [[probe, rest, value] for probe, group in self.past.items() for rest, value in group.items()]
+
+    def restore(self, entries: Iterable[Any]) -> None:
+        """Hold what a ``snapshot`` was of, and nothing else."""
+        self.new.clear()
+        self.past.clear()
+        self.entries = 0
+        for probe, rest, value in entries:
+            self.past.setdefault(tuple(probe), {})[tuple(rest)] = value
+            self.entries += 1
+
 
 class Ranks:
     """Stands for a value by how it compares with finitely many others.
@@ -90,3 +103,11 @@ class Ranks:
         if gap < len(self._others) and self._others[gap] == value:
             return value
         return self._first.setdefault(gap, value)
+
+    def snapshot(self) -> list[Any]:
+        """The values that stand for others, as JSON."""
+        return list(self._first.items())
+
+    def restore(self, first: Iterable[Any]) -> None:
+        """Inverse of ``snapshot``."""
+        self._first = dict(first)

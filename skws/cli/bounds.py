@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import orjson
 import typer
 
+from bounds.query import Union
 from schema.errors import SourceError, UsageError
 from schema.model import Schema
-from skws.choices import OnError
+from skws.bounded.decide import refuse_unbounded_sql
+from skws.bounded.replayed import Replayed
+from skws.bounded.result import line_of, shown_row
+from skws.choices import EngineName, OnError
 from skws.cli import options
+from skws.cli.live import run_watch
 from skws.cli.terminal import stdout_bytes, tell
+from skws.live.standing import SQL, Query
 from skws.replay import BadRecordLog, Replay
 from skws.results.writers import destination
-
-if TYPE_CHECKING:
-    from bounds.query import Union
+from skws.watch.log import Log, LogFormat
+from skws.watch.request import WatchRequest
 
 app = typer.Typer(
     help="Tell whether a query in SQL needs only constant memory, and run it.",
@@ -97,11 +102,31 @@ def run(
     query: QueryFile,
     schema: options.SchemaFile,
     replay: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option(
             "--replay", "-r", metavar="PATH", help="File or directory; may be repeated.", show_default=False
         ),
-    ],
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source", "-S", metavar="SOURCE", help="Instead: a source that goes on, as of skws watch."
+        ),
+    ] = None,
+    engine: Annotated[
+        EngineName, typer.Option("--engine", help="Where a query over --source runs.")
+    ] = EngineName.SPARK,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", metavar="DIR", help="With --source: go on from here after any end."),
+    ] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option("--sink", metavar="SINK", help="With --source: where results go, as of skws watch."),
+    ] = None,
     _output_format: Annotated[
         AddedFormat, typer.Option("--format", "-f", help="How results are written.")
     ] = AddedFormat.JSONL,
@@ -118,38 +143,53 @@ def run(
 
     skws bounds run query.sql --schema schema.yaml --replay replay.jsonl
     """
-    from skws.bounded.replayed import Replayed  # noqa: PLC0415
-
     described = options.read_schema(schema)
     union = _union(query, described)
+    if (source is None) == (not replay):
+        raise UsageError("nothing to run over: expected one of --replay PATH and --source SOURCE")
+    if source is None and (checkpoint or sink or master):
+        raise UsageError("--checkpoint, --sink and --master need --source: a replay is run in this process")
+    if source is not None:
+        sinks = (*(sink or ()), *(() if output is None else (f"jsonl:{output}",))) or ("stdout:jsonl",)
+        asked = WatchRequest(
+            {query.stem: Query(union.text, kind=SQL, options={"force": "yes"} if force else {})},
+            described,
+            source,
+            engine=engine,
+            master=master,
+            on_error=on_error,
+            sinks=sinks,
+            checkpoint=checkpoint,
+        )
+        run_watch(asked, Log(LogFormat.TEXT, quiet))
+        return
     if not force:
-        _refuse_unbounded(union)
+        refuse_unbounded_sql(union)
+    _run_replay(union, described, replay or [], output, on_error, quiet=quiet)
+
+
+def _run_replay(
+    union: Union,
+    described: Schema,
+    replay: list[Path],
+    output: Path | None,
+    on_error: OnError,
+    *,
+    quiet: bool,
+) -> None:
     bad = BadRecordLog(on_error, None)
     replayed = Replayed(union, described, Replay.open(replay, described), bad)
-    names = union.queries[0].names
     results = 0
     with destination(output, stdout_bytes()) as out:
         for time, values, count in replayed.results():
-            row = dict(zip(names, values, strict=True))
-            out.write(orjson.dumps({"time": time / 1e6, "row": row, "count": count}) + b"\n")
+            told = {"time": time / 1e6, "row": shown_row(union, values), "count": count}
+            out.write(line_of(told) + b"\n")
             results += count
     if bad.count:
         tell(bad.summary())
     if not quiet:
         kept = f"at most {replayed.most_entries:,} entries kept"
         tell(f"{replayed.records:,} records, {results:,} results, {kept}")
-
-
-def _refuse_unbounded(union: Union) -> None:
-    from bounds.verdict import check as decide  # noqa: PLC0415
-
-    verdict = decide(union)
-    if not verdict.bounded:
-        reasons = "".join(f"\n  {f.condition}: {f.message}" for f in verdict.failures)
-        known = "needs" if verdict.bounded is False and verdict.certain else "is not known not to need"
-        raise UsageError(
-            f"this query {known} unbounded memory:{reasons}\n'skws bounds check' tells what would help"
-        )
 
 
 def _pattern(text: str | None, described: Schema, select: str | None) -> Union:

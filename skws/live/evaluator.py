@@ -64,6 +64,9 @@ class Evaluator(Protocol):
     def take(self, arrived: Arrived) -> Iterable[LiveResult]:
         """Take in what came next; gives the results in order of time."""
 
+    def end(self) -> Iterable[LiveResult]:
+        """The stream has ended: what waited for more of it."""
+
     def load(self) -> Load:
         """For metrics."""
 
@@ -79,6 +82,9 @@ class MadeFromLog:
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Takes no tables."""
+
+    def end(self) -> Iterable[LiveResult]:
+        return ()
 
     def load(self) -> Load:
         return Load()

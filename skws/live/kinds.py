@@ -10,7 +10,7 @@ from skws.bounded.guard import refuse_unbounded
 from skws.keywords import parse_query
 from skws.live.evaluator import Kind
 from skws.live.ranked import TOP, TopKind, ranking_of
-from skws.live.standing import KEYWORDS, PATTERN, WINDOWED, Standing
+from skws.live.standing import KEYWORDS, PATTERN, SQL, WINDOWED, Standing
 from skws.live.stream import Stream
 from skws.plan import Plan
 
@@ -27,7 +27,18 @@ def _pattern() -> Kind:
     return PatternKind()
 
 
-KINDS: Final[dict[str, Callable[[], Kind]]] = {PATTERN: _pattern, TOP: TopKind, WINDOWED: _windowed}
+def _sql() -> Kind:
+    from skws.live.sql import SqlKind  # noqa: PLC0415 - the SQL parser takes a while to load
+
+    return SqlKind()
+
+
+KINDS: Final[dict[str, Callable[[], Kind]]] = {
+    PATTERN: _pattern,
+    SQL: _sql,
+    TOP: TopKind,
+    WINDOWED: _windowed,
+}
 
 
 def kind_of(name: str) -> Kind:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import orjson
 
+from skws.bounded.result import SqlResult
 from skws.pattern_search.result import PatternResult
 from skws.results.model import LiveResult, Result
 
@@ -29,7 +31,11 @@ def in_order_of_time(parts: Sequence[list[LiveResult]]) -> list[LiveResult]:
 def read_result(line: bytes) -> LiveResult:
     """A result of any kind from its JSON form; for input that skws wrote itself."""
     told = orjson.loads(line)
-    return Result.from_dict(told) if "network" in told else PatternResult.from_dict(told)
+    if "network" in told:
+        return Result.from_dict(told)
+    if "count" in told:
+        return SqlResult.from_dict(json.loads(line))  # counts may have more than 64 bits
+    return PatternResult.from_dict(told)
 
 
 def written(result: LiveResult) -> bytes:

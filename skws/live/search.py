@@ -186,6 +186,8 @@ class LiveSearch:
         arrived = self._order.in_order(accepted, ended=ended)
         if len(arrived.batch):
             found += [list(each.take(arrived)) for each in evaluators]
+        if ended:
+            found += [list(each.end()) for each in evaluators]
         return in_order_of_time(found)
 
     def _add_keywords(self, standing: Standing) -> list[LiveResult]:

@@ -10,6 +10,7 @@ from windows.window import ExpressionWindow
 
 KEYWORDS: Final = "keywords"
 PATTERN: Final = "pattern"
+SQL: Final = "sql"
 WINDOWED: Final = "windowed"
 """Keywords over the windows of an expression, which its options say."""
 WINDOW: Final = "window"

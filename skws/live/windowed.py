@@ -62,6 +62,10 @@ class WindowedQuery:
             self._begun = True
         return self._engine.process_batches([arrived.batch])
 
+    def end(self) -> Iterable[LiveResult]:
+        """Windows that are open are not told."""
+        return ()
+
     def begin(self, past: Iterable[Arrived]) -> Iterable[LiveResult]:
         """Gives those of static tuples alone: others are told when their window ends, and over then."""
         for arrived in past:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from hypothesis import event, given, settings
 
+from bounds.run import Run
 from bounds.verdict import check
 from schema.errors import UsageError
 from schema.model import Row
@@ -26,3 +29,22 @@ def test_results_are_those_of_naive_evaluation(
         assert verdict.bounded is not True
         return
     assert shown == naively(union, STREAMS, arrivals, known)
+
+
+@settings(max_examples=150, deadline=None)
+@given(queries(), steps(), tables)
+def test_a_run_goes_on_from_its_snapshot(
+    text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]
+) -> None:
+    """Through JSON after every step, into a run of its own."""
+    union = sql(text)
+    try:
+        run, whole = Run(union, STREAMS, known), Run(union, STREAMS, known)
+    except UsageError:
+        return
+    for time, rows in arrivals:
+        assert Counter(dict(run.step(time, rows))) == Counter(dict(whole.step(time, rows)))
+        again = Run(union, STREAMS, known)
+        again.restore(json.loads(json.dumps(run.snapshot())))
+        assert again.entries == run.entries
+        run = again

@@ -1,0 +1,166 @@
+"""Queries in SQL as standing queries: through restarts, on Spark, and by the command line."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bounds.run import Run
+from bounds.sql import parse_sql
+from schema.errors import BadRecordsError, UsageError
+from skws.batches import RecordBatch
+from skws.bounded.result import SqlResult
+from skws.cli.main import run
+from skws.live.kinds import check, kind_of
+from skws.live.results import read_result
+from skws.live.search import LiveSearch
+from skws.live.share import Share, Spread
+from skws.live.standing import SQL, Standing
+from skws.live.stream import Stream
+from skws.records import Record
+from tests.bounds.bounds_queries import SECOND, STREAMS
+from windows.window import TimeWindow
+
+EXAMPLE = "SELECT s.a, t.b FROM s, t, u WHERE s.i > t.j AND t.j > u.k AND s.a > t.b AND 0 < t.b AND t.b < 5"
+KEPT = "SELECT t.b, r.y FROM s, t, r WHERE s.i > t.j AND t.b = r.x AND s.a2 > 1 AND s.a2 < 5 AND s.a2 = r.y"
+DISTINCT = "SELECT DISTINCT t.b FROM s, t WHERE s.i > t.j AND t.b > 0 AND t.b < 5 AND s.a > t.b2"
+STREAM = Stream(STREAMS, TimeWindow(SECOND))
+QUERIES = [Standing(name, text, 5, SQL) for name, text in (("e", EXAMPLE), ("k", KEPT), ("d", DISTINCT))]
+
+
+def _records(seed: int, count: int) -> tuple[list[Record], list[Record]]:
+    """A table, and a stream with several tuples at one time."""
+    chance = random.Random(seed)
+    static = [Record(4, 0, (chance.randrange(5), chance.randrange(5))) for _ in range(4)]
+    time, stream = 0, []
+    for _ in range(count):
+        time += chance.choice((0, 0, 1)) * SECOND
+        row = (chance.randrange(-1, 6), chance.randrange(-1, 6), time)
+        stream.append(Record(chance.randrange(4), time, row))
+    return static, stream
+
+
+def _expected(static: list[Record], stream: list[Record]) -> Counter[tuple[object, ...]]:
+    found: Counter[tuple[object, ...]] = Counter()
+    times = sorted({record.time for record in stream})
+    for standing in QUERIES:
+        engine = Run(parse_sql(standing.query, STREAMS), STREAMS, {"r": [r.row for r in static]})
+        for time in times:
+            rows = {
+                name: [r.row for r in stream if r.time == time and STREAMS.relations[r.relation].name == name]
+                for name in "stuv"
+            }
+            for values, count in engine.step(time, rows):
+                found[standing.name, time / SECOND, values] += count
+    return found
+
+
+def _found(results: list[object]) -> Counter[tuple[object, ...]]:
+    found: Counter[tuple[object, ...]] = Counter()
+    for result in results:
+        assert isinstance(result, SqlResult)
+        found[result.query, result.start, tuple(result.tuples[0].row.values())] += result.count
+    assert len(found) == len(results)
+    return found
+
+
+def _begun(static: list[Record]) -> LiveSearch:
+    live = LiveSearch(STREAM, keywords=False)
+    live.load_tables(static)
+    for standing in QUERIES:
+        assert live.add(standing) == []
+    return live
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
+    static, stream = _records(seed, 120)
+    chance, live, first = random.Random(seed), _begun(static), 0
+    results: list[object] = []
+    while first < len(stream):
+        size = chance.randrange(1, 9)
+        results += live.take(RecordBatch.of(stream[first : first + size]))
+        first += size
+        assert not live.keeps
+        states, position, now = live.snapshot(), live.position, live.now
+        live = _begun(static)
+        live.stand_at(position, now)
+        live.restore(states)
+    results += live.take(RecordBatch.of(()), ended=True)
+    expected = _expected(static, stream)
+    assert len(expected) > 15
+    assert _found(results) == expected
+
+
+def test_the_state_does_not_grow() -> None:
+    static, stream = _records(1, 3000)
+    live = _begun(static)
+    sizes = []
+    for first in range(0, 3000, 500):
+        live.take(RecordBatch.of(stream[first : first + 500]))
+        sizes.append(sum(map(len, live.snapshot().values())))
+    assert sizes[-1] < sizes[0] + 100
+
+
+def test_results_read_back_from_their_lines() -> None:
+    result = SqlResult.of("visits", 5.0, {"page": 3, "count": 1}, 1 << 70)
+    assert SqlResult.from_dict(result.to_dict()) == result == read_result(result.to_json())
+    small = SqlResult.of("visits", 5.0, {"page": 3, "count": 1}, 7)
+    assert read_result(small.to_json()) == small
+    assert small.id != SqlResult.of("visits", 6.0, {"page": 3, "count": 1}, 7).id
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(UsageError, match="C3"):
+        check(Standing("x", "SELECT s.a FROM s, t", 5, SQL), STREAM)
+    with pytest.raises(UsageError, match="line 1, column 8"):
+        check(Standing("x", "SELECT s.nope FROM s", 5, SQL), STREAM)
+    live = _begun([])
+    with pytest.raises(BadRecordsError, match="deletes a tuple of s; query 'e'"):
+        live.take(RecordBatch.of([Record(0, SECOND, (1, 1, SECOND), True)]))
+
+
+def test_one_shard_has_the_whole_query() -> None:
+    shares = [Share(number, 3, Spread.ROOTS) for number in range(3)]
+    made = [kind_of(SQL).evaluator(QUERIES[0], STREAM, share) for share in shares]
+    assert sum(evaluator is not None for evaluator in made) == 1
+
+
+def test_the_command_over_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shop.yaml").write_text(
+        "version: 1\nname: shop\nrelations:\n"
+        "  visit: {attributes: {page: {type: integer, min: 1, max: 9}, at: timestamp}, time: at}\n"
+        "  orders: {attributes: {amount: integer, at: timestamp, due: timestamp}, time: at}\n"
+    )
+    rows: list[tuple[str, dict[str, object]]] = [
+        ("visit", {"page": 3, "at": 1}),
+        ("visit", {"page": 3, "at": 2}),
+    ]
+    rows.append(("orders", {"amount": 5, "at": 9, "due": "2026-01-01T00:00:00Z"}))
+    lines = (json.dumps({"relation": name, "row": row}) for name, row in rows)
+    (tmp_path / "shop.jsonl").write_text("\n".join(lines))
+    (tmp_path / "visits.sql").write_text(
+        "SELECT orders.due, visit.page FROM orders, visit WHERE orders.at > visit.at"
+    )
+    query = [
+        "bounds",
+        "run",
+        str(tmp_path / "visits.sql"),
+        "--schema",
+        str(tmp_path / "shop.yaml"),
+        "--quiet",
+    ]
+    source = ["--source", f"replay:{tmp_path / 'shop.jsonl'}?speed=1e9", "--engine", "local"]
+    assert run([*query, *source]) == 0
+    told = json.loads(capsys.readouterr().out)
+    row = {"due": "2026-01-01T00:00:00Z", "page": 3}
+    assert (told["query"], told["count"], told["tuples"][0]["row"]) == ("visits", 2, row)
+    assert run([*query, "--replay", str(tmp_path / "shop.jsonl")]) == 0
+    assert json.loads(capsys.readouterr().out) == {"time": 9.0, "row": row, "count": 2}
+    assert run(query) == 2
+    assert run([*query, *source, "--replay", str(tmp_path)]) == 2
+    assert run([*query, "--replay", str(tmp_path / "shop.jsonl"), "--sink", "jsonl:x"]) == 2

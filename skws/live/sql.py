@@ -63,10 +63,6 @@ class StandingSql:
         """It tells of what comes from now on."""
         return ()
 
-    def alive(self) -> Iterable[SqlResult]:
-        """What was put out before is not remembered."""
-        return ()
-
     def take(self, arrived: Arrived) -> Iterator[SqlResult]:
         """Raises BadRecordsError for a deletion from a stream that the query is over."""
         for record in arrived.batch.records():

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from schema.errors import SkwsError
+from skws.alerts.file import Alert
+from skws.alerts.reloading import Reloading
+from skws.alerts.routing import Routing
 from skws.choices import EngineName
 from skws.cli.run import counted
 from skws.cli.terminal import color_on_stdout
+from skws.live.standing import Query
 from skws.results.writers import OutputClosedError
 from skws.watch.local import LocalWatch
 from skws.watch.log import Log, LogFormat
@@ -16,18 +22,26 @@ from skws.watch.metrics import Metrics
 from skws.watch.publishing import Publishing
 from skws.watch.request import WatchRequest
 from skws.watch.signals import ending_on_signals
-from skws.watch.sinks import open_sinks
+from skws.watch.sinks import Sink, open_sinks
 
 INTERRUPTED: Final = 130
 
 
-def run_watch(request: WatchRequest, notes: Log) -> None:
+class FollowedFile(NamedTuple):
+    """The file of queries, what it held at the start, and what the command line makes of its queries."""
+
+    path: Path
+    alerts: Mapping[str, Alert]
+    asked: Callable[[Mapping[str, Query]], Mapping[str, Query]]
+
+
+def run_watch(request: WatchRequest, notes: Log, file: FollowedFile | None = None) -> None:
     """Watch until the source ends. Raises SkwsError, KeyboardInterrupt if a signal ended it.
 
     Where the log is JSON, that is told there, and SystemExit is raised instead.
     """
     try:
-        _run(request, notes)
+        _run(request, notes, file)
     except (SkwsError, KeyboardInterrupt) as error:
         if notes.log_format is LogFormat.TEXT or isinstance(error, OutputClosedError):
             raise
@@ -37,21 +51,34 @@ def run_watch(request: WatchRequest, notes: Log) -> None:
         raise SystemExit(code) from None
 
 
-def _run(request: WatchRequest, notes: Log) -> None:
+def _run(request: WatchRequest, notes: Log, file: FollowedFile | None) -> None:
+    color = color_on_stdout() and request.engine is EngineName.LOCAL
+    sinks: Sequence[Sink] = open_sinks(request.sinks, color=color)
+    reloading = None
+    if file is not None:
+        routing = Routing(sinks, file.alerts)
+        reloading = Reloading(file.path, file.alerts, routing, file.asked, notes)
+        sinks = [routing]
     if request.engine is EngineName.SPARK:
         from skws.spark.streaming.watch import SparkWatch  # noqa: PLC0415 - only who asks for Spark loads it
 
-        SparkWatch(request, notes).run()
+        job = SparkWatch(
+            request,
+            notes,
+            sinks=sinks,
+            each_step=lambda: reloading.each_second(job.clock.now(), job.post) if reloading else None,
+        )
+        job.run()
         return
     began = perf_counter()
-    sinks = open_sinks(request.sinks, color=color_on_stdout())
+
+    def each_step() -> None:
+        publishing.each_second(watch.clock.now(), watch.metrics)
+        if reloading is not None:
+            reloading.each_second(watch.clock.now(), watch.post)
+
     with Publishing(request, notes) as publishing:
-        watch = LocalWatch(
-            request,
-            sinks,
-            notes,
-            each_step=lambda: publishing.each_second(watch.clock.now(), watch.metrics),
-        )
+        watch = LocalWatch(request, sinks, notes, each_step=each_step)
         with ending_on_signals(watch.stop) as came:
             try:
                 watch.run()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from schema.errors import UsageError
+from skws.alerts.file import read_alerts
 from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, OutputFormat
 from skws.cli import options
-from skws.cli.live import run_watch
+from skws.cli.live import FollowedFile, run_watch
 from skws.cli.ranked import ranked_queries
 from skws.cli.standing import named_queries
 from skws.cli.terminal import tell
+from skws.live.standing import Query
 from skws.watch.log import Log, LogFormat
 from skws.watch.request import WatchRequest
 from skws.watch.slots import drop
@@ -46,11 +49,7 @@ def watch(
     ] = None,
     queries: Annotated[
         Path | None,
-        typer.Option(
-            "--queries",
-            metavar="FILE",
-            help="YAML of more queries: 'name: keywords' or 'name: {pattern: TEXT}' lines.",
-        ),
+        typer.Option("--queries", metavar="FILE", help="YAML of more queries; may be changed while it runs."),
     ] = None,
     engine: Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")] = EngineName.SPARK,
     master: Annotated[
@@ -138,8 +137,14 @@ def watch(
         return
     best = options.top_choice(top, group=group, append_only=append_only)
     ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
+    alerts = {} if queries is None else read_alerts(queries)
+
+    def asked(given: Mapping[str, Query]) -> dict[str, Query]:
+        return ranked_queries(given, ranking, best)
+
+    given = {name: alert.query for name, alert in alerts.items()}
     request = WatchRequest(
-        queries=ranked_queries(named_queries(query or [], pattern or [], queries), ranking, best),
+        queries=asked(named_queries(query or [], pattern or [], given)),
         schema=options.read_schema(schema),
         source=source,
         window=None if window is None else parse_window(window),
@@ -161,7 +166,9 @@ def watch(
         force_unbounded=force_unbounded,
         allow_unbounded_windows=allow_unbounded,
     )
-    run_watch(request, Log(log_format, quiet))
+    run_watch(
+        request, Log(log_format, quiet), None if queries is None else FollowedFile(queries, alerts, asked)
+    )
 
 
 def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -> tuple[str, ...]:

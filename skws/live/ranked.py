@@ -26,7 +26,7 @@ from skws.ranking.top import Top, TopChoice
 from skws.records import Record
 from skws.results.model import Place, Result
 from windows.tuples import ALWAYS
-from windows.window import MICROSECOND, Window, parse_duration
+from windows.window import MICROSECOND, CountWindow, Window, parse_duration, parse_window
 
 TOP: Final = "top"
 RANK: Final = "rank"
@@ -35,9 +35,10 @@ EXPLAIN: Final = "explain"
 SIZE: Final = "size"
 GROUP: Final = "group"
 APPEND_ONLY: Final = "append-only"
+WINDOW: Final = "window"
 _YES: Final = "yes"
 _SCORED: Final = (RANK, HALF_LIFE, EXPLAIN)
-_OPTIONS: Final = (*_SCORED, SIZE, GROUP, APPEND_ONLY)
+_OPTIONS: Final = (*_SCORED, SIZE, GROUP, APPEND_ONLY, WINDOW)
 
 
 def ranking_options(ranking: RankingChoice | None) -> dict[str, str]:
@@ -148,4 +149,8 @@ class BestResults(MadeFromLog):
 def _plan(standing: Standing, stream: Stream) -> Plan:
     query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
     ranking = ranking_of(standing.options) or RankingChoice()
-    return Plan(stream.schema, query, stream.window, standing.max_size, ranking=ranking)
+    own = standing.options.get(WINDOW)
+    window = stream.window if own is None else parse_window(own)
+    if isinstance(window, CountWindow) != stream.by_count:
+        raise UsageError(f"window {own!r}: the job's is of {'a count' if stream.by_count else 'time'}")
+    return Plan(stream.schema, query, window, standing.max_size, ranking=ranking)

@@ -105,6 +105,7 @@ class Result:
     ``snapshot``: it was there before the stream began. Of queries with a
     ranking: ``score``; ``tick``, at which it was told, and ``expires``, the one
     at which its window closes. ``place``: it is a change of the best ones.
+    ``held_back``: so many before it were not told, for a limit.
     """
 
     op: Op
@@ -120,6 +121,7 @@ class Result:
     tick: int | None = None
     expires: int | None = None
     place: Place | None = None
+    held_back: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
@@ -138,6 +140,8 @@ class Result:
         }
         if self.snapshot:
             shown["snapshot"] = True
+        if self.held_back:
+            shown["held_back"] = self.held_back
         if self.place is not None:
             shown |= self.place.to_dict()
         if self.score is not None:

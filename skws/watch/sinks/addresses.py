@@ -1,11 +1,11 @@
-"""What ``--sink`` may be: ``stdout:FORMAT``, ``jsonl:FILE``, ``parquet:FOLDER``, a database, a web hook."""
+"""What ``--sink`` may be: standard output, files, a database, a web hook, a command."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
 from schema.errors import SourceError, UsageError, nearest
@@ -19,10 +19,13 @@ from skws.watch.sinks.stdout import StdoutSink
 from skws.watch.sinks.table import Retractions, table_name
 from windows.window import MICROSECOND, parse_duration
 
-_KINDS: Final = ("stdout", "jsonl", "parquet", "sqlite", "postgresql", "http", "https")
+if TYPE_CHECKING:
+    from skws.watch.sinks.webhook import Receiver
+
+_KINDS: Final = ("stdout", "jsonl", "parquet", "sqlite", "postgresql", "http", "https", "command")
 _HOW: Final = (
-    "expected stdout:FORMAT, jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://USER@HOST/DATABASE"
-    " or https://HOST/PATH"
+    "expected stdout:FORMAT, jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://USER@HOST/DATABASE,"
+    " https://HOST/PATH or command:PROGRAM"
 )
 
 
@@ -50,7 +53,7 @@ def parse_sink(text: str, *, color: bool = False) -> Sink:
             return SqliteSink(Path(path), *_table(given))
         case "postgresql" | "postgres":
             return _postgres(text)
-    return _webhook(text)
+    return _posting(text, rest if kind == "command" else text, _receivers(kind))
 
 
 def _format(name: str) -> OutputFormat:
@@ -93,18 +96,26 @@ def _postgres(text: str) -> Sink:
     return PostgresSink(Address.of(f"{base}?{rest}" if rest else base), *_table(own))
 
 
-def _webhook(text: str) -> Sink:
+def _receivers(kind: str) -> Callable[[str], Receiver]:
+    """What makes the receiver of an address."""
     from skws.watch.sinks.http import Endpoint  # noqa: PLC0415 - for who has one
-    from skws.watch.sinks.webhook import Delivery, WebhookSink  # noqa: PLC0415
+    from skws.watch.sinks.program import Program  # noqa: PLC0415
 
-    url, given = _split(text, text, "#", ("letters", "attempts", "most"))
+    return Program if kind == "command" else Endpoint
+
+
+def _posting(text: str, rest: str, receiver: Callable[[str], Receiver]) -> Sink:
+    """A sink that posts; what stands behind ``#`` says how."""
+    from skws.watch.sinks.webhook import Delivery, WebhookSink  # noqa: PLC0415 - for who has one
+
+    address, given = _split(text, rest, "#", ("letters", "attempts", "most"))
     letters = given.get("letters")
     delivery = Delivery(
         _above_zero("attempts", given.get("attempts", "8")),
         _above_zero("most", given.get("most", "100")),
         Path(letters) if letters else None,
     )
-    return WebhookSink(Endpoint(url), delivery)
+    return WebhookSink(receiver(address), delivery)
 
 
 def _above_zero(name: str, text: str) -> int:

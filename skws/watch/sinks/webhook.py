@@ -1,18 +1,18 @@
-"""Results posted to a web hook, tried again until they are taken, or put into a file of dead letters."""
+"""Results posted to a web hook or program, tried again until taken, or put into a file of dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import orjson
 
 from skws.results.model import LiveResult
 from skws.watch.sinks.appended import AppendedFile
 from skws.watch.sinks.base import Run, SinkError
-from skws.watch.sinks.http import Endpoint, Outcome
+from skws.watch.sinks.http import Outcome
 from skws.watch.sinks.marks import NONE, Marks
 
 _FIRST_PAUSE: Final = 0.5
@@ -32,6 +32,18 @@ class Delivery:
     letters: Path | None = None
 
 
+class Receiver(Protocol):
+    """Whoever takes posts: a web address, a program. ``shown`` has no password in it."""
+
+    @property
+    def shown(self) -> str: ...
+
+    def post(self, body: bytes, key: str) -> Outcome:
+        """One attempt; ``key`` is the same each time."""
+
+    def close(self) -> None: ...
+
+
 class WebhookSink:
     """Posts ``{"run", "batch", "part", "results"}``; ``Idempotency-Key`` is the same each time it is tried.
 
@@ -40,7 +52,7 @@ class WebhookSink:
 
     every = 1.0
 
-    def __init__(self, endpoint: Endpoint, delivery: Delivery) -> None:
+    def __init__(self, endpoint: Receiver, delivery: Delivery) -> None:
         self._endpoint = endpoint
         self._delivery = delivery
         self._letters: AppendedFile | None = None

@@ -1,0 +1,132 @@
+"""The file of queries: names with keywords, or with a query, how it is ranked, where its results go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from schema.errors import SkwsError, UsageError, nearest
+from skws.alerts.limit import Rate
+from skws.live.ranked import (
+    APPEND_ONLY,
+    EXPLAIN,
+    GROUP,
+    HALF_LIFE,
+    RANK,
+    SIZE,
+    TOP,
+    WINDOW,
+    ranking_of,
+    top_of,
+)
+from skws.live.standing import KEYWORDS, PATTERN, Query
+from skws.watch.sinks import parse_sink
+
+_FLAGS: Final = {"explain_score": EXPLAIN, "group": GROUP, "append_only": APPEND_ONLY}
+_TEXTS: Final = {"rank": RANK, "half_life": HALF_LIFE}
+_KNOWN: Final = ("query", PATTERN, "max_size", "top", "window", *_TEXTS, *_FLAGS, "sinks", "limit")
+_EXPECTED: Final = "expected keywords, or a mapping with query or pattern"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A query of the file. ``sinks``: addresses of its own; none: those of the job."""
+
+    query: Query
+    sinks: tuple[str, ...] = ()
+    limit: Rate | None = None
+
+
+def read_alerts(path: Path) -> dict[str, Alert]:
+    """The queries of a file by name. Raises UsageError naming the file, the query and what was expected."""
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: no YAML: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: expected lines of 'name: keywords' or 'name: {{query: keywords, ...}}'")
+    return {_name(path, name, told): _alert(path, name, told) for name, told in found.items()}
+
+
+def _name(path: Path, name: Any, told: Any) -> str:
+    if not (isinstance(name, str) and name):
+        raise UsageError(f"{path}: {name!r}: {told!r}: expected a name as text, and its keywords")
+    return name
+
+
+def _alert(path: Path, name: str, told: Any) -> Alert:
+    if isinstance(told, str) and told:
+        return Alert(Query(told))
+    try:
+        if not isinstance(told, dict):
+            raise UsageError(f"{told!r}: {_EXPECTED}, as text")
+        return _of_mapping(told)
+    except SkwsError as error:
+        raise UsageError(f"{path}: {name}: {error}") from None
+
+
+def _of_mapping(told: Mapping[Any, Any]) -> Alert:
+    for key in told:
+        if key not in _KNOWN:
+            raise UsageError(f"no {key!r}{nearest(str(key), _KNOWN)}")
+    text, pattern = told.get("query"), told.get(PATTERN)
+    if (text is None) == (pattern is None):
+        raise UsageError(_EXPECTED)
+    options = _options(told)
+    if pattern is not None and options:
+        raise UsageError("a pattern has no rank, top or window of these; its own text says 'within'")
+    kind = PATTERN if pattern is not None else TOP if SIZE in options else KEYWORDS
+    limit = told.get("limit")
+    return Alert(
+        Query(_text("query", text if pattern is None else pattern), _number(told, "max_size"), kind, options),
+        _sinks(told.get("sinks", [])),
+        None if limit is None else Rate.of(_text("limit", limit)),
+    )
+
+
+def _options(told: Mapping[Any, Any]) -> dict[str, str]:
+    """Checked, as standing queries have them."""
+    options = {option: _text(key, told[key]) for key, option in _TEXTS.items() if key in told}
+    for key, option in _FLAGS.items():
+        if not isinstance(told.get(key, False), bool):
+            raise UsageError(f"{key}: {told[key]!r}: expected true or false")
+        if told.get(key):
+            options[option] = "yes"
+    top = _number(told, "top")
+    if top is not None:
+        options[SIZE] = str(top)
+        if "window" in told:
+            options[WINDOW] = _text("window", told["window"])
+        top_of(options)
+    elif GROUP in options or APPEND_ONLY in options or "window" in told:
+        raise UsageError("group, append_only and a window of its own need top")
+    ranking_of(options)
+    return options
+
+
+def _sinks(told: Any) -> tuple[str, ...]:
+    sinks = (told,) if isinstance(told, str) else told
+    if not isinstance(sinks, list | tuple) or not all(isinstance(each, str) for each in sinks):
+        raise UsageError(f"sinks: {told!r}: expected an address, or a list of them")
+    for each in sinks:
+        parse_sink(each)
+    return tuple(sinks)
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{key}: {value!r}: expected a text")
+    return value
+
+
+def _number(told: Mapping[Any, Any], key: str) -> int | None:
+    value = told.get(key)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise UsageError(f"{key}: {value!r}: expected a number above 0")
+    return value

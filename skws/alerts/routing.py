@@ -1,0 +1,113 @@
+"""Where the results of each query go: to sinks of its own within its limit, or to those of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from schema.errors import SkwsError
+from skws.alerts.file import Alert
+from skws.alerts.limit import Limiter
+from skws.results.model import LiveResult
+from skws.watch.sinks import parse_sink
+from skws.watch.sinks.base import Run, Sink
+from skws.watch.sinks.marks import NONE
+
+
+class Routing:
+    """All sinks of a job as one. Sinks of one address are one; results name their query by its text."""
+
+    def __init__(self, job: Sequence[Sink], alerts: Mapping[str, Alert]) -> None:
+        self._job = job
+        self._own = {address: parse_sink(address) for address in _addresses(alerts.values())}
+        self._ways: dict[str, set[str]] = {}
+        self._limiters: dict[str, Limiter] = {}
+        self._alerts: dict[str, Alert] = {}
+        self._run: Run | None = None
+        self._last = NONE
+        self._set_out(alerts)
+
+    @property
+    def name(self) -> str:
+        return ", ".join(sink.name for sink in self._all())
+
+    @property
+    def every(self) -> float:
+        return max((sink.every for sink in self._all()), default=1.0)
+
+    def open(self, run: Run) -> None:
+        self._run = run
+        for sink in self._all():
+            sink.open(run)
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        told = self._within_limits(results)
+        rest = [result for result in told if not self._ways.get(result.query)]
+        for sink in self._job:
+            sink.write(batch, rest)
+        for address, sink in self._own.items():
+            sink.write(batch, [each for each in told if address in self._ways.get(each.query, ())])
+        self._last = batch
+
+    def flush(self) -> None:
+        for sink in self._all():
+            sink.flush()
+
+    def close(self) -> None:
+        for query, limiter in self._limiters.items():
+            if limiter.held_back and self._run is not None:
+                self._run.tell(f"{query}: {limiter.held_back:,} more results were held back")
+        for sink in self._all():
+            with suppress(SkwsError):
+                sink.close()
+
+    def change(self, alerts: Mapping[str, Alert]) -> None:
+        """Go on with other alerts. Raises SkwsError if a sink cannot be opened; then nothing has changed."""
+        wanted = _addresses(alerts.values())
+        new = {address: parse_sink(address) for address in wanted if address not in self._own}
+        opened: list[Sink] = []
+        try:
+            for sink in new.values():
+                if self._run is not None:
+                    sink.open(self._run)
+                opened.append(sink)
+        except SkwsError:
+            for sink in opened:
+                sink.close()
+            raise
+        for address in [address for address in self._own if address not in wanted]:
+            gone = self._own.pop(address)
+            gone.flush()
+            gone.close()
+        self._own |= new
+        self._set_out(alerts)
+
+    def _set_out(self, alerts: Mapping[str, Alert]) -> None:
+        before = {alert.query.text: alert.limit for alert in self._alerts.values()}
+        limiters = {}
+        ways: dict[str, set[str]] = {}
+        for alert in alerts.values():
+            text = alert.query.text
+            ways.setdefault(text, set()).update(alert.sinks)
+            if alert.limit is not None:
+                kept = self._limiters.get(text) if before.get(text) == alert.limit else None
+                limiters[text] = kept or Limiter(alert.limit)
+        self._alerts, self._ways, self._limiters = dict(alerts), ways, limiters
+
+    def _within_limits(self, results: Sequence[LiveResult]) -> list[LiveResult]:
+        if not self._limiters:
+            return list(results)
+        told = []
+        for result in results:
+            limiter = self._limiters.get(result.query)
+            let = result if limiter is None else limiter.let(result)
+            if let is not None:
+                told.append(let)
+        return told
+
+    def _all(self) -> list[Sink]:
+        return [*self._job, *self._own.values()]
+
+
+def _addresses(alerts: Iterable[Alert]) -> dict[str, None]:
+    return dict.fromkeys(address for alert in alerts for address in alert.sinks)

@@ -1,0 +1,220 @@
+"""Queries from a file: what it may say, where results go and how many, changes while the job runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from schema.errors import UsageError
+from skws.alerts.file import Alert, read_alerts
+from skws.alerts.limit import Limiter, Rate
+from skws.alerts.reloading import Reloading
+from skws.alerts.routing import Routing
+from skws.cli.main import run
+from skws.live.ranked import TOP
+from skws.live.standing import Query
+from skws.results.model import Result
+from skws.watch.sinks import open_sinks, parse_sink
+from skws.watch.sinks.base import Run, SinkError
+from tests.watch.watching import (
+    SCHEMA,
+    YAML,
+    Notes,
+    append,
+    customer,
+    lines,
+    opened,
+    order,
+    request,
+    steps,
+)
+
+WHOLE = """
+plain: ada lamp
+best:
+  query: ada lamp
+  max_size: 2
+  top: 3
+  rank: recency
+  half_life: 5 s
+  window: 4 s
+  group: true
+  limit: 2 per 10 s
+  sinks: jsonl:best.jsonl
+"""
+
+
+def result(number: int, time: float, op: str = "+") -> Result:
+    return Result(op, "q", str(number), time, time, "n", (), ())  # type: ignore[arg-type]
+
+
+def test_what_a_file_may_say(tmp_path: Path) -> None:
+    path = tmp_path / "queries.yaml"
+    path.write_text(WHOLE)
+    found = read_alerts(path)
+    options = {"rank": "recency", "half-life": "5 s", "group": "yes", "size": "3", "window": "4 s"}
+    assert found == {
+        "plain": Alert(Query("ada lamp")),
+        "best": Alert(Query("ada lamp", 2, TOP, options), ("jsonl:best.jsonl",), Rate(2, 10_000_000)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("- ada", "expected lines of"),
+        ("q: 7", "q: 7: expected keywords"),
+        ("1: ada", "expected a name as text"),
+        ("q: {top: 3}", "q: expected keywords, or a mapping"),
+        ("q: {query: ada, tops: 3}", "q: no 'tops'; did you mean 'top'?"),
+        ("q: {query: ada, top: none}", "top: 'none': expected a number above 0"),
+        ("q: {query: ada, group: true}", "need top"),
+        ("q: {query: ada, rank: relevanc}", "did you mean 'relevance'"),
+        ("q: {query: ada, limit: often}", "limit 'often': expected such as '10 per minute'"),
+        ("q: {query: ada, sinks: [jsonl]}", "sink jsonl"),
+        ("q: {query: ada, sinks: 7}", "sinks: 7"),
+        ("q: {query: ada, half_life: soon}", "half-life 'soon'"),
+        ("q: [", "no YAML"),
+    ],
+)
+def test_faults_name_the_file_the_query_and_what_was_expected(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "queries.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        read_alerts(path)
+    assert str(raised.value).startswith(str(path))
+    assert told in str(raised.value)
+
+
+def test_what_is_too_much_is_held_back_and_counted() -> None:
+    limiter = Limiter(Rate.of("2 per minute"))
+    told = [limiter.let(result(n, time)) for n, time in enumerate((0, 1, 2, 59, 60, 61, 200))]
+    assert [each is not None for each in told] == [True, True, False, False, True, True, True]
+    assert [each.to_dict().get("held_back") for each in told if each] == [None, None, 2, None, None]
+    assert limiter.let(result(0, 201, "-")) is not None
+    assert limiter.let(result(2, 201, "-")) is None
+    assert limiter.held_back == 0
+
+
+def test_each_query_has_sinks_and_a_limit_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
+    mine, all_others = tmp_path / "mine.jsonl", tmp_path / "others.jsonl"
+    schema.write_text(YAML)
+    append(
+        source,
+        customer(0, 1),
+        *(order(n, 1) for n in range(1, 6)),
+        order(6, 1, "chair"),
+        order(20, 2, "chair"),
+    )
+    queries.write_text(
+        f"lamps: {{query: ada lamp, limit: 3 per minute, sinks: 'jsonl:{mine}'}}\n"
+        "chairs: ada chair\n"
+        "best: {query: lamp, top: 1, rank: recency}\n"
+    )
+    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    code = run([*map(str, ("watch", "--queries", queries, *given, "--sink", f"jsonl:{all_others}"))])
+    assert code == 0, capsys.readouterr().err
+    assert [line["query"] for line in lines(mine)] == ["ada lamp"] * 3
+    assert "ada lamp: 2 more results were held back" in capsys.readouterr().err
+    others = [(line["query"], line.get("event")) for line in lines(all_others)]
+    assert others.count(("ada chair", None)) == 1
+    assert others.count(("lamp", "enter")) == 5
+    assert others.count(("lamp", "leave")) == 5
+
+
+def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:
+    source, queries = tmp_path / "in.jsonl", tmp_path / "queries.yaml"
+    lamps, chairs = tmp_path / "lamps.jsonl", tmp_path / "chairs.jsonl"
+    append(source, customer(0, 1), order(1, 1), order(1, 1, "chair"))
+    first = f"lamps: {{query: ada lamp, sinks: 'jsonl:{lamps}'}}\n"
+    queries.write_text(first)
+    alerts = read_alerts(queries)
+    notes = Notes()
+    routing = Routing(open_sinks(()), alerts)
+    asked = request(source, queries={name: each.query for name, each in alerts.items()}, sinks=())
+    watch = opened(asked, routing, notes=notes)
+    reloading = Reloading(queries, alerts, routing, dict, notes.log)
+
+    def change(text: str, now: int) -> None:
+        queries.write_text(text)
+        reloading.each_second(now, watch.post)
+        steps(watch)
+
+    steps(watch)
+    change("lamps: [", 2_000_000)
+    assert "the queries stay as they were" in str(notes.lines)
+    change(f"{first}chairs: {{query: ada chair, sinks: 'jsonl:{chairs}'}}\n", 4_000_000)
+    append(source, order(2, 1), order(2, 1, "chair"))
+    steps(watch)
+    change(f"chairs: {{query: ada chair, sinks: 'jsonl:{chairs}'}}\n", 6_000_000)
+    append(source, order(3, 1), order(3, 1, "chair"))
+    steps(watch)
+    watch.close()
+    assert [line["start"] for line in lines(lamps)] == [1.0, 2.0]
+    assert [(line["start"], line.get("snapshot")) for line in lines(chairs)] == [
+        (1.0, True),
+        (2.0, None),
+        (3.0, None),
+    ]
+
+
+SCRIPT = """
+import json, os, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+tries = folder / "tries"
+count = int(tries.read_text()) + 1 if tries.exists() else 1
+tries.write_text(str(count))
+if count <= int(sys.argv[2]):
+    sys.exit("not yet")
+(folder / "got.json").write_text(json.dumps([os.environ["SKWS_KEY"], json.load(sys.stdin)]))
+"""
+
+
+def posted(tmp_path: Path, failures: int, more: str) -> list[str]:
+    """A post to a program that fails so many times first; gives the notes."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    told: list[str] = []
+    sink = parse_sink(f"command:{sys.executable} {script} {tmp_path} {failures}#{more}")
+    run_of = Run("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append)
+    sink.open(run_of)
+    sink.write(1, [result(1, 5.0)])
+    sink.flush()
+    sink.close()
+    return told
+
+
+def test_a_command_is_tried_again_until_it_takes_the_results(tmp_path: Path) -> None:
+    told = posted(tmp_path, 2, "attempts=4")
+    assert len(told) == 2
+    assert "ended with 1: not yet; trying again" in told[0]
+    key, body = orjson.loads((tmp_path / "got.json").read_bytes())
+    assert key == "r-1-0"
+    assert [each["id"] for each in body["results"]] == ["1"]
+
+
+def test_what_a_command_does_not_take_is_put_aside(tmp_path: Path) -> None:
+    letters = tmp_path / "letters.jsonl"
+    posted(tmp_path, 9, f"attempts=2&letters={letters}")
+    (letter,) = lines(letters)
+    assert letter["reason"] == "ended with 1: not yet"
+    assert letter["result"]["id"] == "1"
+    with pytest.raises(SinkError, match="not delivered"):
+        posted(tmp_path, 9, "attempts=1")
+
+
+def test_a_command_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
+    letters = tmp_path / "letters.jsonl"
+    told: list[str] = []
+    sink = parse_sink(f"command:/no/such/program#letters={letters}")
+    sink.open(Run("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append))
+    sink.write(1, [result(1, 5.0)])
+    assert lines(letters)[0]["reason"] == "No such file or directory"
+    sink.close()
+    assert len(told) == 1

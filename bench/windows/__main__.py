@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 
+from bench.windows.files import files
 from bench.windows.load import KEYS, readings
 from bench.windows.sessions import sessions
 from bench.windows.throughput import overlapping, throughput
@@ -25,7 +26,7 @@ def main() -> None:
     )
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", choices=("throughput", "overlapping", "sessions"))
+    parser.add_argument("--only", choices=("throughput", "overlapping", "files", "sessions"))
     options = parser.parse_args()
     expect_long_lived_objects()
     rows, times = readings(options.records)
@@ -33,6 +34,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Iterator[str]]] = {
         "throughput": lambda: throughput(rows, times, options.runs),
         "overlapping": lambda: overlapping(options.records),
+        "files": lambda: files(rows, times, options.runs),
         "sessions": lambda: sessions(*keyed, options.runs),
     }
     for name, lines in parts.items():

@@ -1,0 +1,59 @@
+"""Windows with the reading of a replay: from Parquet, and from JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.windows.load import GAP, RISING, SCHEMA, best
+from schema.model import Row
+from skws.replay import BadRecordLog, Replay
+from skws.windowing.request import WindowsRequest
+from skws.windowing.run import Counts, windows
+
+_PAUSE: Final = f"time - time[-1] > {GAP} s"
+_EXPRESSIONS: Final = (
+    f"first {RISING}",
+    f"every {RISING}",
+    f"every open when {_PAUSE} close when {_PAUSE} per sensor",
+)
+
+
+def files(rows: Sequence[Row], times: Sequence[int], runs: int) -> Iterator[str]:
+    """Records a processor second for each expression and format."""
+    with TemporaryDirectory() as folder:
+        for replay in (_parquet(Path(folder), rows, times), _json_lines(Path(folder), rows, times)):
+            for text in _EXPRESSIONS:
+                found, seconds = best(partial(_windows, text, replay), runs)
+                rate = len(rows) / seconds / 1e6
+                yield f"{replay.name:>8} {rate:>6.2f} M records/s  {found:>7,} windows  {text}"
+
+
+def _windows(text: str, replay: Path) -> int:
+    processor = WindowsRequest(SCHEMA, text, aggregates=("mean(temp)",)).processor()
+    return sum(1 for _ in windows(processor, Replay.open((replay,), SCHEMA), BadRecordLog(), Counts()))
+
+
+def _parquet(folder: Path, rows: Sequence[Row], times: Sequence[int]) -> Path:
+    sensor, temp = zip(*rows, strict=True)
+    path = folder / "parquet"
+    path.mkdir()
+    time = pa.array(times, pa.timestamp("us"))
+    pq.write_table(pa.table({"time": time, "sensor": sensor, "temp": temp}), path / "reading.parquet")
+    return path
+
+
+def _json_lines(folder: Path, rows: Sequence[Row], times: Sequence[int]) -> Path:
+    path = folder / "r.jsonl"
+    with path.open("wb") as file:
+        for (sensor, temp), time in zip(rows, times, strict=True):
+            row = {"sensor": sensor, "temp": temp}
+            file.write(orjson.dumps({"relation": "reading", "time": time / 1e6, "row": row}) + b"\n")
+    return path

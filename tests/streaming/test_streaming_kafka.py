@@ -11,7 +11,6 @@ from skws.watch.local import LocalWatch
 from tests.kafka import Broker, broker
 from tests.streaming.spark_runs import running
 from tests.watch.watching import Collected, Notes, numbered, request
-from windows.window import Unbounded
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -29,7 +28,7 @@ def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
         kafka.create("customer", 2)
         kafka.create("order", 2)
         source = kafka.uri("customer", "order", format="rows")
-        asked = request(source, checkpoint=tmp_path / "checkpoint", window=Unbounded(), lateness=0)
+        asked = request(source, checkpoint=tmp_path / "checkpoint")
         send(kafka, 0, 30)
         with running(asked) as run:
             run.results(30)
@@ -38,13 +37,13 @@ def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
             kept = list(run.sink.results)
         # What comes while nobody reads.
         send(kafka, 40, 50)
-        kafka.send("customer", [None], partition=1, key={"cid": 3}, millis=1_100_000)
+        kafka.send("customer", [None], partition=1, key={"cid": 3}, millis=1_000_600)
         with running(asked) as run:
             run.until(lambda: len(run.sink.results) >= 11)
             time.sleep(0.5)
             kept += run.sink.results
         sink, told = Collected(), Notes()
-        local = LocalWatch(request(source, window=Unbounded()), [sink], told.log)
+        local = LocalWatch(request(source), [sink], told.log)
         local.open()
         until = time.monotonic() + 60
         while len(sink.results) < 51:

@@ -54,7 +54,7 @@ def add(
     skws query add films tarantino travolta --control DIR
     """
     asked = _asked(query or [], pattern)
-    _send(control, Command("add", name, asked.text, max_size, kind=asked.kind), wait)
+    send(control, Command("add", name, asked.text, max_size, kind=asked.kind), wait)
 
 
 def _asked(words: list[str], pattern: str | None) -> Query:
@@ -67,7 +67,7 @@ def _asked(words: list[str], pattern: str | None) -> Query:
 @app.command("remove")
 def remove(name: Name, control: Control, wait: Wait = 10.0) -> None:
     """Remove a standing query."""
-    _send(control, Command("remove", name), wait)
+    send(control, Command("remove", name), wait)
 
 
 @app.command("list")
@@ -92,7 +92,7 @@ def _folder(control: Path) -> ControlFolder:
     return ControlFolder(control)
 
 
-def _send(control: Path, command: Command, wait: float) -> None:
+def send(control: Path, command: Command, wait: float) -> None:
     """Leave the command, and wait for its answer."""
     folder = _folder(control)
     start = folder.answers_end()

@@ -1,4 +1,4 @@
-"""``skws schema``: check a schema, show it, infer one, and describe its format to editors."""
+"""``skws schema``: check a schema, show it, infer one, apply it to a job, describe its format to editors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from schema.load import warnings
 from schema.model import Schema
 from schema.show import show as show_text
 from schema.show import to_dot, to_yaml
-from skws.cli import options
+from skws.cli import options, query
 from skws.cli.terminal import stdout_bytes, tell
 from skws.results.writers import destination
 from skws.sampling import sample
 from skws.sources.addresses import is_postgres, parse_source
+from skws.watch.control import Command
 from windows.window import ExpressionWindow, parse_window
 
 app = typer.Typer(
@@ -76,6 +77,16 @@ def show(
 def print_json_schema() -> None:
     """Print the JSON Schema of schema files, from which editors complete and check them."""
     _print(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+@app.command("apply")
+def apply(file: SchemaPath, control: query.Control, wait: query.Wait = 10.0) -> None:
+    """Have a running job go on with another schema.
+
+    skws schema apply films.yaml --control DIR
+    """
+    described = options.read_schema(file)
+    query.send(control, Command("schema", file.name, schema=to_yaml(described)), wait)
 
 
 @app.command("infer")

@@ -128,8 +128,10 @@ class ColumnarEngine:
         self._settling.forget(self._order.horizon)
         self._finder.purge(self._order.horizon)
 
-    def change_schema(self, schema: Schema, time: int) -> list[Result]:
+    def change_schema(self, schema: Schema, time: int, *, moves: bool = True) -> list[Result]:
         """Go on with another schema from event time ``time``; records then refer to its relations.
+
+        Without ``moves`` they refer to those of ``self.schema``, where what stays keeps its position.
 
         Gives the retractions of live results over what is gone, then the
         results that new joins make among live tuples. A relation that goes
@@ -143,7 +145,8 @@ class ColumnarEngine:
         self._finder.compact(self._order.horizon)
         retracted = self._retracted_by(change, time)
         before, live = self._finder, self._finder.arrivals(change.removed_relations)
-        self.schema, self._places = change.after, np.array(change.positions, dtype=np.int64)
+        self.schema = change.after
+        self._places = np.array(change.positions, dtype=np.int64) if moves else None
         self._settling.change_schema(change.after)
         self._reported, self._finder = Reported(), self._new_finder(change.after)
         self._queries = queries

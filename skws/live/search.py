@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from schema.errors import UsageError, nearest
+from schema.load import parse_schema
 from skws.batches import RecordBatch
 from skws.bounded.engine import BoundedEngine
 from skws.engine.columnar import ColumnarEngine
+from skws.live.changing import changed, without_removed
 from skws.live.evaluator import Arrived, Evaluator, Load
 from skws.live.kinds import keyword_plan, kind_of
 from skws.live.order import Order
@@ -93,6 +95,8 @@ class LiveSearch:
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Static tables, before the stream; their results come in the snapshots of queries."""
+        gone = self.stream.schema.evolution.removed_relations
+        records = [record for record in records if record.relation not in gone]
         self._tables = [*self._tables, *records]
         if self._engine is not None:
             _exhaust(self._engine.load_tables(records))
@@ -115,6 +119,24 @@ class LiveSearch:
         if kind == KEYWORDS and self._engine is not None and self._share.answers(name):
             self._engine.remove(name)
         self._evaluators.pop(name, None)
+
+    def change_schema(self, text: str) -> list[LiveResult]:
+        """Go on with the schema of a YAML text, which was checked (``check_change``).
+
+        Gives retractions of results over what is gone, then what new joins
+        make of the live tuples. Records refer to ``stream.schema``, in which
+        relations keep their positions, before and after. Raises SchemaError.
+        """
+        if self._engine is None:
+            self._engine = self._begun_engine()
+        stream = changed(self.stream, text)
+        given = parse_schema(text, default_name=self.stream.schema.name)
+        found = self._engine.change_schema(given, self.latest or 0, moves=False)
+        self.stream = stream
+        self._tables = [
+            r for r in self._tables if r.relation not in stream.schema.evolution.removed_relations
+        ]
+        return list(found)
 
     def take(self, batch: RecordBatch, *, ended: bool = False) -> list[LiveResult]:
         """Work on a micro-batch, in any order; gives the results by time."""
@@ -179,7 +201,7 @@ class LiveSearch:
         )
 
     def _taken(self, batch: RecordBatch, evaluators: list[Evaluator], *, ended: bool) -> list[LiveResult]:
-        accepted = self._order.accepted(batch)
+        accepted = self._order.accepted(without_removed(batch, self.stream.schema))
         found: list[list[LiveResult]] = []
         if self._engine is not None and len(accepted):
             found.append(list(self._engine.process_batches([accepted])))
@@ -208,7 +230,8 @@ class LiveSearch:
                 order.stand_at(told.position, told.now)
                 engine.begin_at(told.position)
                 engine.expire(told.now)
-            _exhaust(engine.process_batches([order.accepted(told.batch)]))
+            batch = order.accepted(without_removed(told.batch, self.stream.schema))
+            _exhaust(engine.process_batches([batch]))
         engine.begin_at(self.position)
         engine.expire(self.now)
         return engine

@@ -30,7 +30,9 @@ _Plan: TypeAlias = tuple[tuple[int, ...], Steps]
 def needed(schema: Schema, relation: Relation) -> frozenset[str]:
     """The attributes that every row must have, be they NULL: those of the key and of joins."""
     found = set(relation.key)
-    for join in schema.joins:
+    for position, join in enumerate(schema.joins):
+        if position in schema.evolution.removed_joins:
+            continue
         for left, right in join.on:
             found |= {left} if join.left == relation.name else set()
             found |= {right} if join.right == relation.name else set()

@@ -59,6 +59,12 @@ class Feed(Protocol):
     def behind(self, offset: Offset) -> str:
         """How much waits behind ``offset``, as a line for the user; empty if that cannot be known."""
 
+    def adopt(self, schema: Schema) -> None:
+        """Read records by another schema, a later one of the same search, from the next poll on.
+
+        Raises SourceError if the source does not fit it; then nothing has changed.
+        """
+
     def close(self) -> None:
         """Let go of files and connections. What was not committed stays to be read."""
 

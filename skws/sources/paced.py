@@ -1,14 +1,15 @@
 """A replay as if it happened now: records come out when their time has come, so many times faster.
 
-Offsets count items, bad ones first (they have no time). Only what is given
-when depends on the clock; what lies between two offsets does not.
+Offsets count items, bad ones first (they have no time), and the records of the
+latest time: so they hold, too, when the schema changes which are bad. Only
+what is given when depends on the clock; what lies between two offsets does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, dropwhile, islice
 from pathlib import Path
 
 from schema.errors import SourceError
@@ -32,20 +33,26 @@ class _Bad(BadRecordLog):
 
 
 class PacedFeed:
-    """Gives the records of ``replay`` in order of time, ``speed`` seconds of it in each second."""
+    """Gives the records of replay files in order of time, ``speed`` seconds of them in each second."""
 
-    def __init__(self, replay: Replay, speed: float, clock: Clock) -> None:
-        self._replay = replay
+    def __init__(self, path: Path, schema: Schema, speed: float, clock: Clock) -> None:
+        self._path = path
+        self._replay = Replay.open(path, schema)
+        self._mark = _Mark()
         self._speed = speed
         self._clock = clock
-        self._at = -1
         self._items: Iterator[Item] = iter(())
+        self._open = False
         self._next: Item | None = None
         # A record's time and when it was or would have been given: all others follow from these.
         self._origin: tuple[int, int] | None = None
 
     def start(self) -> Offset:
-        return {"items": 0}
+        return _Mark().offset()
+
+    def adopt(self, schema: Schema) -> None:
+        self._replay = Replay.open(self._path, schema)
+        self._open = False
 
     def tables(self) -> Iterator[Item]:
         log = _Bad()
@@ -54,17 +61,18 @@ class PacedFeed:
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """The items whose time has come."""
-        self._go_to(_count(start))
+        self._go_to(_Mark.of(start))
         items: list[Item] = []
         now = self._clock.now()
         while len(items) < limit and self._next is not None and self._due(self._next, now):
             items.append(self._next)
             self._next = next(self._items, None)
-        self._at += len(items)
-        return Batch(items, {"items": self._at}, ended=self._next is None)
+        for item in items:
+            self._mark = self._mark.behind(item)
+        return Batch(items, self._mark.offset(), ended=self._next is None)
 
     def again(self, start: Offset, end: Offset) -> Iterator[Item]:
-        return islice(self._all(), _count(start), _count(end))
+        return islice(self._behind(_Mark.of(start)), _Mark.of(end).items - _Mark.of(start).items)
 
     def commit(self, end: Offset) -> None:
         """Replays stay as they are."""
@@ -75,12 +83,23 @@ class PacedFeed:
     def close(self) -> None:
         self._items = iter(())
 
-    def _go_to(self, at: int) -> None:
-        if at != self._at:
-            self._items = islice(self._all(), at, None)
+    def _go_to(self, mark: _Mark) -> None:
+        if not self._open or mark != self._mark:
+            moved = mark != self._mark
+            self._items = self._behind(mark)
             self._next = next(self._items, None)
-            self._at = at
-            self._origin = None
+            self._mark, self._open = mark, True
+            self._origin = None if moved else self._origin
+
+    def _behind(self, mark: _Mark) -> Iterator[Item]:
+        """What comes behind ``mark``: by its time, or by the number of bad records alone."""
+        items = self._all()
+        if mark.time is None:
+            return islice(items, mark.items, None)
+        left = dropwhile(lambda item: isinstance(item, BadRecord) or item.time < (mark.time or 0), items)
+        first = [item for item in islice(left, mark.same) if isinstance(item, Record)]
+        # Fewer are of that time now, if their relation has gone: those that follow are given.
+        return chain((item for item in first if item.time > (mark.time or 0)), left)
 
     def _due(self, item: Item, now: int) -> bool:
         if isinstance(item, BadRecord):
@@ -114,11 +133,33 @@ class PacedReplay:
         return f"replay:{self.path}?speed={self.speed:g}"
 
     def open(self, schema: Schema) -> Feed:
-        return PacedFeed(Replay.open(self.path, schema), self.speed, self.clock)
+        return PacedFeed(self.path, schema, self.speed, self.clock)
 
 
-def _count(offset: Offset) -> int:
-    try:
-        return int(offset["items"])
-    except (KeyError, TypeError, ValueError):
-        raise SourceError(f"{offset!r} is no offset of a replay") from None
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A place among the items: how many came before, the latest time and how many are of it."""
+
+    items: int = 0
+    time: int | None = None
+    same: int = 0
+
+    @classmethod
+    def of(cls, offset: Offset) -> _Mark:
+        """Raises SourceError."""
+        try:
+            time = offset.get("time")
+            return cls(int(offset["items"]), None if time is None else int(time), int(offset.get("same", 0)))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise SourceError(f"{offset!r} is no offset of a replay") from None
+
+    def offset(self) -> Offset:
+        found: Offset = {"items": self.items}
+        return found if self.time is None else {**found, "time": self.time, "same": self.same}
+
+    def behind(self, item: Item) -> _Mark:
+        """Behind the next item."""
+        if isinstance(item, BadRecord):
+            return _Mark(self.items + 1)
+        same = self.same + 1 if item.time == self.time else 1
+        return _Mark(self.items + 1, item.time, same)

@@ -27,13 +27,16 @@ class StdinFeed:
 
     def __init__(self, file: IO[bytes], schema: Schema) -> None:
         self._descriptor = file.fileno()
-        self._static = frozenset(i for i, relation in enumerate(schema.relations) if relation.table)
-        self._reader = LineReader(Split(Path(NAME), Format.JSON_LINES, None, 0, END, 0, 0), schema)
+        self.adopt(schema)
         self._rest = bytearray()
         self._searched = 0
         self._lines = 0
         self._bytes = 0
         self._ended = False
+
+    def adopt(self, schema: Schema) -> None:
+        self._static = frozenset(i for i, relation in enumerate(schema.relations) if relation.table)
+        self._reader = LineReader(Split(Path(NAME), Format.JSON_LINES, None, 0, END, 0, 0), schema)
 
     def start(self) -> Offset:
         return {"lines": 0}

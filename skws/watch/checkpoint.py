@@ -1,6 +1,7 @@
 """The folder from which a run goes on: what it is for, how far it is, the journal, and what sinks know.
 
-manifest.json   what the run was started with: another schema, window or source is refused
+manifest.json   what the run was started with: another window or source is refused
+schema.yaml     the schema that the last start was given
 tables.log      the rows of static tables, as they were at the first start
 journal/        the live records, in micro-batches
 committed.json  the last micro-batch that all sinks have for good
@@ -21,7 +22,9 @@ from uuid import uuid4
 
 import orjson
 
-from schema.errors import SchemaError, UsageError
+from schema.errors import UsageError
+from schema.load import parse_schema
+from schema.model import Schema
 from schema.write import to_yaml
 from skws.records import Record
 from skws.sources.addresses import KAFKA
@@ -128,6 +131,20 @@ class Checkpoint:
     def give(self, names: Iterable[str]) -> None:
         replaced(self.folder / "given.json", orjson.dumps(list(names)), durable=True)
 
+    def first_schema(self) -> Schema:
+        """The one that the run began with."""
+        return parse_schema((self._manifest() or self._described)["schema"])
+
+    def new_schema(self) -> str | None:
+        """The schema of this start as YAML, if it is another than that of the last one."""
+        path = self.folder / "schema.yaml"
+        known = path.read_text() if path.exists() else (self._manifest() or self._described)["schema"]
+        return None if known == self._described["schema"] else self._described["schema"]
+
+    def give_schema(self) -> None:
+        """The schema of this start is heeded."""
+        replaced(self.folder / "schema.yaml", self._described["schema"].encode(), durable=True)
+
     def close(self) -> None:
         self.journal.close()
         os.close(self._lock)
@@ -149,13 +166,8 @@ class Checkpoint:
 
     def _check(self, known: dict[str, Any]) -> None:
         for name, value in self._described.items():
-            if known[name] == value:
+            if known[name] == value or name == "schema":
                 continue
-            if name == "schema":
-                raise SchemaError(
-                    f"{self.folder}: the checkpoint is of another schema: tuples in it do not fit this one"
-                    " (start with a new --checkpoint)"
-                )
             raise UsageError(
                 f"{self.folder}: the checkpoint is of {name} {known[name]}, not {value}"
                 " (start with a new --checkpoint)"

@@ -1,4 +1,4 @@
-"""Commands to a running job, through a folder: who may write there may add and remove queries.
+"""Commands to a running job, through a folder: who may write there may change queries and the schema.
 
 ``commands.jsonl`` is appended to by ``skws query``, a command a line; the job
 reads it from an offset that it keeps. ``answers.jsonl`` is appended to by the
@@ -21,7 +21,7 @@ from schema.errors import SourceError
 from skws.live.standing import KEYWORDS, Query, Standing
 from skws.watch.atomic import replaced
 
-Op: TypeAlias = Literal["add", "remove"]
+Op: TypeAlias = Literal["add", "remove", "schema"]
 _COMMANDS: Final = "commands.jsonl"
 _ANSWERS: Final = "answers.jsonl"
 _QUERIES: Final = "queries.json"
@@ -29,7 +29,10 @@ _QUERIES: Final = "queries.json"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Add the query of a name, or remove it. ``max_size``: None for the job's; the rest as in ``Query``."""
+    """Add the query of a name, or remove it; or go on with the schema of a YAML text.
+
+    ``max_size``: None for the job's; the rest as in ``Query``.
+    """
 
     op: Op
     name: str
@@ -38,6 +41,7 @@ class Command:
     id: str = ""
     kind: str = KEYWORDS
     options: Mapping[str, str] = field(default_factory=dict)
+    schema: str = ""
 
     @property
     def asked(self) -> Query:
@@ -73,7 +77,12 @@ class Command:
                 return cls("add", name, query, size, str(told.get("id", "")), kind, shown)
             case {"op": "remove", "name": str(name)} if name:
                 return cls("remove", name, id=str(told.get("id", "")))
-        raise ValueError('expected {"op": "add", "name": ..., "query": ...} or {"op": "remove", "name": ...}')
+            case {"op": "schema", "schema": str(text)} if text:
+                return cls("schema", str(told.get("name", "")), id=str(told.get("id", "")), schema=text)
+        raise ValueError(
+            'expected {"op": "add", "name": ..., "query": ...}, {"op": "remove", "name": ...} or'
+            ' {"op": "schema", "schema": ...}'
+        )
 
 
 @dataclass(frozen=True, slots=True)

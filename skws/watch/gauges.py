@@ -42,7 +42,7 @@ class Gauges:
     """What a live search has seen since its process started."""
 
     def __init__(self, request: WatchRequest, now: int) -> None:
-        self._schema = request.schema
+        self.schema = request.schema
         self._engine = str(request.engine)
         self._began = now
         self._found = 0  # results since the last batch
@@ -125,7 +125,9 @@ class Gauges:
         )
 
     def relations(self, now: int) -> tuple[RelationMetrics, ...]:
-        keys = [(relation.name, ("relation", at)) for at, relation in enumerate(self._schema.relations)]
+        gone = self.schema.evolution.removed_relations
+        relations = enumerate(self.schema.relations)
+        keys = [(relation.name, ("relation", at)) for at, relation in relations if at not in gone]
         return tuple(RelationMetrics(name, self.counters[key], self.rate(key, now)) for name, key in keys)
 
     def queries(self, standing: Iterable[Standing], now: int) -> tuple[QueryMetrics, ...]:

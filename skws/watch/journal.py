@@ -31,7 +31,8 @@ _SUFFIX: Final = ".log"
 class Segment:
     """``first``: the number of its first entry; ``position`` and ``now``: where the stream stood before it.
 
-    ``latest``: the latest time in it. ``after``: the position behind it.
+    ``schemas``: those that the run's first one has changed to. ``latest``: the
+    latest time in it. ``after``: the position behind it.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class Segment:
     position: int = 0
     now: int = ALWAYS
     standing: tuple[Standing, ...] = ()
+    schemas: tuple[str, ...] = ()
     latest: int | None = None
     after: int = 0
     size: int = 0
@@ -52,6 +54,7 @@ class Segment:
             "position": self.position,
             "now": self.now,
             "standing": [asdict(one) for one in self.standing],
+            "schemas": self.schemas,
         }
         return checked(orjson.dumps(shown))
 
@@ -96,14 +99,22 @@ class Journal:
                         return
                     yield Told(segment.position, segment.now, RecordBatch.of(entry.records))
 
-    def append(self, entry: Entry, standing: tuple[Standing, ...], position: int, now: int) -> None:
+    def append(
+        self,
+        entry: Entry,
+        standing: tuple[Standing, ...],
+        position: int,
+        now: int,
+        schemas: tuple[str, ...] = (),
+    ) -> None:
         """Keep an entry, also if this process is killed.
 
-        ``standing``: the queries before it; ``position`` and ``now``: where the stream stands.
+        ``standing``, ``schemas``: those before it; ``position`` and ``now``: where the stream stands.
         """
         try:
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
-                self._roll(Segment(self._path(entry), entry.number, position, now, standing, after=position))
+                path = self._path(entry)
+                self._roll(Segment(path, entry.number, position, now, standing, schemas, after=position))
             line = entry.to_line()
             assert self._file is not None  # noqa: S101 - rolled just now
             self._file.write(line)
@@ -168,7 +179,8 @@ def _opened(path: Path) -> Segment:
         told = orjson.loads(unchecked(file.readline()) or b"{}")
     standing = tuple(Standing(**one) for one in told["standing"])
     position, now = told["position"], told.get("now", ALWAYS)
-    return Segment(path, int(path.stem), position, now, standing, after=position)
+    schemas = tuple(told.get("schemas", ()))
+    return Segment(path, int(path.stem), position, now, standing, schemas, after=position)
 
 
 def _whole(path: Path) -> bool:

@@ -7,11 +7,13 @@ commands and stop it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from schema.errors import SourceError, UsageError
 from skws.engine.collector import expect_long_lived_objects
+from skws.live.changing import changed
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Feed, Offset
 from skws.watch.checkpoint import Checkpoint
@@ -22,7 +24,7 @@ from skws.watch.log import Log
 from skws.watch.metrics import Metrics, State
 from skws.watch.pace import Pace, StoppableClock
 from skws.watch.pipeline import Pipeline
-from skws.watch.recovery import Begun, begin, resume
+from skws.watch.recovery import Begun, begin, known_standing, resume
 from skws.watch.request import WatchRequest
 from skws.watch.sinks.base import Sink
 from skws.watch.slots import drop_behind
@@ -123,15 +125,15 @@ class LocalWatch:
         request = self.request
         if request.checkpoint is not None:
             self._checkpoint = Checkpoint(request.checkpoint, request)
+            request = self._as_it_began(self._checkpoint, request)
         pipeline = self.pipeline = Pipeline(request, self._checkpoint, self.clock.now)
-        self._feed = self._source.open(request.schema)
         control = None if request.control is None else ControlFolder(request.control)
         run = pipeline.run(
             lambda seconds: not self.clock.stopping.wait(seconds),
             lambda line: self._log.warning("sink", line),
         )
         pipeline.deliver_to(Delivery(self._sinks, request.dead_letters, run))
-        begun = self._begun(self._feed)
+        begun = self._begun(request)
         self._inbox.open(control, begun.control)
         self._stand(begun)
         self._state = "ended" if pipeline.full else "running"
@@ -140,8 +142,10 @@ class LocalWatch:
     def step(self) -> bool:
         """One micro-batch; False if there was nothing to do."""
         commands = self._inbox.commands(self.pipeline.worker.standing)
+        commands = self._adopt(commands)
         polled = Batch((), self._offset)
-        if not self._paused and self._feed is not None:
+        changes = any(command.op == "schema" for command in commands)
+        if not (self._paused or changes) and self._feed is not None:
             polled = self._feed.poll(self._offset, self.pipeline.appetite.limit)
         for notice in polled.notices:
             self._log.warning("source", notice)
@@ -185,11 +189,24 @@ class LocalWatch:
             worker=self.pipeline.worker,
         )
 
-    def _begun(self, feed: Feed) -> Begun:
+    def _as_it_began(self, checkpoint: Checkpoint, request: WatchRequest) -> WatchRequest:
+        """The request with the run's first schema. Raises SchemaError for one it cannot go on with."""
+        if checkpoint.fresh:
+            return request
+        first = replace(request, schema=checkpoint.first_schema())
+        if checkpoint.new_schema() is not None:
+            known = known_standing(checkpoint, first)
+            known.restarted(self._given, checkpoint.given(), checkpoint.new_schema())
+        return first
+
+    def _begun(self, request: WatchRequest) -> Begun:
         checkpoint, pipeline = self._checkpoint, self.pipeline
         if checkpoint is None or checkpoint.fresh:
-            return begin(pipeline.worker, feed, pipeline.tables, checkpoint)
+            self._feed = self._source.open(request.schema)
+            return begin(pipeline.worker, self._feed, pipeline.tables, checkpoint)
         begun = resume(pipeline.worker, checkpoint, pipeline.deliver)
+        pipeline.speak_of_schema()
+        self._feed = self._source.open(pipeline.worker.standing.stream.schema)
         self._log.info("resumed", f"going on behind micro-batch {begun.number}", batch=begun.number)
         return begun
 
@@ -197,13 +214,38 @@ class LocalWatch:
         """Take up where the run stands, and make its queries those that are given."""
         self._offset = begun.offset
         self.pipeline.stand_at(begun.number, begun.offset)
-        commands = self.pipeline.worker.standing.wanted(self._given, begun.given)
+        schema = None if self._checkpoint is None else self._checkpoint.new_schema()
+        commands = self.pipeline.worker.standing.restarted(self._given, begun.given, schema)
+        self._adopt(commands, refusing=False)
         if commands:
             self._take(commands, Batch((), self._offset))
         else:
             self._inbox.done((), self.pipeline.worker.standing)
         if self._checkpoint is not None:
             self._checkpoint.give(self._given)
+            self._checkpoint.give_schema()
+
+    def _adopt(self, commands: list[Command], *, refusing: bool = True) -> list[Command]:
+        """Have the source read by the schema that commands change to; the commands without what it refuses.
+
+        Raises SourceError unless ``refusing``.
+        """
+        standing = self.pipeline.worker.standing
+        stream = standing.stream
+        for command in commands:
+            stream = changed(stream, command.schema) if command.op == "schema" else stream
+        if stream is standing.stream or self._feed is None:
+            return commands
+        try:
+            self._feed.adopt(stream.schema)
+        except SourceError as error:
+            if not refusing:
+                raise
+            self._inbox.answer([Answer(one.id, str(error)) for one in commands if one.op == "schema"])
+            good, refused = standing.checked([one for one in commands if one.op != "schema"])
+            self._inbox.answer(refused)
+            return good
+        return commands
 
     def _take(self, commands: list[Command], polled: Batch) -> None:
         self.pipeline.take(commands, polled, self._inbox.read_to, self.clock.now())

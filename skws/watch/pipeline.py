@@ -42,6 +42,7 @@ class Pipeline:
         self._now = now
         self._table_letters: tuple[str, ...] = ()  # go with the first micro-batch
         self._delivery: Delivery | None = None
+        self._run: Run | None = None
         self._kept: Offset = {}
         self._number = self._delivered = self._committed = 0
 
@@ -74,13 +75,17 @@ class Pipeline:
         )
         live = self.worker.live
         if self._checkpoint is not None:
-            self._checkpoint.journal.append(entry, self.worker.standing.shown(), live.position, live.now)
+            standing = self.worker.standing
+            self._checkpoint.journal.append(
+                entry, standing.shown(), live.position, live.now, standing.schemas
+            )
         self._kept = polled.end
         before = live.position, live.now
         self.deliver(entry, self.worker.work(entry))
         if self._recent is not None:
             self._recent.keep(entry, *before)
             self._recent.trim(live)
+        self.speak_of_schema()
         seconds = (self._now() - arrived) / MICROSECOND
         self.appetite.worked(len(records), seconds)
         self.gauges.worked(seconds)
@@ -100,6 +105,13 @@ class Pipeline:
         self.delivery.write(entry.number, results, letters)
         self._delivered = entry.number
         self.gauges.delivered(entry.records, results, len(outcome.late))
+
+    def speak_of_schema(self) -> None:
+        """Metrics and sinks hear which schema holds now."""
+        schema = self.worker.standing.stream.schema
+        self.gauges.schema = schema
+        if self._run is not None:
+            self._run.schema = schema
 
     def commit(self, offset: Offset, commands_to: int) -> None:
         """All that was delivered is there for good: with the sinks first, then in the checkpoint."""
@@ -137,10 +149,11 @@ class Pipeline:
             if self._checkpoint is None
             else {"id": self._checkpoint.id, "folder": self._checkpoint.sinks}
         )
-        return Run(
+        self._run = Run(
             **kept,
             schema=self._request.schema,
             match_names=self._request.match_names,
             wait=wait,
             tell=tell,
         )
+        return self._run

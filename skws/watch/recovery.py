@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from skws.records import Record
 from skws.sources.feed import Feed, Item, Offset
 from skws.watch.checkpoint import Checkpoint
+from skws.watch.control import Command
 from skws.watch.entry import Entry
+from skws.watch.journal import Journal
+from skws.watch.request import WatchRequest
+from skws.watch.standing import StandingQueries
 from skws.watch.worker import Outcome, Worker
 
 
@@ -37,12 +41,30 @@ def begin(
     return Begun(offset)
 
 
+def known_standing(checkpoint: Checkpoint, request: WatchRequest) -> StandingQueries:
+    """The queries and the schema where the run ended, without their results. Raises StateError."""
+    standing = StandingQueries(request)
+    journal = Journal(checkpoint.journal.folder)
+    journal.open()
+    if journal.segments:
+        for text in journal.segments[0].schemas:
+            standing.apply(Command("schema", "", schema=text))
+        for one in journal.segments[0].standing:
+            standing.stand(one)
+    for entry in journal.entries():
+        for command in entry.commands:
+            standing.apply(command)
+    return standing
+
+
 def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Outcome], None]) -> Begun:
     """Bring the engine to where the run ended, and ``deliver`` what was not committed. Raises StateError."""
-    worker.load_tables(list(checkpoint.tables()))
     committed = checkpoint.committed()
     journal = checkpoint.journal
     journal.open()
+    for text in journal.segments[0].schemas if journal.segments else ():
+        worker.standing.apply(Command("schema", "", schema=text))
+    worker.load_tables(list(checkpoint.tables()))
     if journal.segments:
         first = journal.segments[0]
         worker.live.stand_at(first.position, first.now)

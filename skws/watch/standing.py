@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from schema.errors import SkwsError, UsageError, nearest
+from schema.errors import SchemaError, SkwsError, UsageError, nearest
+from skws.live.changing import changed, check_change
 from skws.live.kinds import check
 from skws.live.search import LiveSearch
 from skws.live.standing import Standing
+from skws.live.stream import Stream
 from skws.results.model import LiveResult
 from skws.watch.control import Answer, Command
 from skws.watch.request import WatchRequest
 
 
 class StandingQueries:
-    """``live`` answers them; without it they are only known."""
+    """``live`` answers them; without it they are only known.
+
+    ``stream``: with the schema that holds now; ``schemas``: what the first one has changed to.
+    """
 
     def __init__(self, request: WatchRequest, live: LiveSearch | None = None) -> None:
         self._request = request
         self._live = live
         self._standing: dict[str, Standing] = {}
+        self.stream = request.stream
+        self.schemas: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self._standing)
@@ -39,6 +46,10 @@ class StandingQueries:
                 self._live.remove(command.name)
             del self._standing[command.name]
             return []
+        if command.op == "schema":
+            self.stream = changed(self.stream, command.schema)
+            self.schemas += (command.schema,)
+            return [] if self._live is None else self._live.change_schema(command.schema)
         return self.stand(self._named(command))
 
     def stand(self, standing: Standing) -> list[LiveResult]:
@@ -49,32 +60,41 @@ class StandingQueries:
 
     def checked(self, commands: Iterable[Command]) -> tuple[list[Command], list[Answer]]:
         """The commands that can be done one after the other; why the others cannot."""
-        known = dict(self._standing)
+        known, stream = dict(self._standing), self.stream
         good: list[Command] = []
         refused: list[Answer] = []
         for command in commands:
             try:
-                self._check(command, known)
+                stream = self._check(command, known, stream)
             except SkwsError as error:
                 refused.append(Answer(command.id, str(error)))
             else:
                 good.append(command)
         return good, refused
 
-    def wanted(self, given: Mapping[str, Standing], before: Iterable[str]) -> list[Command]:
+    def wanted(self, given: Mapping[str, Standing], before: Collection[str]) -> list[Command]:
         """What makes the queries of an earlier run those that are ``given`` now.
 
         ``before``: the names that were given then; others came by command, and stay.
         """
-        gone = [name for name in before if name in self._standing and not self._stands(name, given.get(name))]
-        commands = [Command("remove", name) for name in gone]
-        for name, standing in given.items():
-            if self._stands(name, standing):
-                continue
-            if name in self._standing and name not in gone:
-                commands.append(Command("remove", name))
-            commands.append(Command.adding(standing))
-        return commands
+        known = [*before, *(name for name in given if name not in set(before))]
+        gone = [name for name in known if name in self._standing and not self._stands(name, given.get(name))]
+        adding = [one for name, one in given.items() if not self._stands(name, one)]
+        return [*(Command("remove", name) for name in gone), *map(Command.adding, adding)]
+
+    def restarted(
+        self, given: Mapping[str, Standing], before: Collection[str], schema: str | None
+    ) -> list[Command]:
+        """As ``wanted``, with a change to the schema of a YAML text. Raises SchemaError if it cannot be."""
+        commands = self.wanted(given, before)
+        if schema is None:
+            return commands
+        removing = [command for command in commands if command.op == "remove"]
+        commands = [*removing, Command("schema", "", schema=schema), *commands[len(removing) :]]
+        good, refused = self.checked(commands)
+        if refused:
+            raise SchemaError(f"the schema is another than that of the checkpoint: {refused[0].error}")
+        return good
 
     def _stands(self, name: str, standing: Standing | None) -> bool:
         known = self._standing.get(name)
@@ -83,22 +103,25 @@ class StandingQueries:
     def _named(self, command: Command) -> Standing:
         return self._request.standing(command.name, command.asked)
 
-    def _check(self, command: Command, known: dict[str, Standing]) -> None:
-        """Raises SkwsError for what cannot be done; else does it to ``known``."""
+    def _check(self, command: Command, known: dict[str, Standing], stream: Stream) -> Stream:
+        """Raises SkwsError for what cannot be done; else does it to ``known``, and gives the stream then."""
+        if command.op == "schema":
+            return check_change(stream, command.schema, known.values(), self._request.window)
         if command.op == "remove":
             if command.name not in known:
                 raise UsageError(f"no standing query {command.name!r}{nearest(command.name, known)}")
             del known[command.name]
-            return
+            return stream
         if command.name in known:
             raise UsageError(f"there is a standing query {command.name!r} already")
         standing = self._named(command)
-        check(standing, self._request.stream)
+        check(standing, stream)
         for name, other in known.items():
             # Results name their query by its text.
             if other.query == standing.query and not other.answers_like(standing):
                 raise UsageError(f"{name!r} is the same query {_difference(other, standing)}")
         known[command.name] = standing
+        return stream
 
 
 def _difference(other: Standing, standing: Standing) -> str:

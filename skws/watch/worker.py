@@ -63,4 +63,4 @@ class Worker:
         return [result for command in entry.commands for result in self.standing.apply(command)]
 
     def _on_late(self, record: Record) -> None:
-        self._late.append(late_record(record, self._request.schema, self._request.lateness))
+        self._late.append(late_record(record, self.live.stream.schema, self._request.lateness))

@@ -28,13 +28,17 @@ class FilesFeed:
         """Raises SourceError if there is nothing, or a file of unknown format."""
         check_path(root)
         self._root = root
+        self._told: set[str] = set()
+        self.adopt(schema)
+        self._tables_read: dict[str, tuple[int, int, int]] = {}
+
+    def adopt(self, schema: Schema) -> None:
+        """Files that are named after a new relation are read on from where they were read as others."""
         self._schema = schema
         self._static = frozenset(i for i, relation in enumerate(schema.relations) if relation.table)
         self._whole = WholeFiles(schema)
-        self._told: set[str] = set()
         # Files that gave nothing in the state they are in: not looked at before they change.
         self._exhausted: dict[int, tuple[int, int, int]] = {}
-        self._tables_read: dict[str, tuple[int, int, int]] = {}
 
     def start(self) -> Offset:
         """Before the first byte of every file."""

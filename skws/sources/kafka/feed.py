@@ -61,6 +61,23 @@ class KafkaFeed:
             self._reader(topic)
         self._looked = self._heard_at = clock.now()
 
+    def adopt(self, schema: Schema) -> None:
+        """Topics of relations that are new are read from their beginning."""
+        before = self._schema, self._readers
+        self._schema, self._readers = schema, {}
+        try:
+            self._topics = found_topics(self._address, schema, self._client)
+            for topic in self._topics.streams:
+                self._reader(topic)
+        except KafkaException as error:
+            self._schema, self._readers = before
+            raise self._client.failure(error) from None
+        except SourceError:
+            self._schema, self._readers = before
+            raise
+        self._static = frozenset(i for i, relation in enumerate(schema.relations) if relation.table)
+        self._following = None
+
     def start(self) -> Offset:
         """Before the first message of every partition, or behind the last."""
         latest = self._address.begin is Begin.LATEST

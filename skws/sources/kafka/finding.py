@@ -25,7 +25,8 @@ class Topics:
 def found_topics(address: Address, schema: Schema, client: Client) -> Topics:
     """Raises SourceError if there is none, or one of the address is missing; KafkaException."""
     known = client.topics()
-    wanted = address.topics or tuple(schema.index)
+    gone = schema.evolution.removed_relations
+    wanted = address.topics or tuple(name for name, position in schema.index.items() if position not in gone)
     missing = [topic for topic in wanted if topic not in known]
     if missing and (address.topics or len(missing) == len(wanted)):
         raise SourceError(

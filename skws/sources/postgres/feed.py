@@ -21,6 +21,7 @@ from skws.sources.postgres.fitting import Fitted, fit
 from skws.sources.postgres.following import Following
 from skws.sources.postgres.opening import begin, static_rows
 from skws.sources.postgres.position import Position
+from skws.sources.postgres.publication import extend_publication
 from skws.sources.postgres.reconnecting import Reconnecting
 from skws.sources.postgres.slot import slot_state
 from skws.sources.postgres.spool import Spool, lines_end
@@ -44,6 +45,15 @@ class PostgresFeed:
         self._streams = Reconnecting(address, clock)
         self._following: Following | None = None
         self._notices = list(self._fitted.warnings)
+
+    def adopt(self, schema: Schema) -> None:
+        """Changes of tables that are new are read; the rows that are in them are not."""
+        with self._address.sql() as connected:
+            fitted = fit(schema, tables(connected), self._address.shown)
+            extend_publication(connected, self._address.publication, list(fitted.streams.values()))
+        self._schema, self._fitted = schema, fitted
+        self._notices += fitted.warnings
+        self._drop()
 
     def start(self) -> Offset:
         """Makes the publication, the slot and the snapshot."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from schema.model import Schema
 from skws.sources.feed import Batch, Feed, Offset
 
 
@@ -23,6 +24,11 @@ class PolledAhead:
         if len(polled.items) >= limit and not polled.ended:
             self._ahead = polled.end, self._thread.submit(self._feed.poll, polled.end, limit)
         return polled
+
+    def adopt(self, schema: Schema) -> None:
+        """As ``Feed.adopt``; what was polled ahead is polled again."""
+        self.settled().adopt(schema)
+        self._ahead = None
 
     def settled(self) -> Feed:
         """The feed, with no poll going on: it is for one thread at a time."""

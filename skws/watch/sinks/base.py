@@ -21,14 +21,14 @@ class SinkError(SkwsError):
     """Results cannot be written."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
     """What sinks are told of the run.
 
     ``id`` stays the same when a run goes on after its end. ``folder`` keeps
     what sinks know of it, None if it cannot go on. ``wait`` lets some seconds
     pass and says False if the run shall end instead. ``tell`` takes lines for
-    the user.
+    the user. ``schema`` is that of the results to come; it may change.
     """
 
     id: str

@@ -45,7 +45,7 @@ class StdoutSink:
         return f"stdout:{self._format}"
 
     def open(self, run: Run) -> None:
-        self._run = run
+        self._run, self._schema = run, run.schema
         self._marks = Marks(run.folder, self.name)
         self._done = self._marks.read().get("batch", NONE)
 
@@ -76,6 +76,8 @@ class StdoutSink:
             )
             self._plain.write(result)
         elif isinstance(result, Result):
+            if self._run.schema is not self._schema:
+                self._writers, self._schema = {}, self._run.schema
             if result.query not in self._writers:
                 plan = self._plan(result.query)
                 self._writers[result.query] = PEOPLE[self._format](self._opened, plan, self._color)

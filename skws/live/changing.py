@@ -1,0 +1,74 @@
+"""A schema changed under a live search: what can be done, and how records are read from then on.
+
+Relations and joins keep their positions, and what is gone stays as a hole
+(``schema.evolve``), so records of all times can stand in one log. Records of
+relations that are gone are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from schema.errors import QueryError, SchemaError, UsageError
+from schema.evolve import SchemaChange
+from schema.load import parse_schema
+from schema.model import Schema
+from skws.batches import RecordBatch
+from skws.live.kinds import check
+from skws.live.standing import KEYWORDS, Standing
+from skws.live.stream import Stream
+from windows.window import Window, parse_window
+
+
+def changed(stream: Stream, text: str) -> Stream:
+    """The stream with the schema of a YAML text. Raises SchemaError."""
+    after = SchemaChange.between(stream.schema, parse_schema(text, default_name=stream.schema.name)).after
+    return replace(stream, schema=after)
+
+
+def check_change(stream: Stream, text: str, standing: Iterable[Standing], window: Window | None) -> Stream:
+    """The changed stream. Raises SchemaError, QueryError, UsageError for a change that cannot be made.
+
+    ``window``: the one that holds whatever the schema says, if there is such.
+    """
+    given = parse_schema(text, default_name=stream.schema.name)
+    change = SchemaChange.between(stream.schema, given)
+    if window is None and parse_window(given.window) != stream.window:
+        raise SchemaError(
+            f"the window of a running search cannot change, from {stream.schema.window!r} to"
+            f" {given.window!r}: start a search with the new window"
+        )
+    relations = change.after.relations
+    tables = [relations[i].name for i in sorted(change.added[0]) if relations[i].table]
+    if tables:
+        raise SchemaError(
+            f"{', '.join(tables)}: static tables are read at the start; none can be added or described"
+            " otherwise while the search runs"
+        )
+    after = replace(stream, schema=change.after)
+    for one in standing:
+        _check_query(one, after)
+    return after
+
+
+def _check_query(standing: Standing, stream: Stream) -> None:
+    if standing.kind != KEYWORDS:
+        raise UsageError(
+            f"query {standing.name!r} ({standing.kind}) cannot go on with another schema: remove it first"
+        )
+    try:
+        check(standing, stream)
+    except QueryError as error:
+        raise QueryError(f"query {standing.name!r} does not fit the new schema: {error}") from None
+
+
+def without_removed(batch: RecordBatch, schema: Schema) -> RecordBatch:
+    """The records of relations that are not gone."""
+    gone = schema.evolution.removed_relations
+    if not gone or not len(batch):
+        return batch
+    stays = ~np.isin(batch.relation, list(gone))
+    return batch if stays.all() else batch.taken(np.flatnonzero(stays))

@@ -29,10 +29,13 @@ def changed(stream: Stream, text: str) -> Stream:
     return replace(stream, schema=after)
 
 
-def check_change(stream: Stream, text: str, standing: Iterable[Standing], window: Window | None) -> Stream:
+def check_change(
+    stream: Stream, text: str, standing: Iterable[Standing], window: Window | None, *, shards: bool = False
+) -> Stream:
     """The changed stream. Raises SchemaError, QueryError, UsageError for a change that cannot be made.
 
     ``window``: the one that holds whatever the schema says, if there is such.
+    ``shards``: they are made again by the schema that holds then, from records of before.
     """
     given = parse_schema(text, default_name=stream.schema.name)
     change = SchemaChange.between(stream.schema, given)
@@ -47,6 +50,12 @@ def check_change(stream: Stream, text: str, standing: Iterable[Standing], window
         raise SchemaError(
             f"{', '.join(tables)}: static tables are read at the start; none can be added or described"
             " otherwise while the search runs"
+        )
+    if shards and stream.by_count and change.removed_relations:
+        gone = ", ".join(stream.schema.relations[i].name for i in sorted(change.removed_relations))
+        raise SchemaError(
+            f"{gone}: a window of {stream.schema.window} counts its tuples: it cannot go or be described"
+            " otherwise while the search runs on Spark; start a new search"
         )
     after = replace(stream, schema=change.after)
     for one in standing:

@@ -131,7 +131,7 @@ class LiveSearch:
             self._engine = self._begun_engine()
         stream = changed(self.stream, text)
         given = parse_schema(text, default_name=self.stream.schema.name)
-        found = self._engine.change_schema(given, self.latest or 0, moves=False)
+        found = self._engine.change_schema(given, self._time(), moves=False)
         self.stream = stream
         self._tables = [
             r for r in self._tables if r.relation not in stream.schema.evolution.removed_relations
@@ -190,6 +190,12 @@ class LiveSearch:
     def needs_past(self, kind: str) -> bool:
         """True if a query of a kind that is added now is told the log."""
         return kind != KEYWORDS or self._engine is None
+
+    def _time(self) -> int:
+        """The latest event time, as far as it is known."""
+        if self.latest is not None or self.stream.by_count:
+            return self.latest or 0
+        return max(self.now, 0)
 
     def _new_engine(self) -> ColumnarEngine:
         kind = BoundedEngine if self.stream.bounded else ColumnarEngine

@@ -11,6 +11,7 @@ from skws.live.search import LiveSearch
 from skws.live.standing import Standing
 from skws.live.stream import Stream
 from skws.results.model import LiveResult
+from skws.search import EngineName
 from skws.watch.control import Answer, Command
 from skws.watch.request import WatchRequest
 
@@ -106,7 +107,8 @@ class StandingQueries:
     def _check(self, command: Command, known: dict[str, Standing], stream: Stream) -> Stream:
         """Raises SkwsError for what cannot be done; else does it to ``known``, and gives the stream then."""
         if command.op == "schema":
-            return check_change(stream, command.schema, known.values(), self._request.window)
+            shards = self._request.engine is EngineName.SPARK
+            return check_change(stream, command.schema, known.values(), self._request.window, shards=shards)
         if command.op == "remove":
             if command.name not in known:
                 raise UsageError(f"no standing query {command.name!r}{nearest(command.name, known)}")

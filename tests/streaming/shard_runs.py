@@ -28,6 +28,7 @@ class KeptShard:
     chunks: dict[int, tuple[Chunk, bytes]] = field(default_factory=dict)
     queries: dict[str, Standing] = field(default_factory=dict)
     states: dict[str, bytes] = field(default_factory=dict)
+    schemas: list[tuple[str, int]] = field(default_factory=list)
     next: int = 0
 
     def __post_init__(self) -> None:
@@ -36,7 +37,7 @@ class KeptShard:
     def rebuild(self) -> None:
         position, now = self.shard.position, self.shard.now
         self.shard = Shard(self.request, self.share)
-        self.shard.begin(self.tables, self.queries.values())
+        self.shard.begin(self.tables, self.queries.values(), self.schemas)
         for number in sorted(self.chunks):
             self.shard.recall(*self.chunks[number])
         self.shard.stand_at(position, now, self.states)
@@ -52,6 +53,7 @@ class KeptShard:
             del self.queries[name]
             self.states.pop(name, None)
         self.states |= worked.states
+        self.schemas += [(text, self.next) for text in worked.schemas]
         self.queries |= {one.name: one for one in worked.added}
         if worked.chunk is not None:
             told = Chunk(**orjson.loads(orjson.dumps(asdict(worked.chunk))))

@@ -116,9 +116,10 @@ def test_what_does_not_fit_the_checkpoint_is_refused_before_anything_is_touched(
     with running(asked, 1) as run:
         run.results(1)
     before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
-    wider = replace(SCHEMA, relations=(*SCHEMA.relations, Relation("other", SCHEMA.relations[0].attributes)))
+    other = Relation("other", SCHEMA.relations[0].attributes, table=True)
+    wider = replace(SCHEMA, relations=(*SCHEMA.relations, other))
     for changed, kind, why in (
-        (replace(asked, schema=wider), SchemaError, "another schema"),
+        (replace(asked, schema=wider), SchemaError, "other: static tables are read at the start"),
         (replace(asked, window=TimeWindow(5)), UsageError, "the checkpoint is of window"),
         (replace(asked, source=str(tmp_path)), UsageError, "the checkpoint is of source"),
     ):

@@ -73,7 +73,8 @@ class Keeper:
             case "begin":
                 self.epoch = -1
                 self._shard = Shard(self._request, self._share)
-                self._shard.begin(message.blobs, [Standing(**one) for one in message.head["queries"]])
+                queries = [Standing(**one) for one in message.head["queries"]]
+                self._shard.begin(message.blobs, queries, message.head["schemas"])
             case "chunk":
                 self._shard.recall(Chunk(**message.head["chunk"]), message.blobs[0])
             case "stand":
@@ -95,6 +96,7 @@ class Keeper:
             "dropped": worked.dropped,
             "added": [asdict(one) for one in worked.added],
             "removed": worked.removed,
+            "schemas": worked.schemas,
             "position": self._shard.position,
             "now": self._shard.now,
             "states": list(worked.states),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -39,6 +40,9 @@ class Place:
         self.intake = Intake(request.on_error)
         self.letters: tuple[str, ...] = ()
         self.checkpoint = Checkpoint(self.folder, request)
+        if not self.checkpoint.fresh:
+            # Changes of the schema are commands.
+            self._request = replace(request, schema=self.checkpoint.first_schema())
 
     def __enter__(self) -> Place:
         return self
@@ -52,6 +56,11 @@ class Place:
         self.checkpoint.close()
         if self._own:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def request(self) -> WatchRequest:
+        """With the schema that the run began with."""
+        return self._request
 
     @property
     def spark(self) -> Path:

@@ -1,7 +1,7 @@
 """The stateful stage: a shard's log in Spark's state store, its live search with a keeper.
 
 The state store holds what a live search is made from: static tables, standing
-queries, the records of the last two windows in chunks, one a micro-batch, and
+queries, changes of the schema, the records of the last two windows in chunks, one a micro-batch, and
 the states of queries that keep their own. Of all that a batch reads one row
 and writes what it brought. ``mark`` holds the epoch that is committed; a
 search of any other is never trusted.
@@ -45,6 +45,7 @@ class Mark:
     now: int = ALWAYS
 
 
+_MOST_SCHEMAS: Final = 1000  # in one micro-batch
 MARK: Final = "epoch long, oldest long, next long, tables long, position long, now long"
 
 
@@ -62,6 +63,7 @@ class MeshProcessor(StatefulProcessor):
         self._queries = handle.getMapState("queries", "name string", "standing binary")
         self._states = handle.getMapState("states", "name string", "state binary")
         self._tables = handle.getMapState("tables", "number long", "records binary")
+        self._schemas = handle.getMapState("schemas", "number long", "yaml string, chunk long")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -98,7 +100,9 @@ class MeshProcessor(StatefulProcessor):
         tables = [_known(self._tables, number)[0] for number in range(mark.tables)]
         queries = [orjson.loads(bytes(value[0])) for value in self._queries.values()]
         queries.sort(key=lambda one: one.pop("place"))
-        lodger.ask({"op": "begin", "queries": queries}, tables)
+        schemas = sorted((number[0], value[0], value[1]) for number, value in self._schemas.iterator())
+        told_schemas = [(text, chunk) for _, text, chunk in schemas]
+        lodger.ask({"op": "begin", "queries": queries, "schemas": told_schemas}, tables)
         self._tell_chunks(lodger, mark, "chunk")
         states = {name[0]: bytes(state[0]) for name, state in self._states.iterator()}
         told = {"position": mark.position, "now": mark.now, "epoch": mark.epoch, "states": list(states)}
@@ -114,6 +118,9 @@ class MeshProcessor(StatefulProcessor):
         head = answer.head
         if parcel.tables:
             self._tables.updateValue((mark.tables,), (parcel.tables,))
+        for place, text in enumerate(head["schemas"]):
+            # Numbers that grow, whatever the epoch.
+            self._schemas.updateValue((mark.epoch * _MOST_SCHEMAS + place,), (text, mark.next))
         for name in head["removed"]:
             self._queries.removeKey((name,))
             self._states.removeKey((name,))

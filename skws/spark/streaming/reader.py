@@ -19,6 +19,8 @@ import orjson
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from schema.model import Schema
+from skws.live.changing import changed
 from skws.records import Record
 from skws.replay.policy import place
 from skws.sources.addresses import parse_source
@@ -84,6 +86,8 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._intake = Intake(reading.request.on_error)
         self._rest = Rest(SystemClock())
         self._feed: PolledAhead | None = None
+        self._schema = self._schema_known = reading.request.schema
+        self._schema_read: tuple[int, tuple[str, ...]] = 0, ()
         self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
         # Where polls that gave nothing came to: (the offset that Spark knows, the feed's).
         self._beyond: tuple[Offset, Offset] | None = None
@@ -105,8 +109,8 @@ class FeedReader(SimpleDataSourceStreamReader):
             self._rest.after(busy=False)
             return iter(()), start
         beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
-        polled = self._polled().poll(beyond, MOST)
         commands, read_to = self._commands(start["commands"], None)
+        polled = self._polled(read_to).poll(beyond, MOST)
         end = {
             "feed": polled.end,
             "commands": read_to,
@@ -123,7 +127,7 @@ class FeedReader(SimpleDataSourceStreamReader):
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """The same once more."""
-        items = list(self._opened().again(start["feed"], end["feed"]))
+        items = list(self._polled(end["commands"]).settled().again(start["feed"], end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
         return self._parcel(start, end, items, commands, (), None)
 
@@ -133,13 +137,31 @@ class FeedReader(SimpleDataSourceStreamReader):
     def _opened(self) -> Feed:
         return self._polled().settled()
 
-    def _polled(self) -> PolledAhead:
+    def _polled(self, commands: int | None = None) -> PolledAhead:
+        """The feed; records are read by the schema that holds behind an offset of the commands."""
+        schema = self._schema if commands is None else self._schema_behind(commands)
+        if self._feed is not None and schema is not self._schema:
+            self._feed.adopt(schema)
+        self._schema = schema
         if self._feed is None:
             request = self._reading.request
             pace = Pace(SystemClock(), replay_rate(request))
             source = parse_source(request.source, folder=self._reading.folder / "source", clock=pace)
-            self._feed = PolledAhead(source.open(request.schema))
+            self._feed = PolledAhead(source.open(schema))
         return self._feed
+
+    def _schema_behind(self, commands: int) -> Schema:
+        """The first one, and all that commands have changed it to."""
+        if commands != self._schema_read[0]:
+            told, _ = self._commands(0, commands)
+            texts = tuple(command.schema for command in told if command.op == "schema")
+            known, stream = self._schema_read[1], self._reading.request.stream
+            if texts != known:
+                for text in texts:
+                    stream = changed(stream, text)
+                self._schema_known = stream.schema
+            self._schema_read = commands, texts
+        return self._schema_known
 
     def _behind(self, feed: Offset) -> str | None:
         """Now and then: a database is asked for it."""

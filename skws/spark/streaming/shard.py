@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from schema.evolve import SchemaChange
 from skws.batches import RecordBatch
 from skws.late import late_record
 from skws.live.retention import Retention
@@ -36,7 +37,7 @@ class Worked:
     ``told`` is for the driver, JSON objects. ``chunk``: what to know of the
     records just taken, None if there were none. ``dropped``: chunks that can
     go. ``added`` and ``removed``: queries. ``states``: of those that keep
-    their own.
+    their own. ``schemas``: those that it has changed to.
     """
 
     results: list[LiveResult]
@@ -46,6 +47,7 @@ class Worked:
     added: list[Standing]
     removed: list[str]
     states: dict[str, bytes] = field(default_factory=dict)
+    schemas: list[str] = field(default_factory=list)
 
 
 class Shard:
@@ -64,10 +66,22 @@ class Shard:
             past=lambda: self._past,
         )
         self._standing = StandingQueries(request, self._live)
+        # From which chunk on a relation counts that came, or came back, with a change of the schema.
+        self._since: dict[int, int] = {}
         self.log = RecordLog()
 
-    def begin(self, tables: Iterable[bytes], queries: Iterable[Standing]) -> None:
-        """Static tables, and the queries that stand; chunks of the log come next, oldest first."""
+    def begin(
+        self, tables: Iterable[bytes], queries: Iterable[Standing], schemas: Iterable[tuple[str, int]] = ()
+    ) -> None:
+        """Static tables, and the queries that stand; chunks of the log come next, oldest first.
+
+        ``schemas``: what the first one has changed to, each with the next chunk then.
+        """
+        for text, chunk in schemas:
+            before = self._standing.stream.schema
+            self._standing.apply(Command("schema", "", schema=text))
+            change = SchemaChange(before, self._standing.stream.schema)
+            self._since |= dict.fromkeys(change.added[0], chunk)
         for blob in tables:
             self._load_tables(blob)
         for one in queries:
@@ -77,7 +91,7 @@ class Shard:
         """Take in a chunk of the log once more: what it leads to was told before."""
         if not self.log.chunks:
             self._live.stand_at(chunk.position, chunk.now)
-        self._live.recall(unpacked(records))
+        self._live.recall(self._counting(unpacked(records), chunk.number))
         self._late.clear()
         self.log.chunks.append(chunk)
 
@@ -89,19 +103,22 @@ class Shard:
     def asks_past(self, parcel: Parcel) -> bool:
         """True if the parcel adds a query that begins with the log: ``look_back`` on its chunks first."""
         return bool(self.log.chunks) and any(
-            command.op == "add" and self._live.needs_past(command.kind) for command in parcel.head.commands
+            command.op != "remove" and self._live.needs_past(command.kind) for command in parcel.head.commands
         )
 
     def look_back(self, chunk: Chunk, records: bytes) -> None:
         """A chunk of the log, oldest first, for the next parcel's new queries."""
-        self._past.append(Told(chunk.position, chunk.now, unpacked(records)))
+        batch = self._counting(unpacked(records), chunk.number)
+        self._past.append(Told(chunk.position, chunk.now, batch))
 
     def work(self, parcel: Parcel, number: int) -> Worked:
         """Tables, then commands, then records, which will be chunk ``number`` of the log."""
         live = self._live
         if parcel.tables:
             self._load_tables(parcel.tables)
+        known = len(self._standing.schemas)
         results, added, removed = self._obey(parcel.head.commands)
+        schemas = list(self._standing.schemas[known:])
         self._past.clear()
         batch = unpacked(parcel.records)
         chunk = None
@@ -112,7 +129,7 @@ class Shard:
             self.log.chunks.append(chunk)
         told = self._told(parcel, batch)
         dropped = self.log.trim(Retention(live.keeps, self._request.lateness), live.position)
-        return Worked(results, told, chunk, dropped, added, removed, live.snapshot())
+        return Worked(results, told, chunk, dropped, added, removed, live.snapshot(), schemas)
 
     @property
     def position(self) -> int:
@@ -134,9 +151,16 @@ class Shard:
             if command.op == "remove":
                 added.pop(command.name, None)
                 removed.append(command.name)
-            else:
+            elif command.op == "add":
                 added[command.name] = self._standing.known(command.name)
         return results, list(added.values()), removed
+
+    def _counting(self, batch: RecordBatch, number: int) -> RecordBatch:
+        """The records of a chunk without those of relations that have gone since, if only for a while."""
+        later = [relation for relation, since in self._since.items() if number < since]
+        if not later or not len(batch):
+            return batch
+        return batch.taken(np.flatnonzero(~np.isin(batch.relation, later)))
 
     def _told(self, parcel: Parcel, batch: RecordBatch) -> dict[str, Any]:
         """What this shard alone knows; the first one tells of what all of them see, too."""
@@ -149,7 +173,9 @@ class Shard:
             told |= {
                 "head": parcel.head.to_json().decode(),
                 "live": load.live,
-                "relations": np.bincount(inserted, minlength=len(self._request.schema.relations)).tolist(),
+                "relations": np.bincount(
+                    inserted, minlength=len(self._standing.stream.schema.relations)
+                ).tolist(),
                 "deletions": int(deletes.sum()),
                 "latest": int(batch.time.max()) if len(batch) else None,
                 "late": len(late),
@@ -160,5 +186,5 @@ class Shard:
     def _letters(self, late: list[Record]) -> list[str]:
         if self._request.dead_letters is None:
             return []
-        allowed, schema = self._request.lateness, self._request.schema
+        allowed, schema = self._request.lateness, self._standing.stream.schema
         return [dead_letter(late_record(record, schema, allowed)).decode().rstrip("\n") for record in late]

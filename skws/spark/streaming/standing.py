@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 import orjson
 
-from skws.live.standing import Standing
 from skws.watch.atomic import StateError
 from skws.watch.control import Command
 from skws.watch.request import WatchRequest
@@ -52,7 +51,3 @@ class Register:
         self.read_to = read_to
         for line in lines:
             self.standing.apply(Command.of(orjson.loads(line)))
-
-    def give(self, given: Mapping[str, Standing], before: Iterable[str]) -> None:
-        """Make the queries of an earlier start those that are ``given`` now."""
-        self.take(self.standing.wanted(given, before), self.read_to)

@@ -19,7 +19,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from schema.errors import UsageError
+from schema.errors import SourceError, UsageError
+from skws.live.changing import changed
 from skws.sources.addresses import parse_source
 from skws.spark.faults import SparkFailedError, told_plainly
 from skws.spark.interrupts import interrupts_deferred
@@ -96,6 +97,7 @@ class SparkWatch:
         self._telling = Telling(request, self._source.name, gauges, self._delivering)
         self._register: Register | None = None
         self._outbox: Outbox | None = None
+        self._told: Run | None = None
 
     @property
     def source_name(self) -> str:
@@ -145,7 +147,7 @@ class SparkWatch:
         first = place.first_offset()
         register = self._commands(place)
         self._open_sinks(stack, place)
-        reading = Reading(self.request, place.folder, uuid4().hex[:12], layout.keys, first)
+        reading = Reading(place.request, place.folder, uuid4().hex[:12], layout.keys, first)
         stack.callback(vacate, reading.start)
         state = spark.conf.get(STATE, None) or place.spark.as_uri()
         unheard = stack.enter_context(ExitStack())
@@ -181,19 +183,49 @@ class SparkWatch:
     def _commands(self, place: Place) -> Register:
         """Take up the standing queries, and make them those that are given."""
         register = self._register = place.register()
-        register.give(self._given, place.checkpoint.given())
+        known = place.checkpoint.given(), place.checkpoint.new_schema()
+        commands = register.standing.restarted(self._given, *known)
+        self._fit(commands, register, place)
+        register.take(commands, register.read_to)
         place.checkpoint.give(self._given)
+        place.checkpoint.give_schema()
+        self._gauges.schema = register.standing.stream.schema
         control = None if self.request.control is None else ControlFolder(self.request.control)
         self._inbox.open(control, register.read_to)
         self._inbox.done((), register.standing)
         return register
 
+    def _fit(self, commands: Sequence[Command], register: Register, place: Place) -> None:
+        """Make the source fit the schema that commands change to. Raises SourceError."""
+        stream = register.standing.stream
+        for command in commands:
+            stream = changed(stream, command.schema) if command.op == "schema" else stream
+        if stream is register.standing.stream:
+            return
+        source = parse_source(self.request.source, folder=place.folder / "source")
+        feed = source.open(stream.schema)
+        try:
+            feed.adopt(stream.schema)
+        finally:
+            feed.close()
+
+    def _fitting(self, commands: list[Command], register: Register, place: Place) -> list[Command]:
+        """The commands without changes of the schema that the source refuses."""
+        try:
+            self._fit(commands, register, place)
+        except SourceError as error:
+            self._inbox.answer([Answer(one.id, str(error)) for one in commands if one.op == "schema"])
+            good, refused = register.standing.checked([one for one in commands if one.op != "schema"])
+            self._inbox.answer(refused)
+            return good
+        return commands
+
     def _open_sinks(self, stack: ExitStack, place: Place) -> None:
         """Give the sinks what an earlier process left in the outbox."""
-        run = Run(
+        run = self._told = Run(
             place.checkpoint.id,
             place.checkpoint.sinks,
-            self.request.schema,
+            self._gauges.schema,
             self.request.match_names,
             lambda seconds: not self.clock.stopping.wait(seconds),
             lambda line: self._log.warning("sink", line),
@@ -246,9 +278,10 @@ class SparkWatch:
         """Commands in, what came out to the sinks."""
         commands = self._inbox.commands(register.standing)
         if commands:
-            register.take(commands, self._inbox.read_to)
+            register.take(self._fitting(commands, register, place), self._inbox.read_to)
         with suppress(Empty):
             self._delivering.take(self._queue.get(timeout=_TICK))
+            self._speak_of_schema(register)
         if self.clock.now() - self._flushed >= self._delivering.delivery.every * MICROSECOND:
             self._commit(place)
         self._gauges.sample(self.clock.now())
@@ -275,6 +308,12 @@ class SparkWatch:
     def _carried_out(self, commands: tuple[Command, ...]) -> None:
         if self._register is not None:
             self._inbox.done(commands, self._register.standing)
+
+    def _speak_of_schema(self, register: Register) -> None:
+        """Metrics and sinks hear which schema holds; relations of earlier ones are in it."""
+        self._gauges.schema = register.standing.stream.schema
+        if self._told is not None:
+            self._told.schema = self._gauges.schema
 
     def _tell_bad(self) -> None:
         if self._delivering.bad:

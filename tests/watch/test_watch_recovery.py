@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -256,9 +257,10 @@ def test_another_schema_window_or_source_is_refused_before_anything_is_touched(t
     opened(request(path, checkpoint=checkpoint), Collected()).close()
     before = {file: file.read_bytes() for file in checkpoint.rglob("*.*") if file.is_file()}
     (tmp_path / "other.jsonl").touch()
-    changed = SCHEMA.__class__("shop", SCHEMA.relations, (), SCHEMA.window)
+    table = replace(SCHEMA.relations[0], table=True)
+    changed = replace(SCHEMA, relations=(table, SCHEMA.relations[1]))
     for changes, error, reason in (
-        ({"schema": changed, "queries": {"a": "ada"}}, SchemaError, "another schema"),
+        ({"schema": changed, "queries": {"a": "ada"}}, SchemaError, "customer: static tables are read"),
         ({"window": CountWindow(3)}, UsageError, "of window"),
         ({"source": tmp_path / "other.jsonl"}, UsageError, "of source"),
     ):

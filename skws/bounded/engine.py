@@ -70,11 +70,11 @@ class BoundedEngine(ColumnarEngine):
         self._let_go()
         super().expire(tick)
 
-    def change_schema(self, schema: Schema, time: int) -> list[Result]:
+    def change_schema(self, schema: Schema, time: int, *, moves: bool = True) -> list[Result]:
         """Go on with another schema. Raises UsageError, as it was, if a query is not bounded there."""
         for _, plan in self._queries:
             refuse_unbounded(plan.over(schema))
-        found = super().change_schema(schema, time)
+        found = super().change_schema(schema, time, moves=moves)
         self._know(self.schema)
         return found
 

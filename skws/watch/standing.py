@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from schema.errors import SchemaError, SkwsError, UsageError, nearest
+from skws.choices import EngineName
 from skws.live.changing import changed, check_change
 from skws.live.kinds import check
 from skws.live.search import LiveSearch
 from skws.live.standing import Standing
 from skws.live.stream import Stream
 from skws.results.model import LiveResult
-from skws.search import EngineName
 from skws.watch.control import Answer, Command
 from skws.watch.request import WatchRequest
 

@@ -117,7 +117,7 @@ def _stopped(
     assert time.monotonic() - began < 20
     away = feed.poll(offset, 100)
     assert (away.items, away.end) == ([], offset)
-    return items, offset, [*notices, *away.told()]
+    return items, offset, [*notices, *away.notices]
 
 
 def test_reading_again_waits_for_the_server(database: Database) -> None:

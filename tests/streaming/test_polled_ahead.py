@@ -10,6 +10,7 @@ from threading import Lock
 import pytest
 
 from schema.errors import SourceError
+from schema.model import Schema
 from skws.records import Record
 from skws.sources.feed import Batch, Item, Offset
 from skws.spark.streaming.ahead import PolledAhead
@@ -38,6 +39,9 @@ class Counting:
             return Batch(items, {"at": end}, (f"notice {at}",) if at % 7 == 0 else (), end == self.most)
         finally:
             self.lock.release()
+
+    def adopt(self, schema: Schema) -> None:
+        pass
 
     def start(self) -> Offset:
         return {"at": 0}

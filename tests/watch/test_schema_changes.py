@@ -171,7 +171,7 @@ def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> Non
             steps(run)
         time += random.randrange(1, 3)
         name = random.choice([relation.name for relation in given.relations])
-        row = {"cid": random.randrange(3)}
+        row: dict[str, Any] = {"cid": random.randrange(3)}
         relation = given.relation(name)
         row |= {
             a.name: random.choice(["ada", "lamp", "ada lamp"])
@@ -180,7 +180,7 @@ def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> Non
         }
         append(source, {"relation": name, "time": time, "row": row})
         values = tuple(row.get(a.name) for a in relation.attributes)
-        expected += engine.process([Record(given.index[name], time * 1_000_000, values)])  # type: ignore[arg-type]
+        expected += engine.process([Record(given.index[name], time * 1_000_000, values)])
         steps(run)
     run.close()
     assert [(r.op, r.id, r.end if r.op == "+" else None) for r in sink.results] == [

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from skws.cli.main import run
 from tests.kafka import broker
-from tests.watch.watching import QUERY, YAML, append, customer, lines, numbered, told
+from tests.watch.test_schema_changes import WITH_NOTES, note
+from tests.watch.watching import QUERY, YAML, append, customer, lines, numbered, order, told
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = 600
@@ -127,6 +129,40 @@ def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path, kills: 
     ids = [identity for _, _, identity in told(out)]
     assert len(ids) == len(set(ids)) == RESULTS
     assert rows(tmp_path) == {(QUERY, one) for one in ids}
+
+
+def test_killed_around_a_change_of_the_schema(tmp_path: Path) -> None:
+    """By command, before and behind it; what is told in the end is told once."""
+    (tmp_path / "schema.yaml").write_text(YAML)
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(WITH_NOTES)
+    source, out, control = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "checkpoint" / "control"
+    apply = ["schema", "apply", str(changed), "--control", str(control)]
+    append(source, customer(1, 1), order(1, 1))
+    with started(tmp_path) as process:
+        ready(process)
+        assert run([*apply, "--wait", "0"]) == 0
+        process.kill()
+        process.wait()
+    with started(tmp_path) as process:
+        ready(process)
+        assert run(apply) == 0
+        append(source, note(2, 1))
+        until(lambda: len(lines_so_far(out)) >= 2)
+        process.kill()
+        process.wait()
+    append(source, note(3, 1), order(3, 1))
+    with started(tmp_path) as process:
+        ready(process)
+        until(lambda: len(lines_so_far(out)) >= 4)
+        changed.write_text(WITH_NOTES.replace("10 seconds", "1 hour"))
+        assert run(apply) == 2
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    ids = [identity for _, _, identity in told(out)]
+    assert len(ids) == len(set(ids)) == 4
+    relations = [sorted(t["relation"] for t in line["tuples"]) for line in lines(out)]
+    assert sorted(relations) == [["customer", "note"]] * 2 + [["customer", "order"]] * 2
 
 
 @contextmanager

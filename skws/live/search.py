@@ -270,7 +270,7 @@ class LiveSearch:
         for number, told in enumerate(self._past()):
             if not number:
                 order.stand_at(told.position, told.now)
-            arrived = order.in_order(order.accepted(told.batch))
+            arrived = order.in_order(order.accepted(without_removed(told.batch, self.stream.schema)))
             if len(arrived.batch):
                 yield arrived
 

@@ -10,19 +10,19 @@ from time import perf_counter
 import typer
 
 from schema.errors import UsageError
-from skws.choices import OnError
+from skws.choices import EngineName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.pattern_search import PatternRequest, PatternSearch
-from skws.pattern_search.writers import PatternFormat, PatternWriter, open_pattern_writer
+from skws.pattern_search.writers import open_pattern_writer, write_count
 from skws.progress import unreported
 from skws.replay import BadRecordLog
 from windows.window import parse_window
 
+_COUNT = "count"
 # Options of searches that have no meaning for a pattern, as they are written.
 _KEYWORDS_ONLY = {
     "query": "a QUERY of keywords",
-    "master": "--master",
     "max_size": "--max-size",
     "match_names": "--match-names",
     "lateness": "--lateness",
@@ -44,16 +44,11 @@ def search_pattern(context: typer.Context, pattern: str) -> None:
         on_error=OnError(given["on_error"]),
         dead_letters=None if given["dead_letters"] is None else Path(given["dead_letters"]),
         limit=given["limit"],
+        engine=EngineName(given["engine"]),
+        master=given["master"],
     )
     output = None if given["output"] is None else Path(given["output"])
-    _run(request, _format(str(given["output_format"])), output, quiet=given["quiet"])
-
-
-def _format(name: str) -> PatternFormat:
-    if name not in list(PatternFormat):
-        expected = ", ".join(PatternFormat)
-        raise UsageError(f"--format {name} is for keyword queries; with --pattern expected {expected}")
-    return PatternFormat(name)
+    _run(request, str(given["output_format"]), output, quiet=given["quiet"])
 
 
 def _refuse_keyword_options(context: typer.Context) -> None:
@@ -62,35 +57,28 @@ def _refuse_keyword_options(context: typer.Context) -> None:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE" and context.params.get(name):
             raise UsageError(f"--pattern does not go together with {written}")
-    source = context.get_parameter_source("engine")
-    if source is not None and source.name == "COMMANDLINE" and context.params["engine"] == "spark":
-        raise UsageError("--pattern runs in this process: leave out --engine spark")
 
 
-def _run(request: PatternRequest, output_format: PatternFormat, output: Path | None, *, quiet: bool) -> None:
+def _run(request: PatternRequest, output_format: str, output: Path | None, *, quiet: bool) -> None:
     """Search, write the results and sum up. Raises SkwsError."""
     started = perf_counter()
     search = PatternSearch(request)
-    with open_pattern_writer(output_format, output, stdout_bytes()) as writer:
-        try:
-            if output_format is PatternFormat.COUNT:
-                _count(search, writer, quiet=quiet)
-            else:
-                _write(search, writer, output, quiet=quiet)
-        finally:
-            _tell_bad(search.bad)
+    try:
+        if output_format == _COUNT:
+            with ProgressBar(wanted=not quiet) as bar:
+                count = search.count(bar.report if bar.shown else unreported)
+            write_count(count, output, stdout_bytes())
+        else:
+            _write(search, OutputFormat(output_format), output, quiet=quiet)
+    finally:
+        _tell_bad(search.bad)
     if not quiet:
         tell(_summary(search, perf_counter() - started))
 
 
-def _count(search: PatternSearch, writer: PatternWriter, *, quiet: bool) -> None:
-    with ProgressBar(wanted=not quiet) as bar:
-        count = search.count(bar.report if bar.shown else unreported)
-    writer.number(count)
-
-
-def _write(search: PatternSearch, writer: PatternWriter, output: Path | None, *, quiet: bool) -> None:
+def _write(search: PatternSearch, output_format: OutputFormat, output: Path | None, *, quiet: bool) -> None:
     with (
+        open_pattern_writer(output_format, output, stdout_bytes()) as writer,
         ProgressBar(wanted=not quiet) as bar,
         closing(search.results(bar.report if bar.shown else unreported)) as results,
     ):

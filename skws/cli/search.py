@@ -82,7 +82,7 @@ def search(
             "--pattern",
             metavar="TEXT",
             help="Instead of keywords: a pattern such as 'login l ; refund r where l.user = r.user', or a "
-            "query such as 'Q(x) <- A(x), B(x, _)'. Runs in this process.",
+            "query such as 'Q(x) <- A(x), B(x, _)'.",
             show_default=False,
         ),
     ] = None,
@@ -109,7 +109,9 @@ def search(
     ] = None,
     output_format: Annotated[
         SearchFormat,
-        typer.Option("--format", "-f", help="How results are written; with --pattern table, jsonl or count."),
+        typer.Option(
+            "--format", "-f", help="How results are written; count, their number alone, with --pattern."
+        ),
     ] = SearchFormat.TABLE,
     output: options.Output = None,
     on_error: Annotated[

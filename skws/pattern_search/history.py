@@ -44,21 +44,26 @@ class History:
     def __len__(self) -> int:
         return len(self._tuples)
 
-    def add(self, position: int, relation: int, row: Row, tick: int, time: int) -> None:
-        """Take in the next tuple; ``tick`` as for the evaluator, ``time`` in microseconds."""
+    def add(
+        self, position: int, relation: int, row: Row, tick: int, time: int, successor: bool | None = None
+    ) -> None:
+        """Take in the next tuple; ``tick`` as for the evaluator, ``time`` in microseconds.
+
+        ``successor``: whether a tuple of its key came less than a window ago; None to find out here.
+        """
         tuples = self._tuples
         while tuples and self._window.end(next(iter(tuples.values())).tick) <= tick:
             tuples.popitem(last=False)
         if tick != self._tick and not self._by_count:
             self._instant.clear()
             self._tick = tick
-        occurrence, successor = 0, False
+        occurrence = 0
         if self._relations[relation].key:
-            successor = self._follows(relation, row, tick)
+            successor = self._follows(relation, row, tick) if successor is None else successor
         elif not self._by_count:  # where no two tuples start together
             occurrence = self._instant[relation, row]
             self._instant[relation, row] += 1
-        tuples[position] = _Seen(relation, row, tick, time, occurrence, successor)
+        tuples[position] = _Seen(relation, row, tick, time, occurrence, bool(successor))
 
     def pass_by(self, relation: int, row: Row, tick: int) -> None:
         """A tuple that no result shows here, though later ones may replace it."""

@@ -89,6 +89,25 @@ class PatternResult:
     def to_json(self) -> bytes:
         return orjson.dumps(self._with([member.json for member in self.tuples]))
 
+    @classmethod
+    def from_json(cls, line: bytes) -> PatternResult:
+        """Inverse of ``to_json``; for input that skws wrote itself. Tuples do without their identities."""
+        shown = orjson.loads(line)
+        shown.pop("op")
+        tuples = [
+            PatternTuple(
+                t["relation"],
+                t["id"],
+                tuple(t["keywords"]),
+                tuple(t["labels"]),
+                t["position"],
+                t["row"],
+                "",
+            )
+            for t in shown.pop("tuples")
+        ]
+        return cls(**shown, tuples=tuple(tuples))
+
     def _with(self, tuples: list[Any]) -> dict[str, Any]:
         shown = {
             "op": self.op,

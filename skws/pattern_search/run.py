@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from schema.errors import UsageError
 from schema.model import Schema
 from skws.batches import RecordBatch
-from skws.choices import OnError
+from skws.choices import EngineName, OnError, check_master
 from skws.engine.collector import expect_long_lived_objects
 from skws.pattern_search.result import PatternResult
 from skws.pattern_search.stream import PatternStream
@@ -18,10 +21,16 @@ from skws.progress import Progress, ReportProgress, unreported
 from skws.replay import BadRecordLog, Replay
 from windows.window import Window
 
+if TYPE_CHECKING:
+    from skws.spark.patterns import PatternBatch
+
 
 @dataclass(frozen=True, slots=True)
 class PatternRequest:
-    """What to look for, where, and how. ``window``: None for the pattern's own, else the schema's."""
+    """What to look for, where, and how. ``window``: None for the pattern's own, else the schema's.
+
+    ``master``: Spark's. Raises UsageError for what does not go together.
+    """
 
     pattern: str
     schema: Schema
@@ -30,6 +39,13 @@ class PatternRequest:
     on_error: OnError = OnError.FAIL
     dead_letters: Path | None = None
     limit: int | None = None
+    engine: EngineName = EngineName.SPARK
+    master: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine is EngineName.LOCAL and self.master is not None:
+            raise UsageError("--master needs --engine spark: the local engine runs in this process")
+        check_master(self.master)
 
 
 @dataclass(slots=True)
@@ -44,6 +60,7 @@ class PatternCounts:
 class PatternSearch:
     """One run of a request. ``counts`` and ``bad`` are complete when the results have been read.
 
+    Results come in order of the positions of their last tuples.
     Raises PatternError, QueryError, SourceError before anything is read.
     """
 
@@ -58,7 +75,8 @@ class PatternSearch:
     def results(self, report: ReportProgress = unreported) -> Generator[PatternResult, None, None]:
         """Results as their last tuples come. Raises BadRecordsError, SourceError."""
         with self.bad:
-            for result in islice(self._results(report), self.request.limit):
+            found = self._on_spark(report) if self._spark else self._results(report)
+            for result in islice(found, self.request.limit):
                 self.counts.results += 1
                 yield result
 
@@ -66,6 +84,11 @@ class PatternSearch:
         """How many results there are, without forming them; with a limit, at most that many."""
         limit = self.request.limit
         with self.bad:
+            if self._spark:
+                with self._started(report) as run:
+                    found = run.count()
+                self.counts.results = found if limit is None else min(found, limit)
+                return self.counts.results
             for batch in self._batches(report):
                 for found in self._stream.count(batch):
                     self.counts.results += found
@@ -77,6 +100,30 @@ class PatternSearch:
     def _results(self, report: ReportProgress) -> Iterator[PatternResult]:
         for batch in self._batches(report):
             yield from self._stream.process(batch)
+
+    @property
+    def _spark(self) -> bool:
+        return self.request.engine is EngineName.SPARK
+
+    def _on_spark(self, report: ReportProgress) -> Iterator[PatternResult]:
+        with self._started(report) as run:
+            yield from run.results(self.request.limit)
+
+    @contextmanager
+    def _started(self, report: ReportProgress) -> Iterator[PatternBatch]:
+        """A run on Spark whose bad records have been dealt with."""
+        from skws.spark.patterns import PatternBatch  # noqa: PLC0415 - only who asks for Spark loads it
+        from skws.spark.search import running_spark  # noqa: PLC0415
+
+        request = self.request
+        with (
+            running_spark(request.master, report) as spark,
+            PatternBatch(spark, request.pattern, request.schema, request.window, self.replay) as run,
+        ):
+            for record in run.bad_records():
+                self.bad.add(record)
+            self.counts.tuples, self.counts.deletions = run.tuples, run.deletions
+            yield run
 
     def _batches(self, report: ReportProgress) -> Iterator[RecordBatch]:
         expect_long_lived_objects()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,16 @@ from windows.window import (
     Window,
     parse_window,
 )
+
+
+class Taken(NamedTuple):
+    """A tuple that a pattern reads. ``successor``: as in the names of keyed tuples, None if not known yet."""
+
+    position: int
+    relation: int
+    row: Row
+    time: int
+    successor: bool | None = None
 
 
 class PatternStream:
@@ -65,25 +76,24 @@ class PatternStream:
 
         ``positions`` of its tuples, where they are not one after the other.
         """
-        for _ in self._updates(batch, positions):
-            for valuation in self._evaluator.results():
-                yield self._result(valuation)
+        for _ in self.completing(self._tuples(batch, positions)):
+            yield from self.results()
 
     def count(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[int]:
         """How many results each tuple of a batch completes, if any, without forming them."""
-        for _ in self._updates(batch, positions):
-            yield self._evaluator.count()
+        for _ in self.completing(self._tuples(batch, positions)):
+            yield self.how_many()
 
     def rebuild(self, batch: RecordBatch, positions: Ints | None = None) -> None:
         """Take in records whose results have been told."""
-        for _ in self._updates(batch, positions):
+        for _ in self.completing(self._tuples(batch, positions)):
             pass
 
     def snapshot(self, batches: Iterable[RecordBatch]) -> list[PatternResult]:
         """Take in the records up to now; gives the results that are alive at the end."""
         found = []
         for batch in batches:
-            for _ in self._updates(batch, None):
+            for _ in self.completing(self._tuples(batch, None)):
                 for valuation in self._evaluator.results():
                     first = self._history.at(min(valuation)[0])[1]
                     found.append((self.window.end(first), self._result(valuation, snapshot=True)))
@@ -103,20 +113,29 @@ class PatternStream:
         """How much is remembered: entries of runs, and tuples."""
         return self.runs + self.live_tuples
 
-    def _updates(self, batch: RecordBatch, positions: Ints | None) -> Iterator[None]:
-        """Take in a batch; stops at each tuple that completes results."""
+    def completing(self, tuples: Iterable[Taken], begin: int = -FOREVER) -> Iterator[Taken]:
+        """Take in tuples; stops at each that completes results, from tick ``begin`` on."""
         evaluator, history = self._evaluator, self._history
-        for relation, row, time, position in self._tuples(batch, positions):
+        for taken in tuples:
+            position, relation, row, time, successor = taken
             tick = position if self._by_count else time
             if self._own is not None and not self._own(relation, row):
                 history.pass_by(relation, row, tick)
                 continue
             evaluator.position = position - 1
-            history.add(position, relation, row, tick, time)
-            if evaluator.update(relation, row, tick):
-                yield
+            history.add(position, relation, row, tick, time, successor)
+            if evaluator.update(relation, row, tick) and tick >= begin:
+                yield taken
 
-    def _tuples(self, batch: RecordBatch, positions: Ints | None) -> Iterator[tuple[int, Row, int, int]]:
+    def results(self) -> Iterator[PatternResult]:
+        """The results that the last tuple completes."""
+        return map(self._result, self._evaluator.results())
+
+    def how_many(self) -> int:
+        """How many results the last tuple completes, without forming them."""
+        return self._evaluator.count()
+
+    def _tuples(self, batch: RecordBatch, positions: Ints | None) -> Iterator[Taken]:
         """The tuples that the pattern reads; the others are only counted."""
         inserted = ~batch.deletes()
         if positions is None:
@@ -129,8 +148,8 @@ class PatternStream:
             last = int(positions[-1]) if self._by_count else int(batch.time[-1])
             self._now = max(self._now, last)
         read = np.flatnonzero(inserted & np.isin(batch.relation, self._reads))
-        columns = (batch.relation[read].tolist(), batch.rows.taken(read))
-        return zip(*columns, batch.time[read].tolist(), positions[read].tolist(), strict=True)
+        columns = (positions[read].tolist(), batch.relation[read].tolist(), batch.rows.taken(read))
+        return map(Taken, *columns, batch.time[read].tolist())
 
     def _result(self, valuation: Valuation, *, snapshot: bool = False) -> PatternResult:
         marks = sorted(valuation, key=itemgetter(0))

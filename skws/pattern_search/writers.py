@@ -1,62 +1,88 @@
-"""Results of patterns written out: as JSON lines, as a table, or as their number alone."""
+"""Results of patterns written out, in the formats of all results; their number alone is one more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, TypeAlias
 
+from schema.errors import UsageError
+from skws.choices import OutputFormat
 from skws.pattern_search.result import PatternResult, PatternTuple
+from skws.results.model import LiveResult
+from skws.results.writers.base import Writer
+from skws.results.writers.csvfile import CsvWriter
 from skws.results.writers.destination import Destination, destination
-from skws.results.writers.text import instant, value_text, visible
+from skws.results.writers.jsonl import JsonLinesWriter
+from skws.results.writers.matches import MatchWriter
+from skws.results.writers.text import lifespan, value_text, visible
+
+if TYPE_CHECKING:  # Arrow's is slow to import
+    from skws.results.writers.parquet import ParquetWriter
+
+MatchesWriter: TypeAlias = "MatchWriter | MatchTreeWriter | JsonLinesWriter | CsvWriter | ParquetWriter"
 
 
-class PatternFormat(StrEnum):
-    """Formats that results of patterns are written in."""
+class MatchTreeWriter(Writer):
+    """A line with operation and lifespan, then a tuple a line, in order; a blank line between results."""
 
-    TABLE = "table"
-    JSONL = "jsonl"
-    COUNT = "count"
-
-
-_TIME: Final = 20
-
-
-class PatternWriter:
-    """Writes results as they come: JSON lines, or one line of a table each."""
-
-    def __init__(self, opened: Destination, output_format: PatternFormat) -> None:
+    def __init__(self, opened: Destination) -> None:
         self._opened = opened
-        self._as_json = output_format is PatternFormat.JSONL
-        self._headed = False
+        self._first = True
 
-    def write(self, result: PatternResult) -> None:
-        """Raises OutputError, OutputClosedError."""
-        if self._as_json:
-            self._opened.write(result.to_json() + b"\n")
-            return
-        if not self._headed:
-            self._headed = True
-            self._opened.write(f"{'time':<{_TIME}}  match\n".encode())
-        shown = " ; ".join(map(_text, result.tuples))
-        self._opened.write(f"{instant(result.start):<{_TIME}}  {shown}\n".encode())
-
-    def number(self, count: int) -> None:
-        """The number of results alone."""
-        self._opened.write(f"{count}\n".encode())
+    def write(self, result: LiveResult) -> None:
+        assert isinstance(result, PatternResult)  # noqa: S101 - it is opened for these
+        lines = [] if self._first else [""]
+        self._first = False
+        lines.append(f"{result.op} {lifespan(result)}")
+        lines += [f"  {_described(member)}" for member in result.tuples]
+        self._opened.write(("\n".join(lines) + "\n").encode())
 
 
 @contextmanager
 def open_pattern_writer(
-    output_format: PatternFormat, output: Path | None, stdout: IO[bytes]
-) -> Iterator[PatternWriter]:
-    """A writer on ``output``, or on ``stdout`` if that is None. Raises OutputError, OutputClosedError."""
+    output_format: OutputFormat, output: Path | None, stdout: IO[bytes]
+) -> Iterator[MatchesWriter]:
+    """A writer on ``output``, or on ``stdout`` if that is None.
+
+    Raises UsageError for Parquet without ``output``; OutputError, OutputClosedError.
+    """
+    if output_format is OutputFormat.PARQUET and output is None:
+        raise UsageError("--format parquet needs --output FILE: it cannot be written to a terminal or a pipe")
     with destination(output, stdout) as opened:
-        yield PatternWriter(opened, output_format)
+        writer = _writer(output_format, opened)
+        try:
+            yield writer
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
 
 
-def _text(member: PatternTuple) -> str:
-    values = ", ".join("" if value is None else visible(value_text(value)) for value in member.row.values())
-    return f"{'+'.join(member.labels)}={member.relation}({values})"
+def write_count(count: int, output: Path | None, stdout: IO[bytes]) -> None:
+    """The number of results alone. Raises OutputError, OutputClosedError."""
+    with destination(output, stdout) as opened:
+        opened.write(f"{count}\n".encode())
+
+
+def _writer(output_format: OutputFormat, opened: Destination) -> MatchesWriter:
+    match output_format:
+        case OutputFormat.TABLE:
+            return MatchWriter(opened)
+        case OutputFormat.TREE:
+            return MatchTreeWriter(opened)
+        case OutputFormat.JSONL:
+            return JsonLinesWriter(opened)
+        case OutputFormat.CSV:
+            return CsvWriter(opened)
+        case OutputFormat.PARQUET:
+            from skws.results.writers.parquet import ParquetWriter  # noqa: PLC0415 - Arrow's is slow to import
+
+            return ParquetWriter(opened, labelled=True)
+
+
+def _described(member: PatternTuple) -> str:
+    pairs = ((name, value) for name, value in member.row.items() if value is not None)
+    values = ", ".join(f"{visible(name)}: {visible(value_text(value))}" for name, value in pairs)
+    return f"{', '.join(member.labels)} = {member.relation}  {values}".rstrip()

@@ -12,7 +12,6 @@ from functools import cached_property, reduce
 from itertools import islice
 from typing import NamedTuple
 
-import numpy as np
 import orjson
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -28,12 +27,11 @@ from skws.spark.decode import BAD, decoded, unpack_bad
 from skws.spark.evaluate import COUNTED, evaluated
 from skws.spark.lifespans import TUPLES, settled
 from skws.spark.positions import with_positions
-from skws.spark.slices import Slicing, plan_slices, sliced
+from skws.spark.slices import Slicing, plan_slices, quantiles, sliced
 from windows.lifespans import static_tuples
 from windows.tuples import StreamTuple
 from windows.window import FOREVER
 
-QUANTILES = 256
 SMALL = 20_000  # records
 
 
@@ -54,7 +52,8 @@ class BatchRun:
         self.slicing = Slicing((), 1)  # unless there is enough to share out
         self._spark = spark
         self._plan = plan
-        self._decoded = decoded(spark, plan, replay.splits).persist(StorageLevel.MEMORY_AND_DISK)
+        found = decoded(spark, plan.schema, replay.splits, plan.matcher)
+        self._decoded = found.persist(StorageLevel.MEMORY_AND_DISK)
         relations = plan.schema.relations
         self._tables = [i for i, r in enumerate(relations) if r.table]
         self._keyed = frozenset(i for i, r in enumerate(relations) if r.key)
@@ -82,7 +81,7 @@ class BatchRun:
             row = ticked.select(sf.max("tick")).first()
             self.ended_at = row[0] if row else None
         if self._parts > 1:
-            self.slicing = plan_slices(self._plan.window, _quantiles(ticked), self._parts)
+            self.slicing = plan_slices(self._plan.window, quantiles(ticked), self._parts)
         tuples = self._with_lifespans(ticked, self._keyed | self._counted.deleting)
         found = evaluated(sliced(tuples, self.slicing), self._plan, self._static(), self.slicing)
         # Sorting looks at its input twice, first to find out where to cut it.
@@ -173,10 +172,3 @@ class BatchRun:
             return found
 
         return unpack
-
-
-def _quantiles(ticked: DataFrame) -> list[int]:
-    """Quantiles of the ticks of insertions, the least and the greatest included; empty without any."""
-    fractions = [float(f) for f in np.linspace(0, 1, QUANTILES + 1)]
-    row = ticked.where(~sf.col("deletion")).select(sf.percentile_approx("tick", fractions, 10_000)).first()
-    return list(row[0]) if row and row[0] else []

@@ -14,7 +14,8 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from skws.plan import Plan
+from schema.model import Schema
+from skws.keywords import Matcher
 from skws.records import BadRecord, Record
 from skws.replay import Split, read_split
 
@@ -39,27 +40,33 @@ _ARROW = pa.schema(
 )
 
 
-def decoded(spark: SparkSession, plan: Plan, splits: Sequence[Split]) -> DataFrame:
-    """All records of the splits, one partition a split. Order of arrival is (split, place)."""
+def decoded(
+    spark: SparkSession, schema: Schema, splits: Sequence[Split], matcher: Matcher | None = None
+) -> DataFrame:
+    """All records of the splits, one partition a split. Order of arrival is (split, place).
+
+    ``matcher``: None to look for no keywords.
+    """
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
-    return numbers.mapInArrow(_decoder(plan, tuple(splits)), DECODED)
+    return numbers.mapInArrow(_decoder(schema, tuple(splits), matcher), DECODED)
 
 
 def _decoder(
-    plan: Plan, splits: Sequence[Split]
+    schema: Schema, splits: Sequence[Split], matcher: Matcher | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                rows = _rows(plan, number, read_split(splits[number], plan.schema))
+                rows = _rows(schema, matcher, number, read_split(splits[number], schema))
                 yield from batched(rows, _ARROW)
 
     return decode
 
 
-def _rows(plan: Plan, number: int, items: Iterable[Record | BadRecord]) -> Iterator[tuple[Any, ...]]:
-    bitmap = plan.matcher.bitmap
-    keys = [relation.key_columns for relation in plan.schema.relations]
+def _rows(
+    schema: Schema, matcher: Matcher | None, number: int, items: Iterable[Record | BadRecord]
+) -> Iterator[tuple[Any, ...]]:
+    keys = [relation.key_columns for relation in schema.relations]
     for place, item in enumerate(items):
         if isinstance(item, BadRecord):
             packed = orjson.dumps({**asdict(item), "raw": item.raw.hex()})
@@ -68,7 +75,7 @@ def _rows(plan: Plan, number: int, items: Iterable[Record | BadRecord]) -> Itera
         relation, time, row, deletion = item
         columns = keys[relation]
         identity = orjson.dumps([row[c] for c in columns]) if columns else None
-        keywords = 0 if deletion else bitmap(relation, row)
+        keywords = 0 if deletion or matcher is None else matcher.bitmap(relation, row)
         yield relation, time, number, place, deletion, keywords, orjson.dumps(row), identity
 
 

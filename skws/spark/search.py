@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from pyspark.sql import SparkSession
@@ -39,10 +39,7 @@ class SparkSearch:
 
     def __enter__(self) -> SparkSearch:
         with ExitStack() as stack:
-            stack.enter_context(told_plainly())
-            self._report(Progress("starting Spark", unit="tasks"))
-            spark = self._session(stack)
-            stack.enter_context(reported_stages(spark, self._report))
+            spark = stack.enter_context(running_spark(self._master, self._report))
             kind = WindowedRun if isinstance(self._plan.window, ExpressionWindow) else BatchRun
             self._run = stack.enter_context(kind(spark, self._plan, self._replay))
             self._stack = stack.pop_all()
@@ -77,10 +74,17 @@ class SparkSearch:
             raise RuntimeError("a search runs inside its `with`")
         return self._run
 
-    def _session(self, stack: ExitStack) -> SparkSession:
+
+@contextmanager
+def running_spark(master: str | None, report: ReportProgress) -> Iterator[SparkSession]:
+    """A session, stopped at the end unless it was there before; its stages and errors are told plainly."""
+    with ExitStack() as stack:
+        stack.enter_context(told_plainly())
+        report(Progress("starting Spark", unit="tasks"))
         own = SparkSession.getActiveSession() is None
         with interrupts_deferred():
-            spark = start_session(self._master)
+            spark = start_session(master)
             if own:
                 stack.callback(spark.stop)
-        return spark
+        stack.enter_context(reported_stages(spark, report))
+        yield spark

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from skws.spark.lifespans import TUPLES
 from windows.window import CountWindow, TimeWindow, Window
 
+QUANTILES = 256
 SEED = -3  # in place of a relation: makes sure that a slice is run even without tuples
 SLICED = f"slice int, shard int, {TUPLES}"
 
@@ -37,6 +38,13 @@ class Slicing:
     @property
     def slices(self) -> int:
         return len(self.bounds) + 1
+
+
+def quantiles(ticked: DataFrame) -> list[int]:
+    """Quantiles of the ticks of insertions, the least and the greatest included; empty without any."""
+    fractions = [float(f) for f in np.linspace(0, 1, QUANTILES + 1)]
+    row = ticked.where(~sf.col("deletion")).select(sf.percentile_approx("tick", fractions, 10_000)).first()
+    return list(row[0]) if row and row[0] else []
 
 
 def plan_slices(window: Window, ticks: list[int], cores: int) -> Slicing:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.command_lines import Skws
@@ -31,6 +33,7 @@ RECORDS = [
     ("refund", 4000, {"user": 1}),
 ]
 URGENT = '(login l AND transfer t) ; refund r where l.user = t.user = r.user and t ~ "urgent payment*"'
+LOCAL = ("--engine", "local")
 FORMAL = "Q(u) <- login(u, _), transfer(_, u, _), refund(u)"
 
 
@@ -44,7 +47,7 @@ def bank(tmp_path: Path) -> tuple[object, ...]:
 
 
 def found(skws: Skws, bank: tuple[object, ...], pattern: str, *more: object) -> list[dict[str, Any]]:
-    outcome = skws("search", "--pattern", pattern, *bank, "--format", "jsonl", "--quiet", *more)
+    outcome = skws("search", *LOCAL, "--pattern", pattern, *bank, "--format", "jsonl", "--quiet", *more)
     assert outcome.code == 0, outcome.err
     return [json.loads(line) for line in outcome.out.splitlines()]
 
@@ -89,7 +92,9 @@ def test_results_do_not_depend_on_the_run(skws: Skws, bank: tuple[object, ...]) 
 )
 def test_windows(skws: Skws, bank: tuple[object, ...], window: str, count: int) -> None:
     """At 30 s both logins of 0 s have expired in a window of 30 s; counts follow |i - min| <= w."""
-    outcome = skws("search", "--pattern", FORMAL, *bank, "--window", window, "--format", "count", "--quiet")
+    outcome = skws(
+        "search", *LOCAL, "--pattern", FORMAL, *bank, "--window", window, "--format", "count", "--quiet"
+    )
     assert (outcome.code, outcome.out) == (0, f"{count}\n")
     assert len(found(skws, bank, FORMAL, "--window", window)) == count
 
@@ -103,18 +108,47 @@ def test_the_window_of_a_pattern_and_the_option_before_it(skws: Skws, bank: tupl
 
 
 def test_the_table_shows_what_each_tuple_stands_for(skws: Skws, bank: tuple[object, ...]) -> None:
-    outcome = skws("search", "--pattern", URGENT, *bank, "--limit", 1)
+    outcome = skws("search", *LOCAL, "--pattern", URGENT, *bank, "--limit", 1)
     assert outcome.code == 0
     header, line = outcome.out.splitlines()
-    assert header.split() == ["time", "match"]
-    assert line.startswith("1970-01-01T00:00:30Z")
+    assert header.split() == ["op", "time", "match"]
+    assert line.startswith("+   1970-01-01T00:00:30Z")
     assert line.endswith("l=login(1, Leeds) ; t=transfer(7, 1, Urgent payments) ; r=refund(1)")
     assert "1 results in" in outcome.err
 
 
+def test_the_tree_shows_each_tuple_on_a_line(skws: Skws, bank: tuple[object, ...]) -> None:
+    outcome = skws("search", *LOCAL, "--pattern", URGENT, *bank, "--format", "tree", "--quiet")
+    assert outcome.out.split("\n\n")[0].splitlines() == [
+        "+ 1970-01-01T00:00:30Z .. 1970-01-01T01:00:00Z",
+        "  l = login  user: 1, at: Leeds",
+        "  t = transfer  id: 7, user: 1, memo: Urgent payments",
+        "  r = refund  user: 1",
+    ]
+
+
+def test_csv_and_parquet_hold_all_that_json_lines_do(
+    skws: Skws, bank: tuple[object, ...], tmp_path: Path
+) -> None:
+    results = found(skws, bank, URGENT)
+    paths = {name: tmp_path / f"found.{name}" for name in ("csv", "parquet")}
+    for name, path in paths.items():
+        written = skws("search", *LOCAL, "--pattern", URGENT, *bank, "--format", name, "--output", path, "-q")
+        assert written.code == 0, written.err
+    with paths["csv"].open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [json.loads(row["tuples"]) for row in rows] == [r["tuples"] for r in results]
+    assert [row["id"] for row in rows] == [r["id"] for r in results]
+    table = pq.read_table(paths["parquet"]).to_pylist()
+    shown = [[{**t, "row": json.loads(t["row"])} for t in row["tuples"]] for row in table]
+    assert shown == [r["tuples"] for r in results]
+
+
 def test_results_go_to_a_file(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
     output = tmp_path / "found.jsonl"
-    outcome = skws("search", "--pattern", FORMAL, *bank, "--format", "jsonl", "--output", output, "--quiet")
+    outcome = skws(
+        "search", *LOCAL, "--pattern", FORMAL, *bank, "--format", "jsonl", "--output", output, "--quiet"
+    )
     assert (outcome.code, outcome.out) == (0, "")
     assert len(output.read_text().splitlines()) == 4
 
@@ -128,7 +162,7 @@ def test_deletions_are_told_of_and_left_out(skws: Skws, bank: tuple[object, ...]
     deletion = {"relation": "refund", "time": 35, "op": "-", "row": {"user": 1}}
     with (tmp_path / "bank.jsonl").open("a") as replay:
         replay.write(json.dumps(deletion) + "\n")
-    outcome = skws("search", "--pattern", FORMAL, *bank, "--format", "count")
+    outcome = skws("search", *LOCAL, "--pattern", FORMAL, *bank, "--format", "count")
     assert outcome.out == "4\n"
     assert "7 tuples" in outcome.err
     assert "1 deletions left out" in outcome.err
@@ -137,8 +171,8 @@ def test_deletions_are_told_of_and_left_out(skws: Skws, bank: tuple[object, ...]
 def test_bad_records_fail_or_are_skipped(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
     with (tmp_path / "bank.jsonl").open("a") as replay:
         replay.write("{broken\n")
-    assert skws("search", "--pattern", FORMAL, *bank).code == 5
-    outcome = skws("search", "--pattern", FORMAL, *bank, "--format", "count", "--on-error", "skip")
+    assert skws("search", *LOCAL, "--pattern", FORMAL, *bank).code == 5
+    outcome = skws("search", *LOCAL, "--pattern", FORMAL, *bank, "--format", "count", "--on-error", "skip")
     assert (outcome.code, outcome.out) == (0, "4\n")
     assert "1 bad" in outcome.err
 
@@ -157,9 +191,13 @@ def test_bad_records_fail_or_are_skipped(skws: Skws, bank: tuple[object, ...], t
             ("--pattern", "Q(u, i) <- login(u, _), transfer(i, u, _), refund(i)"),
             "not hierarchical, by u and i",
         ),
-        (("--pattern", "login", "--format", "tree"), "with --pattern expected table, jsonl, count"),
+        (("--pattern", "login", "--format", "parquet", "--engine", "local"), "parquet needs --output"),
+        (
+            ("--pattern", "login", "--engine", "local", "--master", "local[2]"),
+            "--master needs --engine spark",
+        ),
+        (("--pattern", "login", "--master", "nowhere"), "--master 'nowhere': expected local"),
         (("--pattern", "login", "--max-size", "3"), "does not go together with --max-size"),
-        (("--pattern", "login", "--engine", "spark"), "runs in this process"),
         (("word", "--pattern", "login"), "does not go together with a QUERY of keywords"),
         ((), "nothing to search for"),
         (("word", "--format", "count"), "--format count needs --pattern"),
@@ -180,9 +218,9 @@ def test_explain_shows_the_tree_and_the_automaton(skws: Skws, bank: tuple[object
     lines = outcome.out.splitlines()
     assert lines[:3] == [f"pattern: {FORMAL}", "window: 100 tuples", "compact q-tree:"]
     assert lines[3:7] == ["  u", "    0: login(u, _)", "    1: transfer(_, u, _)", "    2: refund(u)"]
-    assert lines[7] == "automaton: 4 states, 6 transitions, final: u"
+    assert lines[7:9] == ["shared out by the value of u", "automaton: 4 states, 6 transitions, final: u"]
     assert skws("explain", "--pattern", URGENT, "--schema", bank[1]).out.startswith(
-        f"pattern: {URGENT}\nwindow: 3600 s\nautomaton: 3 states"
+        f"pattern: {URGENT}\nwindow: 3600 s\nshared out by the value of l.user = t.user = r.user\nautomaton: 3 states"
     )
     dot = skws("explain", "--pattern", URGENT, "--schema", bank[1], "--format", "dot").out
     assert dot.startswith("digraph automaton {")

@@ -6,13 +6,14 @@ from math import floor
 from typing import Final
 
 from skws.results.model import LiveResult, TupleShown
+from skws.results.writers.base import Writer
 from skws.results.writers.destination import Destination
 from skws.results.writers.text import instant, value_text, visible
 
 _TIME: Final = 20
 
 
-class MatchWriter:
+class MatchWriter(Writer):
     """Operation, time and match; a tuple's labels, where it has some, stand before it."""
 
     def __init__(self, opened: Destination) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, set_cell_size
 
-from skws.results.model import Result
+from skws.results.model import LiveResult
 
 if TYPE_CHECKING:
     from skws.keywords.highlight import Span
@@ -47,7 +47,7 @@ def instant(seconds: float) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def lifespan(result: Result) -> str:
+def lifespan(result: LiveResult) -> str:
     """From when to when all tuples of a result live; ``always`` where all are static."""
     if result.start is None:
         return "always" if result.end is None else f"until {instant(result.end)}"

@@ -1,0 +1,220 @@
+"""Patterns on Spark: all results over a replay, equal to those of the in-process evaluation.
+
+    decode -> positions -> share out -> evaluate each share -> sort
+
+By the value of the root variable where there is one, with no replication;
+else by time, each slice with the window before it.
+Docs: ``docs/architecture/patterns.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import groupby, islice
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Window as Partition
+from pyspark.sql import functions as sf
+from pyspark.storagelevel import StorageLevel
+
+from schema.model import Schema
+from skws.engine.collector import expect_long_lived_objects
+from skws.pattern_search.result import PatternResult
+from skws.pattern_search.stream import PatternStream, Taken
+from skws.pattern_search.text import PatternQuery, read_query
+from skws.records import BadRecord
+from skws.replay import Replay
+from skws.spark.batch import SMALL
+from skws.spark.decode import BAD, batched, decoded, unbatched, unpack_bad
+from skws.spark.positions import with_positions
+from skws.spark.slices import Slicing, plan_slices, quantiles
+from windows.tuples import ALWAYS
+from windows.window import FOREVER, CountWindow, Unbounded, Window
+
+_SHARED = "share int, position bigint, relation smallint, time bigint, successor boolean, packed binary"
+_ARROW_SHARED = pa.schema(
+    [
+        ("share", pa.int32()),
+        ("position", pa.int64()),
+        ("relation", pa.int16()),
+        ("time", pa.int64()),
+        ("successor", pa.bool_()),
+        ("packed", pa.binary()),
+    ]
+)
+_FOUND = "position bigint, id string, result binary"
+_ARROW_FOUND = pa.schema([("position", pa.int64()), ("id", pa.string()), ("result", pa.binary())])
+
+Evaluated = Callable[[PatternStream, Iterable[Taken], int], Iterator[tuple[Any, ...]]]
+
+
+class PatternBatch:
+    """One pattern over one replay. ``tuples`` and ``deletions`` are known once the bad records are read."""
+
+    def __init__(
+        self, spark: SparkSession, text: str, schema: Schema, window: Window | None, replay: Replay
+    ) -> None:
+        self.tuples = self.deletions = 0
+        self.slicing = Slicing((), 1)
+        self._spark = spark
+        self._text, self._schema, self._given = text, schema, window
+        self._query = read_query(text, schema)
+        self._window = PatternStream(self._query, schema, window).window
+        self._decoded = decoded(spark, schema, replay.splits).persist(StorageLevel.MEMORY_AND_DISK)
+
+    def __enter__(self) -> PatternBatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._decoded.unpersist()
+
+    def bad_records(self) -> Iterator[BadRecord]:
+        """What was no record, in order of arrival. To be read before anything else."""
+        bad = self._decoded.where(sf.col("relation") == BAD).orderBy("split", "place").select("packed")
+        for row in bad.toLocalIterator() if self._records else ():
+            yield unpack_bad(bytes(row.packed))
+
+    def results(self, limit: int | None = None) -> Iterator[PatternResult]:
+        """Results by the positions of their last tuples, at one by id."""
+        found = self._evaluated(_results, _FOUND, _ARROW_FOUND).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            ordered = found.sort("position", "id").select("result")
+            for row in islice(ordered.toLocalIterator(prefetchPartitions=True), limit):
+                yield PatternResult.from_json(bytes(row.result))
+        finally:
+            found.unpersist()
+
+    def count(self) -> int:
+        """How many results there are; in texts, as they can be more than any column holds."""
+        counted = self._evaluated(_count, "found string", pa.schema([("found", pa.string())]))
+        return sum(int(row.found) for row in counted.collect())
+
+    @cached_property
+    def _records(self) -> int:
+        """How many records the replay holds. Decodes it."""
+        records = 0
+        tables = {i for i, relation in enumerate(self._schema.relations) if relation.table}
+        for row in self._decoded.groupBy("relation", "deletion").agg(sf.count("*").alias("n")).collect():
+            records += row.n
+            if row.relation >= 0 and row.relation not in tables:
+                self.deletions += row.n if row.deletion else 0
+                self.tuples += 0 if row.deletion else row.n
+        return records
+
+    def _evaluated(self, run: Evaluated, columns: str, arrow: pa.Schema) -> DataFrame:
+        parts = 1 if self._records < SMALL else self._spark.sparkContext.defaultParallelism
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(parts))
+        tuples = self._named(self._positioned(parts))
+        shared, parts = self._shared_out(tuples, parts)
+        ordered = shared.repartitionById(parts, "share").sortWithinPartitions("share", "position")
+        return ordered.mapInArrow(self._evaluator(run, arrow), columns)
+
+    def _positioned(self, parts: int) -> DataFrame:
+        """The insertions that the pattern reads, with their positions among all."""
+        tables = [i for i, relation in enumerate(self._schema.relations) if relation.table]
+        stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(tables))
+        read = sf.col("relation").isin(sorted(self._query.pcea.relations))
+        placed = with_positions(stream, parts).where(~sf.col("deletion") & read)
+        return placed.withColumnRenamed("tick", "position").withColumn(
+            "tick", sf.col("position" if isinstance(self._window, CountWindow) else "time")
+        )
+
+    def _named(self, tuples: DataFrame) -> DataFrame:
+        """With whether a tuple follows one of its key within a window: they may be in different shares."""
+        keyed = [i for i in self._query.pcea.relations if self._schema.relations[i].key]
+        if not keyed:
+            return tuples.withColumn("successor", sf.lit(False))
+        former = sf.lag("tick").over(Partition.partitionBy("relation", "identity").orderBy("position"))
+        span = self._window.end(0)
+        close = former.isNotNull() & (sf.lit(span == FOREVER) | (sf.col("tick") - former < span))
+        return tuples.withColumn("successor", close & sf.col("relation").isin(keyed))
+
+    def _shared_out(self, tuples: DataFrame, parts: int) -> tuple[DataFrame, int]:
+        """Tuples with their shares, and how many shares there are."""
+        if self._query.root is None and not isinstance(self._window, Unbounded) and parts > 1:
+            kept = tuples.persist(StorageLevel.MEMORY_AND_DISK)
+            bounds = plan_slices(self._window, quantiles(kept), parts).bounds
+            self.slicing = Slicing(bounds, 1)
+        if self._query.root is None:
+            parts = self.slicing.slices
+        columns = ["position", "relation", "time", "tick", "successor", "packed"]
+        share = self._by_root(parts) if self._query.root else _by_time(self._window, self.slicing)
+        return tuples.select(*columns).mapInArrow(_sharing(share), _SHARED), parts
+
+    def _by_root(self, shards: int) -> Callable[[int, int, bytes], Iterable[int]]:
+        root = self._query.root
+
+        def share(relation: int, _: int, packed: bytes) -> Iterable[int]:
+            shard = root.shard(relation, orjson.loads(packed), shards) if root else None
+            return () if shard is None else (shard,)
+
+        return share
+
+    def _evaluator(
+        self, run: Evaluated, arrow: pa.Schema
+    ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        text, schema, window, bounds = self._text, self._schema, self._given, self.slicing.bounds
+
+        def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            expect_long_lived_objects()
+            query = read_query(text, schema)
+            yield from batched(_run_shares(unbatched(batches), query, schema, window, bounds, run), arrow)
+
+        return evaluate
+
+
+def _by_time(window: Window, slicing: Slicing) -> Callable[[int, int, bytes], Iterable[int]]:
+    """A tuple belongs to its slice, and to those that begin while it is in the window."""
+    bounds = np.asarray(slicing.bounds, dtype=np.int64)
+
+    def share(_: int, tick: int, __: bytes) -> Iterable[int]:
+        first = int(np.searchsorted(bounds, tick, side="right"))
+        return range(first, max(first, int(np.searchsorted(bounds, window.end(tick), side="left"))) + 1)
+
+    return share
+
+
+def _sharing(
+    share: Callable[[int, int, bytes], Iterable[int]],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def shared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (
+            (number, position, relation, time, successor, packed)
+            for position, relation, time, tick, successor, packed in unbatched(batches)
+            for number in share(relation, tick, packed)
+        )
+        yield from batched(rows, _ARROW_SHARED)
+
+    return shared
+
+
+def _run_shares(
+    rows: Iterable[tuple[Any, ...]],
+    query: PatternQuery,
+    schema: Schema,
+    window: Window | None,
+    bounds: tuple[int, ...],
+    run: Evaluated,
+) -> Iterator[tuple[Any, ...]]:
+    for share, group in groupby(rows, key=lambda row: row[0]):
+        tuples = (
+            Taken(position, relation, tuple(orjson.loads(packed)), time, successor)
+            for _, position, relation, time, successor, packed in group
+        )
+        begin = bounds[share - 1] if bounds and share else ALWAYS
+        yield from run(PatternStream(query, schema, window), tuples, begin)
+
+
+def _results(stream: PatternStream, tuples: Iterable[Taken], begin: int) -> Iterator[tuple[Any, ...]]:
+    for last in stream.completing(tuples, begin):
+        for result in stream.results():
+            yield last.position, result.id, result.to_json()
+
+
+def _count(stream: PatternStream, tuples: Iterable[Taken], begin: int) -> Iterator[tuple[Any, ...]]:
+    yield (str(sum(stream.how_many() for _ in stream.completing(tuples, begin))),)

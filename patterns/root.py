@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from patterns.automata.predicates import Columns, key
-from patterns.language.expression import Expression, letters
-from patterns.language.resolve import Resolved
-from patterns.queries.query import ConjunctiveQuery
 from schema.model import Row, Value
 
 
@@ -36,26 +33,11 @@ class RootKey:
         return None
 
 
-def root_of_query(query: ConjunctiveQuery) -> RootKey | None:
-    """The root of a query: its variables that stand in every atom; None if there is none.
+def root_key(candidates: list[tuple[str, set[tuple[int, int]]]]) -> RootKey | None:
+    """The root made of classes of (relation, column), each with its name; None if there is none.
 
-    Atoms of one relation must have them at the same columns: a tuple would belong to several shards.
+    Classes with two columns in one relation are left out: a tuple would belong to two shards.
     """
-    everywhere = [v for v in query.variables if len(query.atoms_of(v)) == len(query.atoms)]
-    found = [{(a.relation, a.column(v)) for a in query.atoms} for v in everywhere]
-    return _root(list(zip(everywhere, found, strict=True)))
-
-
-def root_of_pattern(expression: Expression, resolved: Resolved) -> RootKey | None:
-    """The root of a pattern: the classes that every letter carries; None if there is none."""
-    readings = {letter: resolved.readings[letter] for letter in letters(expression)}
-    everywhere = frozenset.intersection(*(reading.classes for reading in readings.values()))
-    found = [{(x.relation, r.columns[c]) for x, r in readings.items()} for c in sorted(everywhere)]
-    return _root([(resolved.class_texts[c], at) for c, at in zip(sorted(everywhere), found, strict=True)])
-
-
-def _root(candidates: list[tuple[str, set[tuple[int, int]]]]) -> RootKey | None:
-    """Of classes of columns, those with one column in each relation."""
     chosen = [(name, at) for name, at in candidates if len({relation for relation, _ in at}) == len(at)]
     if not chosen:
         return None

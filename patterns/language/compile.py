@@ -13,8 +13,9 @@ from patterns.language.expression import nullable
 from patterns.language.parallel import Parallel
 from patterns.language.progress import Layout, NotExpressibleError
 from patterns.language.resolve import Resolved, TextMatch, resolve
+from patterns.language.root import root_of_pattern
 from patterns.language.syntax import Pattern
-from patterns.root import RootKey, root_of_pattern
+from patterns.root import RootKey
 from schema.errors import PatternError
 from schema.model import Schema
 

@@ -5,6 +5,7 @@ from patterns.queries.hierarchy import is_acyclic, is_full, is_hierarchical, ref
 from patterns.queries.parse import parse_conjunctive_query
 from patterns.queries.qtree import FRESH, Inner, compact, qtree
 from patterns.queries.query import Atom, ConjunctiveQuery, Constant, Term, Variable
+from patterns.queries.root import root_of_query
 
 __all__ = [
     "FRESH",
@@ -22,4 +23,5 @@ __all__ = [
     "parse_conjunctive_query",
     "qtree",
     "refuse_unless_hierarchical",
+    "root_of_query",
 ]

@@ -15,8 +15,9 @@ from patterns.queries import (
     automaton_of,
     parse_conjunctive_query,
     refuse_unless_hierarchical,
+    root_of_query,
 )
-from patterns.root import RootKey, root_of_query
+from patterns.root import RootKey
 from schema.errors import PatternError
 from schema.model import Row, Schema
 from skws.keywords import Matcher, parse_query

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from patterns.language import compile_pattern
 from patterns.language.syntax import Pattern
-from patterns.queries import ConjunctiveQuery, automaton_of
-from patterns.root import RootKey, root_of_query
+from patterns.queries import ConjunctiveQuery, automaton_of, root_of_query
+from patterns.root import RootKey
 from schema.errors import PatternError
 from schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws.batches import RecordBatch

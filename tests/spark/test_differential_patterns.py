@@ -38,7 +38,7 @@ SCHEMA = Schema(
 )
 ROOTED = "Q(x, y) <- A(_, x, _), B(_, x, y), C(_, x, y)"
 ORDERED = '(A a AND B b) ; C c where a.x = b.x = c.x and b ~ "alpha"'
-ROOTLESS = "A a ; B b where a.x = b.y"
+ROOTLESS = "A a ; B b ; C c where a.x = b.x and b.y = c.y"
 WINDOWS: list[Window] = [TimeWindow(25_000_000), CountWindow(30), Unbounded()]
 
 

@@ -79,7 +79,7 @@ def _writer(output_format: OutputFormat, opened: Destination) -> MatchesWriter:
         case OutputFormat.PARQUET:
             from skws.results.writers.parquet import ParquetWriter  # noqa: PLC0415 - Arrow's is slow to import
 
-            return ParquetWriter(opened, labelled=True)
+            return ParquetWriter(opened)
 
 
 def _described(member: PatternTuple) -> str:

@@ -27,7 +27,6 @@ _TUPLE: Final = pa.struct(
         ("position", pa.int64()),
     ]
 )
-_LABELLED: Final = pa.struct([*_TUPLE, ("labels", pa.list_(pa.string())), ("position", pa.int64())])
 _JOIN: Final = pa.struct([("left", pa.int32()), ("right", pa.int32()), ("name", pa.string())])
 SCHEMA: Final = pa.schema(
     [
@@ -60,15 +59,12 @@ RANKED: Final = pa.schema(
 class ParquetWriter(Writer):
     """One result a row; a file without results has the columns all the same.
 
-    ``ranked``: with the columns of results that have a score; ``labelled``: with those of tuples of patterns.
+    ``ranked``: with the columns of results that have a score.
     """
 
-    def __init__(self, opened: Destination, *, ranked: bool = False, labelled: bool = False) -> None:
+    def __init__(self, opened: Destination, *, ranked: bool = False) -> None:
         self._opened = opened
         self._schema = RANKED if ranked else SCHEMA
-        if labelled:
-            place = self._schema.get_field_index("tuples")
-            self._schema = self._schema.set(place, pa.field("tuples", pa.list_(_LABELLED)))
         self._rows: list[dict[str, Any]] = []
         with opened.guarded():
             self._parquet = pq.ParquetWriter(opened.file, self._schema)

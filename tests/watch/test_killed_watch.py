@@ -139,12 +139,12 @@ def test_killed_around_a_change_of_the_schema(tmp_path: Path) -> None:
     source, out, control = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "checkpoint" / "control"
     apply = ["schema", "apply", str(changed), "--control", str(control)]
     append(source, customer(1, 1), order(1, 1))
-    with started(tmp_path) as process:
+    with started(tmp_path, str(source)) as process:
         ready(process)
         assert run([*apply, "--wait", "0"]) == 0
         process.kill()
         process.wait()
-    with started(tmp_path) as process:
+    with started(tmp_path, str(source)) as process:
         ready(process)
         assert run(apply) == 0
         append(source, note(2, 1))
@@ -152,7 +152,7 @@ def test_killed_around_a_change_of_the_schema(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     append(source, note(3, 1), order(3, 1))
-    with started(tmp_path) as process:
+    with started(tmp_path, str(source)) as process:
         ready(process)
         until(lambda: len(lines_so_far(out)) >= 4)
         changed.write_text(WITH_NOTES.replace("10 seconds", "1 hour"))

@@ -15,6 +15,7 @@ from schema.model import Schema
 from schema.write import to_yaml
 from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
+from skws.live.standing import Query
 from skws.plan import Plan
 from skws.records import Record
 from skws.watch.control import Answer, Command
@@ -149,6 +150,20 @@ def test_what_cannot_be_done_is_refused_with_the_reason(source: Path, text: str,
         raise AssertionError(refused.error)
     assert done == Answer("2")
     assert [query for _, query in sink.told()] == [QUERY]
+    run.close()
+
+
+def test_queries_of_other_kinds_have_to_go_first(source: Path) -> None:
+    answers: list[Answer] = []
+    asked = request(source, queries={"p": Query("customer c ; order o where c.cid = o.cid", kind="pattern")})
+    run = watch(asked, Collected(), answers)
+    run.post(change(WITH_NOTES))
+    steps(run)
+    assert answers[-1] == Answer("1", "query 'p' (pattern) cannot go on with another schema: remove it first")
+    run.post(Command("remove", "p"))
+    run.post(change(WITH_NOTES, "2"))
+    steps(run)
+    assert answers[-1] == Answer("2")
     run.close()
 
 

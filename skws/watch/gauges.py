@@ -38,6 +38,28 @@ class Rates:
         return (count - counters.get(key, 0)) * MICROSECOND / (now - since)
 
 
+class Latencies:
+    """How long results took lately, by batches."""
+
+    def __init__(self, batches: int) -> None:
+        self._known: deque[tuple[float, int]] = deque(maxlen=batches)
+
+    def add(self, seconds: float, results: int) -> None:
+        """A batch without results tells nothing."""
+        if results:
+            self._known.append((seconds, results))
+
+    def quantile(self, quantile: float) -> float | None:
+        """Of the results lately, in seconds; each counts as one. None without any."""
+        ordered = sorted(self._known)
+        rest = quantile * sum(count for _, count in ordered)
+        for seconds, count in ordered:
+            rest -= count
+            if rest <= 0:
+                return seconds
+        return None
+
+
 class Gauges:
     """What a live search has seen since its process started."""
 
@@ -51,7 +73,7 @@ class Gauges:
         self.batch_seconds = 0.0
         self.event_time: int | None = None
         self._rates = Rates()
-        self._latencies: deque[tuple[float, int]] = deque(maxlen=_LATENCIES)
+        self._latencies = Latencies(_LATENCIES)
 
     @property
     def told(self) -> int:
@@ -78,8 +100,7 @@ class Gauges:
         """A batch, from when it was read to when its results were written."""
         self.batches += 1
         self.batch_seconds = seconds
-        if self._found:
-            self._latencies.append((seconds, self._found))
+        self._latencies.add(seconds, self._found)
         self._found = 0
 
     def count(self, name: str) -> int:
@@ -143,11 +164,5 @@ class Gauges:
         )
 
     def latency(self, quantile: float) -> float | None:
-        """Of the results lately; each counts as one."""
-        ordered = sorted(self._latencies)
-        rest = quantile * sum(count for _, count in ordered)
-        for seconds, count in ordered:
-            rest -= count
-            if rest <= 0:
-                return seconds
-        return None
+        """Of the results lately."""
+        return self._latencies.quantile(quantile)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from schema.model import Schema
 from skws.records import Record
 from skws.results.model import Result
-from skws.watch.gauges import Rates
+from skws.watch.gauges import Latencies, Rates
 from skws.watch.metrics import Metrics, QueryMetrics, RelationMetrics, State
 from windows.window import MICROSECOND
 
@@ -24,7 +24,7 @@ class Tally:
         self._began = now
         self._counts: Counter[object] = Counter()
         self._rates = Rates()
-        self._latencies: deque[tuple[float, int]] = deque(maxlen=_LATENCIES)
+        self._latencies = Latencies(_LATENCIES)
         self._batches = 0
         self._seconds = 0.0
         self.late = 0
@@ -53,8 +53,7 @@ class Tally:
         """A batch, from when it was read to when its results were told."""
         self._batches += 1
         self._seconds = seconds
-        if results:
-            self._latencies.append((seconds, results))
+        self._latencies.add(seconds, results)
 
     def forget(self, query: str) -> None:
         """A query stands no longer."""
@@ -105,8 +104,8 @@ class Tally:
             retractions=counts["-"],
             event_time=None if self.event_time is None else self.event_time / MICROSECOND,
             behind=behind,
-            latency_p50=self._latency(0.5),
-            latency_p99=self._latency(0.99),
+            latency_p50=self._latencies.quantile(0.5),
+            latency_p99=self._latencies.quantile(0.99),
             relations=tuple(self._relation(r.name, now) for r in self._schema.relations),
             queries=tuple(self._query(text, now) for text in queries),
         )
@@ -121,13 +120,3 @@ class Tally:
 
     def _rate(self, key: object, now: int) -> float:
         return self._rates.of(key, now, self._counts[key])
-
-    def _latency(self, quantile: float) -> float | None:
-        """Of the results lately; each counts as one."""
-        ordered = sorted(self._latencies)
-        rest = quantile * sum(count for _, count in ordered)
-        for seconds, count in ordered:
-            rest -= count
-            if rest <= 0:
-                return seconds
-        return None

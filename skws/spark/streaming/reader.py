@@ -25,10 +25,11 @@ from skws.records import Record
 from skws.replay.policy import place
 from skws.sources.addresses import parse_source
 from skws.sources.clock import SystemClock
-from skws.sources.feed import Feed, Item, Offset
+from skws.sources.feed import Batch, Feed, Item, Offset
 from skws.spark.streaming.ahead import PolledAhead
 from skws.spark.streaming.parcels import Head, Parcel, packed
 from skws.spark.streaming.processor import INPUT
+from skws.spark.streaming.reins import Reins
 from skws.watch.control import Command
 from skws.watch.entry import unchecked
 from skws.watch.intake import Intake
@@ -88,6 +89,8 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._feed: PolledAhead | None = None
         self._schema = self._schema_known = reading.request.schema
         self._schema_read: tuple[int, tuple[str, ...]] = 0, ()
+        self._pace = Pace(SystemClock(), replay_rate(reading.request))
+        self._reins = Reins()
         self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
         # Where polls that gave nothing came to: (the offset that Spark knows, the feed's).
         self._beyond: tuple[Offset, Offset] | None = None
@@ -108,9 +111,11 @@ class FeedReader(SimpleDataSourceStreamReader):
         if start["ended"] and not greeting:
             self._rest.after(busy=False)
             return iter(()), start
+        self._heed(Reins.of(self._reading.folder))
         beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
         commands, read_to = self._commands(start["commands"], None)
-        polled = self._polled(read_to).poll(beyond, MOST)
+        feed = self._polled(read_to)
+        polled = Batch((), beyond) if self._reins.paused else feed.poll(beyond, MOST)
         end = {
             "feed": polled.end,
             "commands": read_to,
@@ -134,6 +139,17 @@ class FeedReader(SimpleDataSourceStreamReader):
     def commit(self, end: Offset) -> None:
         self._opened().commit(end["feed"])
 
+    def _heed(self, reins: Reins) -> None:
+        """A replay stands still while paused, and goes as fast as it is told."""
+        if reins == self._reins:
+            return
+        self._reins = reins
+        self._pace.set_rate(replay_rate(self._reading.request) if reins.speed is None else reins.speed)
+        if reins.paused:
+            self._pace.pause()
+        else:
+            self._pace.resume()
+
     def _opened(self) -> Feed:
         return self._polled().settled()
 
@@ -145,8 +161,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._schema = schema
         if self._feed is None:
             request = self._reading.request
-            pace = Pace(SystemClock(), replay_rate(request))
-            source = parse_source(request.source, folder=self._reading.folder / "source", clock=pace)
+            source = parse_source(request.source, folder=self._reading.folder / "source", clock=self._pace)
             self._feed = PolledAhead(source.open(schema))
         return self._feed
 

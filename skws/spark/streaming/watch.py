@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from queue import Empty, Full, Queue
 from threading import Event
 from typing import Final
@@ -33,6 +34,7 @@ from skws.spark.streaming.lodging import vacate
 from skws.spark.streaming.outbox import Outbox, Told
 from skws.spark.streaming.place import Place
 from skws.spark.streaming.reader import Reading
+from skws.spark.streaming.reins import Reins
 from skws.spark.streaming.sessions import master_of, stopped, told_shards
 from skws.spark.streaming.standing import Register
 from skws.spark.streaming.telling import Telling
@@ -95,6 +97,8 @@ class SparkWatch:
         gauges = self._gauges = Gauges(request, self._began)
         self._delivering = Delivering(request, log, gauges, self._carried_out)
         self._telling = Telling(request, self._source.name, gauges, self._delivering)
+        self._reins = Reins()
+        self._place: Place | None = None
         self._register: Register | None = None
         self._outbox: Outbox | None = None
         self._told: Run | None = None
@@ -117,10 +121,22 @@ class SparkWatch:
         """A command for a micro-batch to come."""
         self._inbox.post(command)
 
+    def pause(self) -> None:
+        """Take in nothing until ``resume``, from the next micro-batch on; a replay stands still."""
+        self._hold(replace(self._reins, paused=True))
+
+    def resume(self) -> None:
+        self._hold(replace(self._reins, paused=False))
+
+    def set_speed(self, speed: float) -> None:
+        """What a replay's own speed is multiplied by, from now on; other sources do not heed it."""
+        self._hold(replace(self._reins, speed=speed))
+
     def metrics(self) -> Metrics:
         """What the run is at now. Only for the thread that runs it."""
         standing = () if self._register is None else self._register.standing.shown()
-        return self._telling.metrics(self._began, self.clock.now(), self._state, standing)
+        state = "paused" if self._reins.paused and self._state == "running" else self._state
+        return self._telling.metrics(self._began, self.clock.now(), state, standing)
 
     def run(self) -> None:
         """Until the source ends, the limit is reached, ``stop``, or a signal, which is raised at the end.
@@ -140,7 +156,8 @@ class SparkWatch:
             raise KeyboardInterrupt
 
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
-        place = stack.enter_context(Place(self.request))
+        place = self._place = stack.enter_context(Place(self.request))
+        self._reins.put(place.folder)
         layout = kept_layout(place.folder, self._shards)
         spark = self._session(stack)
         layout = self._layout(spark, place, layout)
@@ -164,6 +181,12 @@ class SparkWatch:
                 unheard.close()
             publishing.each_second(self.clock.now(), self.metrics)
         self._finish(query, place)
+
+    def _hold(self, reins: Reins) -> None:
+        """From any thread, also before the run has its folder."""
+        self._reins = reins
+        if self._place is not None and self._state != "ended":
+            reins.put(self._place.folder)
 
     def _session(self, stack: ExitStack) -> SparkSession:
         own = SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread

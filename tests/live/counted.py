@@ -30,7 +30,7 @@ class Counted:
         """Counts the stream alone."""
 
     def begin(self, past: Iterable[Arrived]) -> Iterable[PatternResult]:
-        return [result for arrived in past for result in self.take(arrived)][:0]
+        return ()
 
     def take(self, arrived: Arrived) -> Iterable[PatternResult]:
         position = arrived.position

@@ -1,0 +1,139 @@
+"""The stateful stage with its state in memory: whatever keepers are lost, it tells what one worker tells."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+
+from skws.batches import RecordBatch
+from skws.live.search import Told
+from skws.live.share import Share, Spread
+from skws.live.standing import PATTERN
+from skws.spark.streaming import processor
+from skws.spark.streaming.frames import Message
+from skws.spark.streaming.keeper import Keeper
+from skws.spark.streaming.processor import MeshProcessor
+from skws.watch.control import Command
+from skws.watch.entry import Entry
+from skws.watch.request import WatchRequest
+from skws.watch.worker import Worker
+from tests.live.counted import counted
+from tests.streaming.shard_runs import lines, parcel_of
+from tests.streaming.test_oracle_shards import PAIRS, cut, random_records, request
+from windows.window import CountWindow, TimeWindow, Unbounded, Window
+
+
+@dataclass
+class Value:
+    """As Spark's ValueState."""
+
+    held: Any = None
+
+    def get(self) -> Any:
+        return self.held
+
+    def update(self, value: Any) -> None:
+        self.held = value
+
+
+@dataclass
+class Map:
+    """As Spark's MapState."""
+
+    held: dict[Any, Any] = field(default_factory=dict)
+
+    def getValue(self, key: Any) -> Any:  # noqa: N802 - Spark's name
+        return self.held.get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:  # noqa: N802 - Spark's name
+        assert all(isinstance(part, bytes) for part in value)
+        self.held[key] = value
+
+    def removeKey(self, key: Any) -> None:  # noqa: N802 - Spark's name
+        self.held.pop(key, None)
+
+    def values(self) -> Iterator[Any]:
+        return iter(list(self.held.values()))
+
+    def iterator(self) -> Iterator[Any]:
+        return iter(list(self.held.items()))
+
+
+class Handle:
+    """As that which Spark gives a processor."""
+
+    def __init__(self) -> None:
+        self.maps: dict[str, Map] = {}
+
+    def getValueState(self, name: str, schema: str) -> Value:  # noqa: N802 - Spark's
+        return Value()
+
+    def getMapState(self, name: str, key: str, value: str) -> Map:  # noqa: N802 - Spark's
+        return self.maps.setdefault(name, Map())
+
+
+class Lodgings:
+    """Keepers in this process, one a shard, for as long as nobody loses them."""
+
+    def __init__(self) -> None:
+        self.keepers: dict[int, Keeper] = {}
+
+    def lodger(self, run: str, asked: WatchRequest, share: Share) -> Any:
+        keeper = self.keepers.setdefault(share.number, Keeper(asked, share))
+
+        def ask(head: dict[str, Any], blobs: Any = ()) -> Message:
+            answer = keeper.answer(Message(orjson.loads(orjson.dumps(head)), list(blobs)))
+            return Message(orjson.loads(orjson.dumps(answer.head)), answer.blobs)
+
+        return SimpleNamespace(ask=ask, close=lambda: None)
+
+
+COMMANDS = {
+    3: [Command("add", "pairs", PAIRS, kind=PATTERN), Command("add", "late", "beta -no")],
+    6: [Command("remove", "pairs"), Command("remove", "fifth"), Command("add", "7", "7", kind="counted")],
+    8: [Command("add", "again", PAIRS, kind=PATTERN), Command("remove", "late")],
+}
+
+
+@pytest.mark.parametrize("window", [TimeWindow(12), CountWindow(9), Unbounded()])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: int, window: Window) -> None:
+    counted(monkeypatch)
+    lodgings = Lodgings()
+    monkeypatch.setattr(processor, "Lodger", lodgings.lodger)
+    rng = random.Random(seed)
+    asked = request(window)
+    shares = {key: Share(key, 2, Spread.ROOTS) for key in range(2)}
+    stages = {key: MeshProcessor("run", asked, shares) for key in shares}
+    handles = {key: Handle() for key in shares}
+    for key, stage in stages.items():
+        stage.init(handles[key])  # type: ignore[arg-type]
+    log: list[Told] = []
+    one = Worker(asked, lambda _: log)
+    snapshots = 0
+    for number, batch in enumerate(cut(rng, random_records(rng, 250))):
+        first = [Command.adding(standing) for standing in asked.given().values()]
+        commands = COMMANDS.get(number, []) if number else first
+        before = one.live.position, one.live.now
+        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), tuple(batch)))
+        log.append(Told(*before, RecordBatch.of(batch)))
+        row = SimpleNamespace(sequence=number, parcel=parcel_of(batch, commands).to_bytes())
+        told: list[bytes] = []
+        for key, stage in stages.items():
+            if rng.random() < 0.3:
+                lodgings.keepers.pop(key, None)
+            rows = list(stage.handleInputRows((key,), iter([row]), None))  # type: ignore[arg-type]
+            told += [line for each in rows if each.part for line in each.told.split(b"\n")]
+        assert sorted(told) == lines(outcome.results), number
+        snapshots += number in COMMANDS and any(result.snapshot for result in outcome.results)
+    assert snapshots
+    held = {name for handle in handles.values() for (name,) in handle.maps["states"].held}
+    assert held == {"7"}
+    if not isinstance(window, Unbounded):
+        assert all(len(handle.maps["chunks"].held) < len(log) for handle in handles.values())

@@ -1,0 +1,56 @@
+"""Bounded queries on shards of a Spark job, rebuilt from their states now and then, as in one process."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from skws.live.standing import SQL, Query
+from skws.results.model import LiveResult
+from skws.watch.control import Command
+from skws.watch.entry import Entry
+from skws.watch.request import WatchRequest
+from skws.watch.worker import Worker
+from tests.bounds.keyword_streams import SCHEMA, stream, tables
+from tests.streaming.shard_runs import all_shards, lines, parcel_of
+
+JOINED = "SELECT sale.pid, till.till FROM sale, till WHERE sale.time > till.time AND sale.till = till.till"
+ASKED = WatchRequest(
+    {
+        "sold": "sale:red product:blue",
+        "tills": "till:red door:blue",
+        "priced": "sale:red price:blue",
+        "joined": Query(JOINED, kind=SQL),
+    },
+    SCHEMA,
+    "nowhere",
+    max_size=3,
+)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("seed", range(2))
+def test_shards_give_what_one_process_gives_that_keeps_everything(seed: int, shards: int) -> None:
+    chance = random.Random(seed)
+    static, records = tables(chance), stream(chance, 250)
+    everything = Worker(replace(ASKED, force_unbounded=True))
+    everything.load_tables(static)
+    several = all_shards(ASKED, shards)
+    first = [Command.adding(one) for one in ASKED.given().values()]
+    found: list[LiveResult] = []
+    for number, begin in enumerate(range(0, len(records), 11)):
+        batch, commands = records[begin : begin + 11], () if number else tuple(first)
+        expected = everything.work(Entry(number + 1, {}, 0, commands, tuple(batch))).results
+        parcel = parcel_of(batch, commands, () if number else static)
+        results: list[LiveResult] = []
+        for shard in several:
+            if chance.random() < 0.4:
+                shard.rebuild()
+            results += shard.work(parcel).results
+            assert len(shard.chunks) <= 1, "no log is kept"
+        assert lines(results) == lines(expected), number
+        found += results
+    assert {result.query for result in found} >= {"joined", "sale:red product:blue", "till:red door:blue"}
+    assert sum(len(state) for shard in several for state in shard.states.values()) < 6000 * shards

@@ -91,22 +91,8 @@ class PatternResult:
 
     @classmethod
     def from_json(cls, line: bytes) -> PatternResult:
-        """Inverse of ``to_json``; for input that skws wrote itself. Tuples do without their identities."""
-        shown = orjson.loads(line)
-        shown.pop("op")
-        tuples = [
-            PatternTuple(
-                t["relation"],
-                t["id"],
-                tuple(t["keywords"]),
-                tuple(t["labels"]),
-                t["position"],
-                t["row"],
-                "",
-            )
-            for t in shown.pop("tuples")
-        ]
-        return cls(**shown, tuples=tuple(tuples))
+        """Inverse of ``to_json``, likewise; for input that skws wrote itself."""
+        return cls.from_dict(orjson.loads(line))
 
     def _with(self, tuples: list[Any]) -> dict[str, Any]:
         shown = {

@@ -66,11 +66,12 @@ class WindowedQuery:
         """Windows that are open are not told."""
         return ()
 
-    def begin(self, past: Iterable[Arrived]) -> Iterable[LiveResult]:
-        """Gives those of static tuples alone: others are told when their window ends, and over then."""
-        for arrived in past:
-            for _ in self.take(arrived):
-                pass
+    def begin(self, past: Iterable[Arrived]) -> Iterable[LiveResult]:  # noqa: ARG002 - protocol
+        """Gives those of static tuples alone: others are told when their window ends, and over then.
+
+        The past is left out. How much of it is known depends on other queries,
+        and from where on the stream is read decides where windows begin.
+        """
         return self._static
 
     def load(self) -> Load:

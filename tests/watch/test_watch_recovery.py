@@ -40,9 +40,14 @@ from tests.watch.watching import (
     steps,
     told,
 )
-from windows.window import CountWindow, TimeWindow, Window
+from windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 
-TWICE: Final = 'order a ; order b where a.cid = b.cid and a ~ "lamp"'
+TWICE: Final = 'order a ; order b where a.cid = b.cid and a ~ "lamp" within 10 s'
+
+
+# With a window of its own, since a window expression is not for patterns.
+ORDERED: Final = "customer c ; order o where c.cid = o.cid within 10 s"
+SESSIONS: Final = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 
 
 class Crash(BaseException):
@@ -126,7 +131,7 @@ class Place:
             queries={
                 QUERY: QUERY,
                 "bob": "bob",
-                "ordered": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN),
+                "ordered": Query(ORDERED, kind=PATTERN),
                 "third": Query("3", kind="counted"),
             },
             sinks=(f"jsonl:{self.out}", f"sqlite:{self.table}"),
@@ -180,8 +185,14 @@ def reasons(letters: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("window", "lateness"),
-    [(TimeWindow(10_000_000), 0), (CountWindow(12), 0), (TimeWindow(10_000_000), 3_000_000)],
-    ids=["time", "count", "late"],
+    [
+        (TimeWindow(10_000_000), 0),
+        (CountWindow(12), 0),
+        (TimeWindow(10_000_000), 3_000_000),
+        (SESSIONS, 0),
+        (SESSIONS, 3_000_000),
+    ],
+    ids=["time", "count", "late", "expression", "late expression"],
 )
 @pytest.mark.parametrize(
     "seed", [*range(10), *(pytest.param(n, marks=pytest.mark.slow) for n in range(10, 40))]
@@ -227,7 +238,7 @@ def test_broken_off_anywhere_it_ends_as_if_it_had_not_been(
     assert kept < 30
     snapshots = [line["id"] for line in lines(calm.out) if line["query"] == TWICE and "snapshot" in line]
     assert snapshots or added < 15
-    assert {"3", "customer c ; order o where c.cid = o.cid"} < {query for _, query, _ in told(calm.out)}
+    assert {"3", ORDERED} < {query for _, query, _ in told(calm.out)}
 
 
 def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> None:

@@ -59,18 +59,23 @@ class Closure:
         above = [0] * len(self.members)
         for low, high in self._steps():
             above[low] |= 1 << high
-        for middle in range(len(above)):
-            for low in range(len(above)):
-                if above[low] >> middle & 1:
-                    above[low] |= above[middle]
+        for middle, bit in enumerate(1 << number for number in range(len(above))):
+            beyond = above[middle]
+            if not beyond:
+                continue
+            for low, mask in enumerate(above):
+                if mask & bit:
+                    above[low] = mask | beyond
         return above
 
     def _below(self) -> list[int]:
         below = [0] * len(self.above)
         for low, mask in enumerate(self.above):
-            for high in range(len(below)):
-                if mask >> high & 1:
-                    below[high] |= 1 << low
+            rest = mask
+            while rest:
+                high = rest & -rest
+                below[high.bit_length() - 1] |= 1 << low
+                rest ^= high
         return below
 
     def _fits(self) -> bool:

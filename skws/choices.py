@@ -21,6 +21,14 @@ class EngineName(StrEnum):
     LOCAL = "local"
 
 
+class EvaluatorName(StrEnum):
+    """What evaluates candidate networks: the mesh, automata where they can, or where they pay."""
+
+    AUTO = "auto"
+    MESH = "mesh"
+    AUTOMATA = "automata"
+
+
 class OnError(StrEnum):
     """What to do about a bad record."""
 

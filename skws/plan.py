@@ -12,7 +12,7 @@ from mesh.generate import CNGen
 from mesh.order import NodeOrder
 from schema.errors import UsageError, nearest
 from schema.model import Schema
-from skws.choices import DEFAULT_MAX_SIZE
+from skws.choices import DEFAULT_MAX_SIZE, EvaluatorName
 from skws.keywords import KeywordQuery, Matcher, parse_query
 from skws.ranking.choice import RankingChoice
 from windows.window import ExpressionWindow, Window, by_position
@@ -26,7 +26,9 @@ class Plan:
     microseconds of event time. ``frequencies``, one a keyword, order the mesh
     by the rarest. ``mesh``, ``purge`` and ``demand`` say how the tuple-at-a-time
     engine runs it (``mesh.factory``). Results depend on none of these four.
-    ``ranking``: how results are scored, None for not at all.
+    ``ranking``: how results are scored, None for not at all. ``evaluated_by``:
+    what the columnar engine runs candidate networks by; where records may
+    be late it is the mesh.
     Raises UsageError for a mesh or purge that is not there.
     """
 
@@ -40,9 +42,11 @@ class Plan:
     purge: str = PurgeKind.LAZY
     demand: bool = True
     ranking: RankingChoice | None = None
+    evaluated_by: str = EvaluatorName.MESH
     matcher: Matcher = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        _check("evaluator", self.evaluated_by, list(EvaluatorName))
         _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
         _check("purge", self.purge, [str(kind) for kind in PurgeKind])
         if self.ranking is not None and isinstance(self.window, ExpressionWindow):
@@ -76,6 +80,12 @@ class Plan:
         return make_evaluator(
             self.generator(), self.window, MeshKind(self.mesh), PurgeKind(self.purge), self.demand
         )
+
+    @property
+    def by_automata(self) -> bool:
+        """True if automata may evaluate some networks."""
+        in_order = not self.lateness and not isinstance(self.window, ExpressionWindow)
+        return in_order and self.evaluated_by != EvaluatorName.MESH
 
     def over(self, schema: Schema) -> Plan:
         """The plan over a changed schema. Raises QueryError if the query cannot be read there."""

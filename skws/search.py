@@ -13,7 +13,7 @@ from pathlib import Path
 from mesh.factory import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.model import Schema
-from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, check_master
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Counts, Engine
@@ -40,9 +40,9 @@ class SearchRequest:
     most results to give. ``master``: Spark's, None for the default. ``mesh``:
     None for the columnar one, else a layout of the paper's, to which alone
     ``purge`` and ``demand`` apply. ``allow_unbounded_windows``: also if windows
-    of an expression can pile up without bound. ``ranking``: None for results
-    without score. ``top``: the changes of the best results instead of all,
-    None for all.
+    of an expression can pile up without bound. ``evaluator``: of
+    candidate networks. ``ranking``: None for results without score. ``top``:
+    the changes of the best results instead of all, None for all.
     """
 
     query: str
@@ -62,6 +62,7 @@ class SearchRequest:
     demand: bool = True
     allow_unbounded_windows: bool = False
     ranking: RankingChoice | None = None
+    evaluator: EvaluatorName = EvaluatorName.MESH
     top: TopChoice | None = None
 
     def __post_init__(self) -> None:
@@ -74,6 +75,11 @@ class SearchRequest:
                 "--lateness needs --engine local: on Spark the replay is sorted by time, so nothing is late"
             )
         self._check_mesh()
+        if self.evaluator is not EvaluatorName.MESH and (self.mesh or self.lateness is not None):
+            other = f"--mesh {self.mesh}" if self.mesh else "--lateness"
+            raise UsageError(
+                f"--evaluator {self.evaluator} does not go with {other}: automata read batches in order"
+            )
         if self.engine is EngineName.LOCAL and self.master is not None:
             raise UsageError("--master needs --engine spark: the local engine runs in this process")
         check_master(self.master)
@@ -117,6 +123,7 @@ class SearchRequest:
             purge=self.purge or PurgeKind.LAZY,
             demand=self.demand,
             ranking=self.ranking,
+            evaluated_by=self.evaluator,
         )
 
 

@@ -28,7 +28,8 @@ class ColumnarMesh:
     """Full mesh of the keyword queries of one shape, fed by batches of tuples with settled lifespans.
 
     ``accepts_root`` can restrict the mesh to results whose root tuple, by its
-    slot, it accepts. Queries are numbers below 2**QUERY_BITS.
+    slot, it accepts, and ``needed`` to networks and what they grow from.
+    Queries are numbers below 2**QUERY_BITS.
 
     A *closed* group waits for tuples with keywords only, or for bridges to
     such tuples, which are few: such partials and tuples meet in an index of
@@ -44,9 +45,11 @@ class ColumnarMesh:
         live: LiveTuples,
         generator: CNGen,
         accepts_root: Callable[[Ints], Flags] | None = None,
+        needed: Callable[[Tree], bool] = lambda _: True,
     ) -> None:
         self._live = live
-        self._operators = OperatorTable(generator)
+        self._operators = OperatorTable(generator, needed)
+        self._elsewhere: dict[Tree, int] = {}
         self._accepts_root = accepts_root
         self._width = generator.max_size
         self._all = generator.all
@@ -121,6 +124,12 @@ class ColumnarMesh:
     def waiting(self) -> WaitingCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
         return self._operators.waiting(self._waiting.partials.operator)
+
+    def add_network(self, tree: Tree) -> int:
+        """The operator number of a network that is evaluated elsewhere."""
+        if tree not in self._elsewhere:
+            self._elsewhere[tree] = self._operators.add_network(tree)
+        return self._elsewhere[tree]
 
     def network(self, operator: int) -> Tree:
         """The candidate network whose results a complete operator gives out."""

@@ -9,6 +9,7 @@ costs what of it is touched.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -28,10 +29,14 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class OperatorTable:
-    """Operators by number. ``trees[op]`` is the tree whose instances the operator gives out."""
+    """Operators by number. ``trees[op]`` is the tree whose instances the operator gives out.
 
-    def __init__(self, generator: CNGen) -> None:
+    ``needed`` tells for which trees there are operators at all.
+    """
+
+    def __init__(self, generator: CNGen, needed: Callable[[Tree], bool]) -> None:
         self._generator = generator
+        self._needed = needed
         self.trees: list[Tree] = []
         self._places: list[Place] = []
         self.excluded = 1 << generator.slots  # the label of tuples that take no part
@@ -52,10 +57,15 @@ class OperatorTable:
         self._roots = np.full((len(generator.schema.relations), self.excluded + 1), NONE, dtype=np.int64)
         for relation, keywords in generator.roots:
             tree = Tree.single(relation, keywords)
-            self._roots[relation, keywords] = self._add(tree, generator.is_total(tree))
+            if needed(tree):
+                self._roots[relation, keywords] = self._add(tree, generator.is_total(tree))
 
     def __len__(self) -> int:
         return len(self.trees)
+
+    def add_network(self, tree: Tree) -> int:
+        """The number of a network that is evaluated elsewhere."""
+        return self._add(tree, complete=True)
 
     def roots(self, relation: Ints, keywords: Ints) -> Ints:
         """The operator of each tuple that is a root's, else NONE."""
@@ -124,7 +134,7 @@ class OperatorTable:
         place = self._places[group]
         complete = dict(place.choices)[keywords]
         tree = self._generator.grow(self.trees[self._owner[group]], place, keywords, complete)
-        return NONE if tree is None else self._add(tree, complete)
+        return NONE if tree is None or not self._needed(tree) else self._add(tree, complete)
 
     def _add(self, tree: Tree, complete: bool) -> int:
         number = len(self.trees)

@@ -10,7 +10,7 @@ import typer
 
 from schema.errors import UsageError
 from schema.model import Schema
-from skws.choices import DEFAULT_MAX_SIZE, OnError
+from skws.choices import DEFAULT_MAX_SIZE, EvaluatorName, OnError
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes
 from skws.explain import DEFAULT_LIMIT, Explanation, observe, to_dot, to_svg, to_text
@@ -48,6 +48,7 @@ def explain(
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
+    evaluator: options.Evaluator = EvaluatorName.MESH,
     output_format: Annotated[
         ExplainFormat, typer.Option("--format", "-f", help="An indented tree, or the mesh as a graph.")
     ] = ExplainFormat.TEXT,
@@ -66,7 +67,7 @@ def explain(
     if not query:
         raise UsageError("nothing to explain: expected keywords, or --pattern TEXT")
     parsed = parse_query(options.query_text(query), described, match_names=match_names)
-    plan = Plan(described, parsed, parse_window(window or described.window), max_size)
+    plan = Plan(described, parsed, parse_window(window or described.window), max_size, evaluated_by=evaluator)
     observed = None
     if replay:
         if isinstance(plan.window, ExpressionWindow):

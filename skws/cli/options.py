@@ -13,7 +13,7 @@ from mesh.factory import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Schema
-from skws.choices import OutputFormat
+from skws.choices import EvaluatorName, OutputFormat
 from skws.ranking.choice import RankingChoice
 from skws.ranking.rankings import DEFAULT
 from skws.ranking.top import TopChoice
@@ -102,6 +102,13 @@ ForceUnbounded = Annotated[
     typer.Option(
         "--force-unbounded",
         help="Without a window, answer queries too that need more and more memory.",
+    ),
+]
+Evaluator = Annotated[
+    EvaluatorName,
+    typer.Option(
+        "--evaluator",
+        help="What evaluates candidate networks; auto: automata where partial results could pile up.",
     ),
 ]
 NoDemand = Annotated[

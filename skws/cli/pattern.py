@@ -29,6 +29,7 @@ _KEYWORDS_ONLY = {
     "mesh": "--mesh",
     "purge": "--purge",
     "no_demand": "--no-demand",
+    "evaluator": "--evaluator",
 }
 
 

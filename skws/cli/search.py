@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from schema.errors import UsageError
-from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, OutputFormat
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.run import run_search
 from skws.ranking.choice import RankingChoice
@@ -31,6 +31,7 @@ _OF_STREAMS = (
     "mesh",
     "purge",
     "no-demand",
+    "evaluator",
     "lateness",
     "on-error",
     "dead-letters",
@@ -96,6 +97,7 @@ def search(
     mesh: options.Mesh = options.MeshName.COLUMNAR,
     purge: options.Purge = None,
     no_demand: options.NoDemand = False,
+    evaluator: options.Evaluator = EvaluatorName.MESH,
     match_names: options.MatchNames = False,
     lateness: Annotated[
         str | None,
@@ -183,6 +185,7 @@ def search(
         demand=not no_demand,
         allow_unbounded_windows=allow_unbounded,
         ranking=ranking,
+        evaluator=evaluator,
         top=best,
     )
     run_search(request, OutputFormat(output_format.value), output, quiet=quiet)

@@ -21,6 +21,7 @@ from purging.sweep import Sweep
 from schema.graph import edges
 from schema.model import Row, Schema
 from skws.engine.arrivals import Arrivals, natural_ends
+from skws.engine.automata import NetworkAutomata, networks_apart, prefix, prefixes
 from skws.engine.engine import EXCLUDED
 from skws.engine.events import COMPLETED, Event, retracted
 from skws.engine.join_values import JoinValues
@@ -38,6 +39,7 @@ class Standing(NamedTuple):
 
     mesh: ColumnarMesh
     assembler: Assembler
+    automata: NetworkAutomata | None
 
 
 class Finder:
@@ -71,14 +73,22 @@ class Finder:
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> list[Partials]:
         """Answer a query from now on; gives its results that are alive."""
         generator = generator or plan.generator()
-        mesh = self._meshes.get(generator.shape)
+        apart = networks_apart(plan, generator)
+        shape = (generator.shape, apart)
+        mesh = self._meshes.get(shape)
         if mesh is None:
-            mesh = self._meshes[generator.shape] = ColumnarMesh(self.live, generator, self._accepts_root)
-        self.queries[query] = Standing(mesh, Assembler(plan))
+            needed = self._needed(generator, apart)
+            mesh = self._meshes[shape] = ColumnarMesh(self.live, generator, self._accepts_root, needed)
+        automata = None
+        if apart:
+            numbered = {mesh.add_network(tree): tree for tree in apart}
+            automata = NetworkAutomata(generator, self._window, numbered)
+        self.queries[query] = Standing(mesh, Assembler(plan), automata)
         labelled = Labelling.only(query, plan.matcher).of(self.known.rows)
         self._labelling.add(query, plan.matcher)
         self._scoring.add(query, plan, labelled)
-        return [self._truly_joined(mesh.add(query, self._coded(labelled)))]
+        coded = self._coded(labelled)
+        return [self._truly_joined(mesh.add(query, coded)), *self._by_automata(query, 0, coded)]
 
     def remove(self, query: int) -> None:
         """Answer a query no longer."""
@@ -102,6 +112,8 @@ class Finder:
         self._scoring.arrived(first, new.rows, labelled)
         labelled = self._coded(labelled)
         found = [mesh.insert(arrived, mine) for mesh, mine in self._by_mesh(labelled)]
+        for query in self.queries:
+            found += self._by_automata(query, first, labelled)
         return [self._truly_joined(results) for results in found if len(results)]
 
     def arrivals(self, removed: Collection[int]) -> Arrivals:
@@ -145,6 +157,9 @@ class Finder:
         for mesh in self._meshes.values():
             mesh.compact(horizon, slots)
         self.known.compact(slots)
+        for standing in self.queries.values():
+            if standing.automata is not None:
+                standing.automata.compact(slots)
         self._on_compact(horizon, slots)
         self._sweep.done(horizon, self.entries)
 
@@ -170,7 +185,7 @@ class Finder:
             for (query, operator, slots), start, end, due, at, score in zip(*columns, judged, strict=True):
                 known = readings.get((query, operator))
                 if known is None:
-                    mesh, assembler = self.queries[query]
+                    mesh, assembler, _ = self.queries[query]
                     known = assembler.reading(mesh.network(operator)), assembler
                     readings[query, operator] = known
                 reading, assembler = known
@@ -216,13 +231,35 @@ class Finder:
         self, query: int, operator: int, slots: list[int], time: int, tick: int | None = None
     ) -> Event:
         """The retraction of a result at an event time; ``tick`` is its place in the output, else the time."""
-        mesh, assembler = self.queries[query]
+        mesh, assembler, _ = self.queries[query]
         members = [self.known.member(slot) for slot in slots if slot >= 0]
         times = [member.time for member in members if not member.static]
         named = [self.known.name(slot) for slot in slots if slot >= 0]
         result = assembler.result("-", mesh.network(operator), named, max(times, default=None), time)
         tick = time if tick is None else tick
         return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
+
+    def _needed(self, generator: CNGen, apart: tuple[Tree, ...]) -> Callable[[Tree], bool]:
+        """What of the mesh is needed if some networks are evaluated apart."""
+        if not apart:
+            return lambda _: True
+        elsewhere = set(apart)
+        grown_from = prefixes([tree for tree in generator.networks() if tree not in elsewhere])
+        return lambda tree: prefix(tree) in grown_from
+
+    def _by_automata(self, query: int, first: int, labelled: Labelled) -> Iterator[Partials]:
+        """The results of a query's automata for the tuples from slot ``first`` on, given their labels."""
+        automata = self.queries[query].automata
+        if automata is None:
+            return
+        mine = labelled.query == query
+        labels = np.zeros(len(self.live) - first, dtype=np.int64)
+        labels[labelled.tuple[mine] - first] = labelled.label[mine]
+        found = automata.insert(first, self.live.tuples, labels, self.known.row)
+        if self._accepts_root is not None:
+            found = found.taken(self._accepts_root(found.members[:, 0]))
+        if len(found):
+            yield replace(found, query=np.full(len(found), query, dtype=np.int64))
 
     def _coded(self, labelled: Labelled) -> Labelled:
         """Labels as their meshes know them."""

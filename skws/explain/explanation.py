@@ -9,6 +9,7 @@ from typing import Final
 from mesh.factory import MeshKind
 from mesh.network import CandidateNetwork, node_text
 from schema.errors import UsageError
+from skws.choices import EvaluatorName
 from skws.explain.branch import Branch, Role, counted
 from skws.explain.cluster import cluster_branch, sharing
 from skws.explain.count import MOST_OPERATORS, ClusterCount, MeshCount, count_mesh
@@ -64,6 +65,7 @@ def explain(
         carriers_branch(plan),
         _window(plan),
         _evaluator(plan),
+        *_automata(plan, limit),
         _networks(plan, count),
         _keys(plan, pruned_by_keys(plan.generator())),
         Branch("mesh", (*operators, *clusters)),
@@ -112,6 +114,27 @@ def _evaluator(plan: Plan) -> Branch:
     columnar = plan.mesh == MeshKind.HASHED and not plan.lateness
     name, reason = _COLUMNAR if columnar else _EVALUATORS[MeshKind(plan.mesh)]
     return Branch(f"evaluator: {name}", (Branch(f"because {reason}"),))
+
+
+def _automata(plan: Plan, limit: int) -> Iterator[Branch]:
+    """What evaluates each network and why, if automata may."""
+    if not plan.by_automata:
+        return
+    from skws.engine.automata import choices  # noqa: PLC0415 - for who asks for automata
+
+    found = choices(plan.generator(), everything=plan.evaluated_by == EvaluatorName.AUTOMATA)
+    if found is None:
+        yield Branch("networks by automata: none, as there are too many networks to look at each")
+        return
+    chosen = sum(choice.automaton for choice in found)
+    lines = [
+        f"{'automaton' if choice.automaton else 'mesh'}: "
+        f"{CandidateNetwork.of(choice.tree).text(plan.schema, plan.keywords)}, because {choice.reason}"
+        for choice in sorted(found, key=lambda choice: not choice.automaton)[:limit]
+    ]
+    more = [f"... {len(found) - limit:,} more networks"] if len(found) > limit else []
+    heading = f"networks by automata: {chosen:,} of {len(found):,}"
+    yield Branch(heading, tuple(map(Branch, [*lines, *more])))
 
 
 def _networks(plan: Plan, count: MeshCount) -> Branch:

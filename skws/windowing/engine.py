@@ -345,7 +345,7 @@ class WindowedEngine:
         began = np.where(streaming, self._finder.known.times[results.members], ALWAYS).max(axis=1)
         columns = (rows_of(results), ends.tolist(), began.tolist(), time.tolist())
         for (query, operator, slots), tick, start, end in zip(*columns, strict=True):
-            mesh, assembler = self._finder.queries[query]
+            mesh, assembler, _ = self._finder.queries[query]
             named = [names[slot] for slot in slots if slot >= 0]
             yield completed(tick, assembler.result("+", mesh.network(operator), named, start, end))
 

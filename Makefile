@@ -26,12 +26,12 @@ check: $(READY)
 test-all: $(READY)
 	$(BIN)/python -m pytest
 
-## Throughput, memory and counts of networks on this machine
+## Speed and memory on this machine, in small; `skws bench` alone measures in full
 bench: $(READY)
-	$(BIN)/python -m bench.networks
-	$(BIN)/python -m bench.keywords
-	$(BIN)/python -m bench.replay
-	$(BIN)/python -m bench.throughput
+	$(BIN)/skws bench floor --hours 0.5
+	$(BIN)/skws bench floor --hours 0.5 --format parquet
+	$(BIN)/skws bench queries --hours 0.1 --numbers 1,10,100 --no-draw --output build/bench
+	$(BIN)/skws bench paper --hours 0.05 --figures 5.1,5.6 --time-limit 60 --no-draw --output build/bench
 
 format: $(READY)
 	$(BIN)/ruff format .

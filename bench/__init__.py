@@ -1,1 +1,1 @@
-"""Measurements: run as modules, `python -m bench.throughput`."""
+"""Measurements: `skws bench` runs most of them, others are run as modules: `python -m bench.replay`."""

@@ -7,7 +7,6 @@ standard output. Reading is part of every measure; making the load is not.
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from bench.load import Load
+from bench.load import Load, query_texts
+from bench.peers.children.entry import peak_bytes
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
@@ -81,10 +81,8 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
 
 
 def _with_queries(plan: Plan, number: int) -> ColumnarEngine:
-    from bench.queries import texts  # noqa: PLC0415 - it imports this module
-
     engine = ColumnarEngine(plan.schema, plan.window)
-    for place, text in enumerate(texts(number)):
+    for place, text in enumerate(query_texts(number)):
         engine.add(replace(plan, query=parse_query(text, plan.schema)), str(place))
     return engine
 
@@ -102,16 +100,6 @@ def _matched(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[int]:
     labelling = Labelling.only(0, plan.matcher)
     for batch in replay.batches(log):
         yield len(labelling.of(batch.rows))
-
-
-def peak_bytes() -> int:
-    """Peak resident memory; by Linux itself where it tells, since getrusage counts the parent too."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main() -> None:

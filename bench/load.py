@@ -80,3 +80,9 @@ class Load:
                 file.write(orjson.dumps(line) + b"\n")
                 count += 1
         return count
+
+
+def query_texts(number: int, seed: int = 1) -> list[str]:
+    """Queries for one stream of the load: its own keywords, then two of its words each."""
+    rng = random.Random(seed)
+    return [" ".join(KEYWORDS[:2]), *(" ".join(rng.sample(WORDS, 2)) for _ in range(number - 1))]

@@ -8,7 +8,6 @@ about one tuple of a thousand. The engine is the default one.
 from __future__ import annotations
 
 import csv
-import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,7 +15,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.child import QUERIES
-from bench.load import KEYWORDS, WORDS, Load
+from bench.load import Load
 from bench.point import FINISHED, measure
 from schema.errors import SkwsError, UsageError
 
@@ -40,12 +39,6 @@ def chosen(numbers: str) -> list[int]:
     if not all(number.isdecimal() and int(number) for number in listed):
         raise UsageError(f"--numbers {numbers!r}: expected positive numbers, such as 1,10,100")
     return sorted(map(int, listed))
-
-
-def texts(number: int, seed: int = 1) -> list[str]:
-    """The queries, each with words of its own."""
-    rng = random.Random(seed)
-    return [" ".join(KEYWORDS[:2]), *(" ".join(rng.sample(WORDS, 2)) for _ in range(number - 1))]
 
 
 def points(

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.queries import chosen, points, texts, write_csv
+from bench.load import query_texts
+from bench.queries import chosen, points, write_csv
 from schema.errors import UsageError
 
 
 def test_queries_differ() -> None:
-    assert len(set(texts(1000))) == 1000
-    assert texts(10) == texts(100)[:10]
+    assert len(set(query_texts(1000))) == 1000
+    assert query_texts(10) == query_texts(100)[:10]
 
 
 @pytest.mark.parametrize("numbers", ["", "0", "1,x", "1.5"])

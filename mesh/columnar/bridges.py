@@ -59,11 +59,13 @@ class Bridges:
         if not self._used:
             return _NO_ENTRANCES
         entry, waiting = self._index.probe(arrived.hashes)
-        source, bridge = self._look_around(self._new_closers(labelled))
-        return self._entrances(
-            np.concatenate([arrived.slots[entry], bridge]),
-            np.concatenate([self._closers.columns()[0][waiting], source]),
-        )
+        bridges, closers = [arrived.slots[entry]], [self._closers.columns()[0][waiting]]
+        first = self._new_closers(labelled)
+        if first < self._closers.size:
+            source, bridge = self._look_around(first)
+            bridges.append(bridge)
+            closers.append(source)
+        return self._entrances(np.concatenate(bridges), np.concatenate(closers))
 
     def add(self, labelled: Labelled) -> None:
         """Take in live tuples with keywords of a query that is new."""
@@ -78,7 +80,7 @@ class Bridges:
         moved = slots[self._closers.columns()[0]]
         self._index.remap(self._closers.keep(moved >= 0))
         self._closers.columns()[0][:] = moved[moved >= 0]
-        self._is_closer = self._is_closer[slots[: len(self._is_closer)] >= 0]
+        self._is_closer = self._is_closer[: len(slots)][slots[: len(self._is_closer)] >= 0]
         self._renew_filter()
 
     def reached(self, hashes: Hashes) -> Ints:
@@ -87,12 +89,17 @@ class Bridges:
 
     def _new_closers(self, labelled: Labelled) -> int:
         """Remember the tuples that may close a network; gives the place of the first that is new."""
+        closing = labelled.label & self._closing != 0
+        if not closing.any():
+            return self._closers.size
         known = self._is_closer
         if len(known) < len(self._live):
-            self._is_closer = np.zeros(len(self._live), dtype=bool)
+            self._is_closer = np.zeros(2 * len(self._live), dtype=bool)
             self._is_closer[: len(known)] = known
-        slots = np.unique(labelled.tuple[labelled.label & self._closing != 0])
+        slots = np.unique(labelled.tuple[closing])
         slots = slots[~self._is_closer[slots]]
+        if not len(slots):
+            return self._closers.size
         self._is_closer[slots] = True
         relation = self._live.tuples.relation[slots]
         degree = self._degree[relation]

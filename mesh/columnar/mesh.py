@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mesh.columnar.bridges import Bridges
-from mesh.columnar.columns import Flags, Hashes, Ints, mixed, ranges
+from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, mixed, ranges
 from mesh.columnar.labels import Labelled, Labels
 from mesh.columnar.live import Arrived, LiveTuples
 from mesh.columnar.runs import SortedRuns
@@ -192,6 +192,8 @@ class ColumnarMesh:
     def _bridged(self, arrived: Arrived, labelled: Labelled) -> list[Partials]:
         """Waiting partials joined with new bridges, and those that new tuples complete by way of old ones."""
         entrances = self._bridges.insert(arrived, labelled)
+        if not len(entrances.slots):
+            return []
         places, entry = _swapped(self._closed.probe(entrances.hashes))
         if not len(places):
             return []
@@ -228,9 +230,9 @@ class ColumnarMesh:
                 front = front.taken(~complete)
             groups, wanted = self._spread(front)
             front = self._joined(groups, *self._partners(groups, wanted))
-            stays = ~self._operators.passing(groups.operator)
-            waiting.append(groups.taken(stays))
-            hashes.append(wanted[stays])
+            passing = self._operators.passing(groups.operator)
+            waiting.append(groups.taken(~passing) if passing.any() else groups)
+            hashes.append(wanted[~passing] if passing.any() else wanted)
         if waiting:
             self._wait(Partials.together(waiting), np.concatenate(hashes))
         return self._truly_joined(Partials.together(results))
@@ -240,14 +242,15 @@ class ColumnarMesh:
         is_open, by_query = self._operators.open(groups.operator), mixed(wanted, groups.query)
         open_places, free = _probe_some(self._live.probe, wanted, np.flatnonzero(is_open))
         closed_places, carrying = _probe_some(self._labelled.probe, by_query, np.flatnonzero(~is_open))
+        places, slots = [open_places, closed_places], [free, carrying]
         bridged = np.flatnonzero(self._operators.bridged(groups.operator))
         bridged = bridged[self._bridges.reached(by_query[bridged])]
-        bridged, bridges = _probe_some(self._live.probe, wanted, bridged)
-        is_free = self._labels.of(groups.query[bridged], bridges) == 0
-        return (
-            np.concatenate([open_places, closed_places, bridged[is_free]]),
-            np.concatenate([free, carrying, bridges[is_free]]),
-        )
+        if len(bridged):
+            bridged, bridges = _probe_some(self._live.probe, wanted, bridged)
+            is_free = self._labels.of(groups.query[bridged], bridges) == 0
+            places.append(bridged[is_free])
+            slots.append(bridges[is_free])
+        return np.concatenate(places), np.concatenate(slots)
 
     def _wait(self, groups: Partials, hashes: Hashes) -> None:
         first = self._waiting.append(groups.columns())
@@ -321,5 +324,7 @@ def _probe_some(
     probe: Callable[[Hashes], tuple[Ints, Ints]], hashes: Hashes, places: Ints
 ) -> tuple[Ints, Ints]:
     """Probe with the hashes at some places; positions are those among all of them."""
+    if not len(places):
+        return NOTHING, NOTHING
     positions, found = probe(hashes[places])
     return places[positions], found

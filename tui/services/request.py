@@ -47,7 +47,7 @@ class UiRequest:
         if not self.speed > 0:
             raise UsageError(f"--speed {self.speed:g}: expected a number above 0")
         if isinstance(self.plan_window, ExpressionWindow):
-            raise UsageError("window expressions are for skws search and skws windows, not for live streams")
+            raise UsageError("the terminal UI takes no window expressions; skws watch and skws search do")
         if self.lateness and isinstance(self.plan_window, CountWindow):
             raise UsageError("--lateness needs a window of time: positions in a stream are never late")
         if self.on_error is OnError.DEAD_LETTER and self.dead_letters is None:

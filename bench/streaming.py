@@ -28,7 +28,7 @@ import orjson
 
 from bench.load import Load
 from skws.choices import EngineName
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch.log import Log
 from skws.watch.request import WatchRequest
@@ -46,12 +46,12 @@ class Clocked:
 
     name: str = "clocked"
     every: float = 1.0
-    given: list[tuple[float, Result]] = field(default_factory=list)
+    given: list[tuple[float, LiveResult]] = field(default_factory=list)
 
     def open(self, run: Run) -> None:
         """Nothing to open."""
 
-    def write(self, batch: int, results: Sequence[Result]) -> None:  # noqa: ARG002 - a sink has it
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - a sink has it
         now = time.time()
         self.given += [(now, result) for result in results]
 

@@ -15,7 +15,7 @@ from tests.watch.watching import append, customer, order, request
 
 def read(reader: FeedReader, start: Offset) -> tuple[list[Parcel], Offset]:
     """All that is there now, a parcel a micro-batch."""
-    parcels = []
+    parcels: list[Parcel] = []
     while True:
         rows, end = reader.read(start)
         found = [Parcel.from_bytes(blob) for _, _, blob in rows]

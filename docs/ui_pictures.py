@@ -13,12 +13,12 @@ from typing import Final
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
+from docs.stepped_run import SteppedRun
 from schema.load import load_schema
 from skws.movie_stream import PAPER_QUERY, movie_files
 from tui.app import SkwsApp
 from tui.screens.networks import NetworksScreen
 from tui.services.request import UiRequest
-from tui.services.stepped_run import SteppedRun
 
 SIZE: Final = (104, 30)
 _STEPS: Final = 8

@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from schema.errors import SkwsError
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from tui.keys import ACTIONS
 from tui.messages import Failed, NewsReady, ViewChanged
 from tui.screens.confirm import ConfirmScreen
@@ -171,7 +171,7 @@ class SkwsApp(App[None]):
         self.switch_mode("search")
         self.call_later(screen.look_at_network, query, network)
 
-    def export(self, results: Sequence[Result], path: str) -> None:
+    def export(self, results: Sequence[LiveResult], path: str) -> None:
         """Write results to a file; how that went is told."""
         from tui.services.export import export  # noqa: PLC0415 - Arrow, for who exports
 

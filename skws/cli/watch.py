@@ -166,6 +166,8 @@ def watch(
         force_unbounded=force_unbounded,
         allow_unbounded_windows=allow_unbounded,
     )
+    if not request.queries and request.control is None:
+        raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
     run_watch(
         request, Log(log_format, quiet), None if queries is None else FollowedFile(queries, alerts, asked)
     )

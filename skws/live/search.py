@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from mesh.columnar.table import WaitingCounts
 from schema.errors import UsageError, nearest
 from schema.load import parse_schema
 from skws.batches import RecordBatch
@@ -186,6 +187,10 @@ class LiveSearch:
             sum(one.operators for one in loads),
             sum(one.waiting for one in loads),
         )
+
+    def waiting(self) -> WaitingCounts:
+        """The operators of the keyword queries with the partial results that wait there."""
+        return [] if self._engine is None else self._engine.waiting()
 
     def needs_past(self, kind: str) -> bool:
         """True if a query of a kind that is added now is told the log."""

@@ -103,6 +103,11 @@ class Gauges:
         self._latencies.add(seconds, self._found)
         self._found = 0
 
+    def forget(self, query: str) -> None:
+        """A query stands no longer: if it comes back, it is counted anew."""
+        for op in "+-":
+            del self.counters[op, query]
+
     def count(self, name: str) -> int:
         return self.counters[name]
 

@@ -23,7 +23,7 @@ from skws.watch.inbox import Inbox
 from skws.watch.log import Log
 from skws.watch.metrics import Metrics, State
 from skws.watch.pace import Pace, StoppableClock
-from skws.watch.pipeline import Pipeline
+from skws.watch.pipeline import Onlooker, Pipeline
 from skws.watch.recovery import Begun, begin, known_standing, resume
 from skws.watch.request import WatchRequest
 from skws.watch.sinks.base import Sink
@@ -38,7 +38,8 @@ class LocalWatch:
     """A live search of ``request``, results to ``sinks``.
 
     ``answered`` hears what became of commands. ``each_step`` is called in the
-    thread that runs it, after every look at the source. Raises QueryError,
+    thread that runs it, after every look at the source; ``onlooker`` sees its
+    records there. Raises QueryError,
     UsageError, SourceError, before anything is opened.
     """
 
@@ -51,6 +52,7 @@ class LocalWatch:
         *,
         answered: Callable[[Answer], None] = lambda _: None,
         each_step: Callable[[], None] = lambda: None,
+        onlooker: Onlooker | None = None,
     ) -> None:
         self.request = request
         self.clock = clock or StoppableClock()
@@ -60,6 +62,7 @@ class LocalWatch:
         self._log = log
         self._inbox = Inbox(log, answered)
         self._each_step = each_step
+        self._onlooker = onlooker
         self._paused = False
         self._state: State = "starting"
         self._behind = ("", 0)
@@ -68,7 +71,7 @@ class LocalWatch:
         if request.checkpoint is not None and self._source.local_only:
             raise UsageError("--checkpoint needs a source that can be read again, and standard input cannot")
         self._checkpoint: Checkpoint | None = None
-        self.pipeline = Pipeline(request, None, self.clock.now)
+        self.pipeline = Pipeline(request, None, self.clock.now, onlooker)
         self._feed: Feed | None = None
         self._offset: Offset = {}
 
@@ -126,7 +129,7 @@ class LocalWatch:
         if request.checkpoint is not None:
             self._checkpoint = Checkpoint(request.checkpoint, request)
             request = self._as_it_began(self._checkpoint, request)
-        pipeline = self.pipeline = Pipeline(request, self._checkpoint, self.clock.now)
+        pipeline = self.pipeline = Pipeline(request, self._checkpoint, self.clock.now, self._onlooker)
         control = None if request.control is None else ControlFolder(request.control)
         run = pipeline.run(
             lambda seconds: not self.clock.stopping.wait(seconds),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 from uuid import uuid4
 
 from skws.live.retention import Retention
@@ -24,13 +24,29 @@ from skws.watch.worker import Outcome, Worker
 from windows.window import MICROSECOND
 
 
+class Onlooker(Protocol):
+    """Sees the good records of a live search go by, in the thread that runs it."""
+
+    def load_tables(self, records: Sequence[Record]) -> None:
+        """Of static tables."""
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Of a micro-batch, once its results are delivered."""
+
+
 class Pipeline:
     """Takes micro-batches, one after the other; ``full`` when the limit of results is reached.
 
     ``checkpoint`` None keeps nothing. ``now`` tells the run's time in microseconds.
     """
 
-    def __init__(self, request: WatchRequest, checkpoint: Checkpoint | None, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        request: WatchRequest,
+        checkpoint: Checkpoint | None,
+        now: Callable[[], int],
+        onlooker: Onlooker | None = None,
+    ) -> None:
         self.worker = Worker(request, self._past)
         self.gauges = Gauges(request, now())
         self.intake = Intake(request.on_error)
@@ -38,8 +54,10 @@ class Pipeline:
         self.full = False
         self._request = request
         self._checkpoint = checkpoint
-        self._recent = Recent() if checkpoint is None and request.control is not None else None
+        later = request.control is not None or not request.queries  # queries may come to a stream under way
+        self._recent = Recent() if checkpoint is None and later else None
         self._now = now
+        self._onlooker = onlooker
         self._table_letters: tuple[str, ...] = ()  # go with the first micro-batch
         self._delivery: Delivery | None = None
         self._run: Run | None = None
@@ -63,6 +81,8 @@ class Pipeline:
     def tables(self, items: list[Item]) -> tuple[Record, ...]:
         """The good rows of static tables. Raises BadRecordsError by the policy."""
         records, self._table_letters, _ = self.intake.parted(items)
+        if self._onlooker is not None:
+            self._onlooker.load_tables(records)
         return records
 
     def take(self, commands: list[Command], polled: Batch, commands_to: int, arrived: int) -> None:
@@ -105,6 +125,8 @@ class Pipeline:
         self.delivery.write(entry.number, results, letters)
         self._delivered = entry.number
         self.gauges.delivered(entry.records, results, len(outcome.late))
+        if self._onlooker is not None:
+            self._onlooker.add(entry.records)
 
     def speak_of_schema(self) -> None:
         """Metrics and sinks hear which schema holds now."""

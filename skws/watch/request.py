@@ -58,8 +58,6 @@ class WatchRequest:
     allow_unbounded_windows: bool = False
 
     def __post_init__(self) -> None:
-        if not self.queries and self.control is None:
-            raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
         if self.engine is EngineName.LOCAL and (self.master is not None or self.packages):
             raise UsageError("--master and --packages need --engine spark: the local engine runs here")
         check_master(self.master)

@@ -11,9 +11,8 @@ from skws.choices import EngineName
 from skws.movie_stream import movie_files
 from tests.tui.ui import QUERY, movies
 from tui.services.engines import start_run
-from tui.services.job_run import JobRun
 from tui.services.news import Outbox
-from tui.services.run import AddQuery, ApplySchema, RemoveQuery
+from tui.services.run import AddQuery, RemoveQuery
 from tui.services.view import View
 
 SECONDS = 240
@@ -39,17 +38,6 @@ def test_queries_come_and_go_while_the_job_runs() -> None:
         run.stop()
     view.absorb(outbox.take(), 0)
     assert not view.failure
-
-
-def test_what_a_job_cannot_do_is_told() -> None:
-    outbox = Outbox()
-    run = JobRun(movies(QUERY, engine=EngineName.SPARK), outbox)
-    run.post(ApplySchema(movies().schema))
-    run.pause()
-    run.set_speed(2)
-    assert not run.paused
-    assert [line.level for line in outbox.take().lines] == ["error", "warning", "warning"]
-    run.stop()
 
 
 def _until(outbox: Outbox, view: View, done: object) -> None:

@@ -9,19 +9,17 @@ from typing import Any
 
 import pytest
 
+from docs.stepped_run import SteppedRun
 from schema.errors import UsageError
-from schema.load import parse_schema
 from skws.choices import EngineName, OnError
 from skws.movie_stream import movie_files
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.search import Search, SearchRequest
 from tests.tui.ui import QUERY, movies
 from tui.services.engines import start_run
-from tui.services.local_run import LocalRun
 from tui.services.news import News, Outbox
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, ApplySchema, Observe, RemoveQuery
-from tui.services.stepped_run import SteppedRun
 
 QUERIES = (QUERY, "nolan bale", "clint", "trav* uma")
 
@@ -39,13 +37,13 @@ def searched(query: str) -> set[str]:
     return {result.id for result in Search(request).results()}
 
 
-def ids(results: list[Result], query: str) -> set[str]:
+def ids(results: list[LiveResult], query: str) -> set[str]:
     return {result.id for result in results if result.query == query}
 
 
 def test_queries_find_what_the_batch_search_finds() -> None:
     run, outbox = begun(movies(*QUERIES))
-    results: list[Result] = []
+    results: list[LiveResult] = []
     for _ in range(12):
         run.advance(0.1)
         results += outbox.take().results
@@ -109,14 +107,13 @@ def test_pause_holds_the_stream_and_speed_multiplies_it() -> None:
 
 def test_a_schema_without_a_join_and_back_gives_the_same_results(tmp_path: Path) -> None:
     text = movie_files()[0].read_text()
-    less = parse_schema(text.replace("  - director.did = movie.did\n", ""))
-    more = parse_schema(text, default_name="movies")
+    less = text.replace("  - director.did = movie.did\n", "")
     run, outbox = begun(movies(QUERY))
     run.advance(0.4)
     run.post(ApplySchema(less))
     run.advance(0)
     run.advance(2)
-    run.post(ApplySchema(more))
+    run.post(ApplySchema(text))
     run.advance(0)
     news = outbox.take()
     assert not [line for line in news.lines if line.level == "error"]
@@ -134,7 +131,7 @@ def test_a_relation_that_goes_takes_its_tuples_and_its_records_come_no_more() ->
     run, outbox = begun(movies(QUERY))
     run.advance(0.5)
     before = run.metrics().tuples
-    run.post(ApplySchema(parse_schema(without)))
+    run.post(ApplySchema(without))
     run.advance(0)
     run.advance(2)
     news = outbox.take()
@@ -160,7 +157,8 @@ def test_the_mesh_is_observed_by_query() -> None:
 
 def failed(request: UiRequest) -> News:
     outbox = Outbox()
-    LocalRun(request, outbox).run()
+    run = start_run(request, outbox)
+    run._live()
     return outbox.take()
 
 
@@ -203,8 +201,6 @@ def test_a_run_in_its_thread_starts_tells_and_stops() -> None:
     run.start()
     assert told.wait(30)
     run.stop()
-    assert isinstance(run, LocalRun)
-    assert run._thread is not None
     assert not run._thread.is_alive()
 
 

@@ -11,13 +11,13 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from docs.stepped_run import SteppedRun
 from schema.load import load_schema
 from skws.movie_stream import movie_files
 from tui.app import SkwsApp
 from tui.screens.search import SearchScreen
-from tui.services.local_run import LocalRun
+from tui.services.engines import start_run
 from tui.services.request import UiRequest
-from tui.services.stepped_run import SteppedRun
 
 SPEED = 1_600_000_000
 """The half century of the movies in about a second."""
@@ -87,7 +87,7 @@ async def opened(
     request: UiRequest, size: tuple[int, int] = (120, 36), *, stepped: bool = True, **more: Any
 ) -> AsyncIterator[Driver]:
     """The app on a request, its run under the test's hand."""
-    start = (SteppedRun if stepped else LocalRun) if request.source is not None else None
+    start = (SteppedRun if stepped else start_run) if request.source is not None else None
     app = SkwsApp(request, start, show_memory=False, **more)
     async with app.run_test(size=size, notifications=True) as pilot:
         driver = Driver(app, pilot)

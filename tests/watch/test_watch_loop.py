@@ -286,7 +286,6 @@ def test_many_queries_share_one_run(tmp_path: Path) -> None:
 
 def test_requests_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     for changes, reason in (
-        ({"queries": {}}, "nothing to watch"),
         ({"speed": 2.0}, "--speed needs"),
         ({"source": "replay:x?speed=3", "speed": 2.0}, "leave one out"),
         ({"source": "-", "checkpoint": tmp_path / "c"}, "standard input cannot"),

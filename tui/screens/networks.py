@@ -92,7 +92,7 @@ class NetworksScreen(LiveScreen):
             work = partial(self._read, self._query, run.rows)
             self.run_worker(work, thread=True, exclusive=True, group="networks", exit_on_error=False)
 
-    def _read(self, query: str, rows: LiveRows) -> None:
+    def _read(self, query: str, rows: LiveRows | None) -> None:
         view = self.skws.view
         try:
             found = look(view.meanings.plan(query), rows, view.observed.get(query))

@@ -117,7 +117,7 @@ class SchemaScreen(LiveScreen):
         elif self.skws.live_run is None:
             self.skws.post_message(Failed("nothing is running that a schema could be applied to"))
         else:
-            self.skws.live_run.post(ApplySchema(draft.schema))
+            self.skws.live_run.post(ApplySchema(draft.text))
 
     def action_infer(self) -> None:
         if self.dirty:

@@ -13,7 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 from schema.model import Schema
-from skws.results.model import JsonRow, Result, ResultTuple
+from skws.results.model import JsonRow, LiveResult, Result, TupleShown
 from skws.results.writers.text import instant, lifespan, shortened, value_text, visible
 from tui.services.results import Shown
 from tui.services.view import View
@@ -49,7 +49,10 @@ class Drawer:
     def lines(self, shown: Shown) -> list[Text]:
         """The heading, then a tuple a line."""
         result = shown.result
-        lines = [self._heading(shown), *self._branch(result, 0, "", "", None)]
+        lines = [self._heading(shown)]
+        lines += (
+            self._branch(result, 0, "", "", None) if isinstance(result, Result) else self._members(result)
+        )
         if shown.ending:
             for line in lines:
                 line.stylize(self._palette.ended)
@@ -61,8 +64,9 @@ class Drawer:
         parts = [
             Text(result.query, palette.heading),
             Text(f"{self.countdown(shown)}\n{lifespan(result)}", palette.dim),
-            Text.assemble(("network  ", palette.dim), visible(result.network)),
         ]
+        if isinstance(result, Result):
+            parts.append(Text.assemble(("network  ", palette.dim), visible(result.network)))
         for place, shown_tuple in enumerate(result.tuples):
             parts.append(self._whole(result, place, shown_tuple))
         parts.append(Text(f"id {result.id}", palette.dim))
@@ -107,7 +111,18 @@ class Drawer:
             last = child == children[-1][0]
             yield from self._branch(result, child, inner, "└─ " if last else "├─ ", name)
 
-    def _attributes(self, result: Result, shown: ResultTuple) -> Text:
+    def _members(self, result: LiveResult) -> Iterator[Text]:
+        """Tuples that no joins hold together, in order, with what each stands for."""
+        for shown in result.tuples:
+            labels = ", ".join(getattr(shown, "labels", ()))
+            line = Text("  ")
+            line.append(f"{visible(labels)}: " if labels else "", self._palette.heading)
+            line.append(visible(shown.relation), self._palette.relation)
+            line.append("  ")
+            line.append_text(self._attributes(result, shown))
+            yield line
+
+    def _attributes(self, result: LiveResult, shown: TupleShown) -> Text:
         """Values that keywords are looked for in stand first: they are what was asked for."""
         parts: list[Text] = []
         for name, value in self._ordered(shown.relation, shown.row):
@@ -122,20 +137,21 @@ class Drawer:
         pairs = [(name, value) for name, value in row.items() if value is not None]
         return sorted(pairs, key=lambda pair: pair[0] not in search)
 
-    def _value(self, result: Result, relation: str, attribute: str, text: str, width: int) -> Text:
-        found = self._view.meanings.spans(result.query, relation, attribute, text)
+    def _value(self, result: LiveResult, relation: str, attribute: str, text: str, width: int) -> Text:
+        keywords = isinstance(result, Result)
+        found = self._view.meanings.spans(result.query, relation, attribute, text) if keywords else []
         short, spans = shortened(visible(text), found, width)
         value = Text(short)
         for start, end, slot in spans:
             value.stylize(self._palette.keywords[slot % len(self._palette.keywords)], start, end)
         return value
 
-    def _whole(self, result: Result, place: int, shown: ResultTuple) -> Text:
+    def _whole(self, result: LiveResult, place: int, shown: TupleShown) -> Text:
         palette = self._palette
         whole = Text.assemble(
             (visible(shown.relation), palette.relation), (f"  {visible(shown.id)}", palette.dim)
         )
-        for left, right, name in result.joins:
+        for left, right, name in result.joins if isinstance(result, Result) else ():
             if max(left, right) == place:
                 other = result.tuples[min(left, right)]
                 whole.append(f"\n  joined to {visible(other.id)} by {visible(name)}", palette.dim)

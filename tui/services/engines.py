@@ -1,18 +1,26 @@
-"""Which run serves a request: the in-process engine, or a Spark job."""
+"""Which search serves a request: that of this process, or a Spark job. Each is loaded when it is made."""
 
 from __future__ import annotations
 
 from skws.choices import EngineName
-from tui.services.local_run import LocalRun
 from tui.services.news import Outbox
 from tui.services.request import UiRequest
-from tui.services.run import Run
+from tui.services.watch_run import Search, WatchRun
 
 
-def start_run(request: UiRequest, outbox: Outbox) -> Run:
+def start_run(request: UiRequest, outbox: Outbox) -> WatchRun:
     """A run of the request, not begun yet. Raises UsageError."""
-    if request.engine is EngineName.LOCAL:
-        return LocalRun(request, outbox)
-    from tui.services.job_run import JobRun  # noqa: PLC0415 - only who asks for Spark needs it
+    return WatchRun(request, outbox, _local if request.engine is EngineName.LOCAL else _job)
 
-    return JobRun(request, outbox)
+
+def _local(run: WatchRun) -> Search:
+    from tui.services.local_search import LocalSearch  # noqa: PLC0415 - behind the first picture
+
+    return LocalSearch(run)
+
+
+def _job(run: WatchRun) -> Search:
+    from tui.services.job_search import JobSearch  # noqa: PLC0415 - only who asks for Spark needs it
+
+    run.tell("info", "Spark is starting")
+    return JobSearch(run)

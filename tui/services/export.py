@@ -10,7 +10,8 @@ from typing import Final
 from schema.errors import UsageError
 from skws.choices import OutputFormat
 from skws.plan import Plan
-from skws.results.model import Result
+from skws.results.model import LiveResult, Result
+from skws.results.writers import destination
 from skws.results.writers.formats import open_writer
 
 FORMATS: Final = {
@@ -20,7 +21,7 @@ FORMATS: Final = {
 }
 
 
-def export(results: Sequence[Result], path: Path, plan: Plan) -> None:
+def export(results: Sequence[LiveResult], path: Path, plan: Plan) -> None:
     """Write results in the order given, in the format that the name of the file ends in.
 
     ``plan``: of any of the queries; the formats tell results apart by
@@ -30,6 +31,18 @@ def export(results: Sequence[Result], path: Path, plan: Plan) -> None:
         raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     if path.is_dir():
         raise UsageError(f"{path} is a folder; expected the name of a file")
+    found = [result for result in results if isinstance(result, Result)]
+    if len(found) < len(results):
+        _export_lines(results, path)
+        return
     with open_writer(FORMATS[path.suffix], path, plan, BytesIO()) as writer:
-        for result in results:
+        for result in found:
             writer.write(result)
+
+
+def _export_lines(results: Sequence[LiveResult], path: Path) -> None:
+    """Of several kinds, which have JSON in common. Raises UsageError for another format."""
+    if path.suffix != ".jsonl":
+        raise UsageError(f"{path}: results of patterns are exported as .jsonl")
+    with destination(path, BytesIO()) as opened:
+        opened.write(b"".join(result.to_json() + b"\n" for result in results))

@@ -58,6 +58,10 @@ class LiveRows:
     def __len__(self) -> int:
         return len(self._rows) + len(self._static)
 
+    @property
+    def schema(self) -> Schema:
+        return self._schema
+
     def load_tables(self, records: Iterable[Record]) -> None:
         """Take in the rows of static tables, as many as there is room for."""
         with self._lock:

@@ -27,12 +27,13 @@ class NetworksView:
     asleep: str
 
 
-def look(plan: Plan, rows: LiveRows, observed: Observed | None) -> NetworksView:
+def look(plan: Plan, rows: LiveRows | None, observed: Observed | None) -> NetworksView:
     """The networks of a plan, as the mesh was when it was observed."""
     told = explain(plan, _NETWORKS, observed, _MOST_OPERATORS)
     missing = observed.missing if observed else ()
     asleep = f"asleep: no live tuple carries {' or '.join(map(repr, missing))}" if missing else ""
-    return NetworksView(plan.query.text, (*told.branches, _nodes(plan, rows)), asleep)
+    nodes = () if rows is None else (_nodes(plan, rows),)
+    return NetworksView(plan.query.text, (*told.branches, *nodes), asleep)
 
 
 def network_of(branch: Branch) -> str:

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from schema.model import Schema
-from skws.results.model import Result
+from skws.results.model import LiveResult
 from skws.watch.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class News:
     ``failure``: why the run ended, if it broke.
     """
 
-    results: list[Result] = field(default_factory=list)
+    results: list[LiveResult] = field(default_factory=list)
     dropped: int = 0
     lines: list[LogLine] = field(default_factory=list)
     metrics: Metrics | None = None
@@ -55,14 +55,14 @@ class Outbox:
     def __init__(self, on_news: Callable[[], None] = lambda: None, kept: int = KEPT_RESULTS) -> None:
         self.on_news = on_news
         self._lock = Lock()
-        self._results: deque[Result] = deque(maxlen=kept)
+        self._results: deque[LiveResult] = deque(maxlen=kept)
         self._lines: deque[LogLine] = deque(maxlen=_KEPT_LINES)
         self._news = News()
         self._told = False
 
     def put(
         self,
-        results: Iterable[Result] = (),
+        results: Iterable[LiveResult] = (),
         lines: Iterable[LogLine] = (),
         metrics: Metrics | None = None,
         queries: tuple[str, ...] | None = None,

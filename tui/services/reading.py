@@ -11,15 +11,17 @@ from tui.services.typed import Reading, TypedSlot, last_word
 from tui.services.view import View
 
 
-def read(text: str, view: View, rows: LiveRows) -> Reading:
+def read(text: str, view: View, rows: LiveRows | None) -> Reading:
     """Analyse a text as it would be searched."""
-    completions = tuple(complete(text, rows))
+    completions = tuple(complete(text, rows)) if rows is not None else ()
     if not text.strip():
         return Reading(text, completions=completions)
     try:
         query = parse_query(text, view.schema, match_names=view.request.match_names)
     except QueryError as error:
         return Reading(text, fault=str(error).splitlines()[0], completions=completions)
+    if rows is None:
+        return Reading(text, tuple(TypedSlot(slot.text, 0) for slot in query.slots), dropped=query.dropped)
     counts = rows.slot_counts(Matcher(query, view.schema))
     return Reading(
         text,

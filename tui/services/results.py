@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
-from skws.results.model import Result
+from skws.results.model import LiveResult
 
 CAPACITY: Final = 5_000
 LINGER: Final = 6.0
@@ -28,7 +28,7 @@ class Shown:
     """
 
     number: int
-    result: Result
+    result: LiveResult
     arrived: float
     ending: Ending | None = None
     ended_at: float = 0.0
@@ -78,7 +78,7 @@ class ResultBuffer:
         """Entries of all queues: what memory depends on."""
         return len(self._order) + len(self._ended) + len(self._ends)
 
-    def take(self, results: Iterable[Result], now: float) -> int:
+    def take(self, results: Iterable[LiveResult], now: float) -> int:
         """Results and retractions in the order in which they were told; gives the number of new ones."""
         new = 0
         for result in results:
@@ -118,7 +118,7 @@ class ResultBuffer:
         if query is not None:
             found = [one for one in found if one.result.query == query]
         if network is not None:
-            found = [one for one in found if one.result.network == network]
+            found = [one for one in found if getattr(one.result, "network", None) == network]
         for word in words.casefold().split():
             found = [one for one in found if word in one.text]
         return found

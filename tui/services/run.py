@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from schema.model import Schema
-from tui.services.live_rows import LiveRows
+if TYPE_CHECKING:
+    from tui.services.live_rows import LiveRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class RemoveQuery:
 
 @dataclass(frozen=True, slots=True)
 class ApplySchema:
-    """Go on with another schema, without losing live tuples."""
+    """Go on with the schema of a YAML text, without losing live tuples."""
 
-    schema: Schema
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ Command: TypeAlias = AddQuery | RemoveQuery | ApplySchema | Observe
 class Run(Protocol):
     """A live search under way; it tells what comes of all this through its outbox. Any thread may call.
 
-    ``rows`` are the latest tuples of its window.
+    ``rows`` are the latest tuples of its window; None until it has begun.
     """
 
     @property
-    def rows(self) -> LiveRows: ...
+    def rows(self) -> LiveRows | None: ...
 
     @property
     def paused(self) -> bool: ...

@@ -1,0 +1,97 @@
+"""How soon the terminal UI is there: `python -m bench.tui_start`.
+
+The demo is started in a terminal of its own. Told are the seconds, and those of
+the processor, until the first picture and until the first result. `--spark`
+starts it on Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+_SIZE: Final = (36, 120)
+_MOST: Final = 60.0
+_STEPS: Final = {"first picture": "skws · search", "first result": "Travolta"}
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;:?<>=]*[a-zA-Z]|\x1b[()][0-9A-Za-z]|\x1b[=>]")
+
+
+def measure(arguments: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+    """Seconds from the start of ``skws`` to each step, and those that its processes worked by then."""
+    found: dict[str, tuple[float, float]] = {}
+    with TemporaryDirectory() as folder, _started(arguments, folder) as (process, terminal):
+        began = time.monotonic()
+        shown = ""
+        while len(found) < len(_STEPS) and time.monotonic() - began < _MOST:
+            shown += _read(terminal)
+            text = _ESCAPES.sub("", shown)
+            for step, sign in _STEPS.items():
+                if step not in found and sign in text:
+                    found[step] = (time.monotonic() - began, _worked(process))
+    return found
+
+
+@contextmanager
+def _started(arguments: tuple[str, ...], folder: str) -> Iterator[tuple[int, int]]:
+    process, terminal = pty.fork()
+    if not process:
+        home = {"XDG_STATE_HOME": folder, "XDG_CONFIG_HOME": folder, "TERM": "xterm-256color"}
+        command = [sys.executable, "-m", "skws", *arguments]
+        os.execve(sys.executable, command, {**os.environ, **home})
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *_SIZE, 0, 0))
+    try:
+        yield process, terminal
+    finally:
+        os.kill(process, signal.SIGTERM)
+        os.waitpid(process, 0)
+        os.close(terminal)
+
+
+def _read(terminal: int) -> str:
+    ready, _, _ = select.select([terminal], [], [], 0.05)
+    return os.read(terminal, 1 << 16).decode(errors="replace") if ready else ""
+
+
+def _worked(process: int) -> float:
+    """Seconds of the processor of a process, its children that are alive included."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            _, _, rest = stat.read_text().rpartition(")")
+        except OSError:
+            continue
+        fields = rest.split()
+        if process in (int(stat.parent.name), int(fields[1])):
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--spark", action="store_true")
+    given = parser.parse_args()
+    arguments = ("demo", "--engine", "spark") if given.spark else ("demo",)
+    for _ in range(given.runs):
+        found = measure(arguments)
+        print(
+            "  ".join(f"{step} {told:.2f} s ({worked:.2f} worked)" for step, (told, worked) in found.items())
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The live search on Spark, for the UI: the job of ``skws watch``.
+
+The stream goes by inside the job: there are no live rows here to count
+matches and words in.
+"""
+
+from __future__ import annotations
+
+from schema.model import Schema
+from skws.spark.streaming.watch import SparkWatch
+from skws.watch import control
+from skws.watch.metrics import Metrics
+from tui.services.watch_run import WatchRun
+from tui.services.watched import CallLog, CallSink, watch_request
+
+
+class JobSearch:
+    """Tells ``run`` all that comes. Made, it takes seconds until Spark is there."""
+
+    rows = None
+
+    def __init__(self, run: WatchRun) -> None:
+        self._run = run
+        self._ended = False
+        self._watch = SparkWatch(
+            watch_request(run.request),
+            CallLog(run.tell),
+            sinks=[CallSink(run.take_results)],
+            answered=run.answered,
+            each_step=run.tell_metrics,
+        )
+
+    @property
+    def schema(self) -> Schema:
+        return self._run.request.schema
+
+    def run(self) -> None:
+        self._watch.run()
+        self._ended = True
+        self._run.tell_metrics(at_once=True)
+
+    def stop(self) -> None:
+        self._watch.stop()
+
+    def post(self, command: control.Command) -> None:
+        if self._ended:
+            self._run.answered(control.Answer(command.id, "ended"))
+            self._run.tell("error", "the job has ended with its source: start anew for other queries")
+        else:
+            self._watch.post(command)
+
+    def metrics(self) -> Metrics:
+        return self._watch.metrics()
+
+    def pause(self) -> bool:
+        self._run.tell("warning", "a job on Spark cannot be paused")
+        return False
+
+    def resume(self) -> None:
+        """It is never paused."""
+
+    def set_speed(self, speed: float) -> bool:
+        if speed != self._run.request.speed:
+            self._run.tell("warning", "the speed of a job on Spark is set when it starts: --speed")
+        return speed == self._run.request.speed
+
+    def observe(self, text: str) -> None:
+        """The mesh is in the job's workers."""
+
+    def why_bad(self) -> str:
+        return ""
+
+    def forget(self, text: str) -> None:
+        """The job counts on."""

@@ -1,0 +1,222 @@
+"""A live search for the UI: that of ``skws watch``, with the outbox in the place of sinks.
+
+What it is made of is loaded by its thread, behind the app's first picture.
+Commands that come before then wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Final, Protocol
+
+from schema.errors import SkwsError, UsageError
+from schema.model import Schema
+from skws.results.model import LiveResult, Result
+from skws.watch.metrics import Metrics
+from tui.services.news import Level, LogLine, Outbox
+from tui.services.request import UiRequest
+from tui.services.run import AddQuery, ApplySchema, Command, Observe, RemoveQuery
+
+if TYPE_CHECKING:
+    from skws.watch import control
+    from tui.services.live_rows import LiveRows
+
+_TOLD_EVERY: Final = 0.25  # seconds between metrics
+
+
+class Search(Protocol):
+    """A live search, wherever it runs. ``rows``: the latest tuples, None where they are not at hand."""
+
+    @property
+    def rows(self) -> LiveRows | None: ...
+
+    @property
+    def schema(self) -> Schema:
+        """The one that holds now."""
+
+    def run(self) -> None:
+        """Until ``stop``. Raises SkwsError."""
+
+    def stop(self) -> None: ...
+
+    def post(self, command: control.Command) -> None: ...
+
+    def metrics(self) -> Metrics: ...
+
+    def pause(self) -> bool:
+        """False if it cannot."""
+
+    def resume(self) -> None: ...
+
+    def set_speed(self, speed: float) -> bool:
+        """False if it cannot."""
+
+    def observe(self, text: str) -> None:
+        """Tell what the mesh of a query is at, soon."""
+
+    def why_bad(self) -> str:
+        """What was wrong with the last of the first bad records; empty if it is not known."""
+
+    def forget(self, text: str) -> None:
+        """A query stands no longer."""
+
+
+class WatchRun:
+    """The app posts commands, and hears of all that comes through ``outbox``.
+
+    ``make`` gives the search, in the thread that runs it. ``calendar`` tells
+    seconds since the epoch, ``steady`` seconds of any clock.
+    """
+
+    def __init__(
+        self,
+        request: UiRequest,
+        outbox: Outbox,
+        make: Callable[[WatchRun], Search],
+        calendar: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if request.source is None:
+            raise UsageError("no source to search: give --source or --replay")
+        self.request = request
+        self.outbox = outbox
+        self.paused = False
+        self.speed = request.speed
+        self.networks: Counter[tuple[str, str]] = Counter()
+        self._make = make
+        self._calendar = calendar
+        self._steady = steady
+        self._told_at = float("-inf")
+        self._bad = self._sent = 0
+        self._lock = Lock()
+        self._stopping = False
+        self._search: Search | None = None
+        self._queries = dict.fromkeys(request.queries)
+        self._early: list[Command] = [AddQuery(text) for text in request.queries]
+        self._asked: dict[str, Command] = {}
+        self._thread = Thread(target=self._live, name="skws live search", daemon=True)
+
+    @property
+    def rows(self) -> LiveRows | None:
+        return self._search.rows if self._search is not None else None
+
+    def start(self) -> None:
+        self.outbox.put(queries=tuple(self._queries))
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopping = True
+            if self._search is not None:
+                self._search.stop()
+        if self._thread.is_alive():
+            self._thread.join(timeout=30)
+
+    def post(self, command: Command) -> None:
+        with self._lock:
+            if self._search is None:
+                self._early.append(command)
+                return
+            self._obey(command, self._search)
+
+    def pause(self) -> None:
+        self.paused = self._search is None or self._search.pause()
+
+    def resume(self) -> None:
+        self.paused = False
+        if self._search is not None:
+            self._search.resume()
+
+    def set_speed(self, speed: float) -> None:
+        if self._search is None or self._search.set_speed(speed):
+            self.speed = speed
+
+    def begin(self) -> Search:
+        """Make the search; commands go to it from now on."""
+        search = self._make(self)
+        with self._lock:
+            self._search = search
+            for command in self._early:
+                self._obey(command, search)
+            if self._stopping:
+                search.stop()
+        self.paused = self.paused and search.pause()
+        if not search.set_speed(self.speed):
+            self.speed = self.request.speed
+        return search
+
+    def tell(self, level: Level, text: str) -> None:
+        self.outbox.put(lines=[LogLine(self._calendar(), level, text)])
+
+    def take_results(self, results: Sequence[LiveResult]) -> None:
+        """What the search has found; in its thread."""
+        self.networks.update((r.query, r.network) for r in results if isinstance(r, Result) and r.op == "+")
+        self.outbox.put(results=results)
+
+    def tell_metrics(self, *, at_once: bool = False) -> None:
+        """Those of the search, four times a second; in its thread."""
+        if self._search is None or not (at_once or self._steady() - self._told_at >= _TOLD_EVERY):
+            return
+        self._told_at = self._steady()
+        metrics = self._search.metrics()
+        if metrics.bad > self._bad:
+            reason = self._search.why_bad()
+            new = metrics.bad - self._bad
+            self.tell("warning", f"{new:,} bad record{'s' * (new > 1)} left out{reason and f': {reason}'}")
+            self._bad = metrics.bad
+        self.outbox.put(metrics=metrics)
+
+    def answered(self, answer: control.Answer) -> None:
+        """What became of a command; the log tells why one was refused."""
+        asked = self._asked.pop(answer.id, None)
+        match asked:
+            case AddQuery(text) if answer.error and "already" not in answer.error:
+                self._queries.pop(text, None)
+            case RemoveQuery(text) if not answer.error:
+                self._forget(text)
+            case ApplySchema() if not answer.error and self._search is not None:
+                self.outbox.put(schema=self._search.schema)
+                self.tell("info", "the schema is applied; live tuples stay")
+        if asked is not None:
+            self.outbox.put(queries=tuple(self._queries))
+
+    def _forget(self, text: str) -> None:
+        self._queries.pop(text, None)
+        for key in [key for key in self.networks if key[0] == text]:
+            del self.networks[key]
+        if self._search is not None:
+            self._search.forget(text)
+
+    def _obey(self, command: Command, search: Search) -> None:
+        from skws.watch import control  # noqa: PLC0415 - behind the first picture, as all of the search
+
+        self._sent += 1
+        known = str(self._sent)
+        match command:
+            case AddQuery(text):
+                self._queries[text] = None
+                sent = control.Command("add", text, text, id=known)
+            case RemoveQuery(text):
+                sent = control.Command("remove", text, id=known)
+            case ApplySchema(text):
+                sent = control.Command("schema", "", id=known, schema=text)
+            case Observe(text):
+                search.observe(text)
+                return
+        self._asked[known] = command
+        search.post(sent)
+
+    def _live(self) -> None:
+        """What goes wrong is told, and ends the run; the app stays."""
+        try:
+            self.begin().run()
+        except SkwsError as error:
+            self._fail(str(error))
+        except Exception as error:  # the last resort
+            self._fail(f"unexpected {type(error).__name__}: {error}")
+
+    def _fail(self, text: str) -> None:
+        self.outbox.put(lines=[LogLine(self._calendar(), "error", text)], failure=text)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from itertools import cycle, islice
 from typing import Final
 
 from rich.style import Style
 from textual.theme import Theme
 
-from skws.keywords import MAX_SLOTS
 from tui.services.drawing import Palette
 
 DARK: Final = "textual-dark"
@@ -54,12 +52,11 @@ def palette(theme: Theme) -> Palette:
 
 
 def _palette(keywords: tuple[str, ...], dim: str, relation: str, warn: str) -> Palette:
-    colors = islice(cycle(keywords), MAX_SLOTS)
     return Palette(
         heading=Style(bold=True),
         relation=Style(color=relation),
         dim=Style(color=dim),
         warn=Style(color=warn, bold=True),
         ended=Style(strike=True, dim=True),
-        keywords=tuple(Style(color=color, bold=True, underline=True) for color in colors),
+        keywords=tuple(Style(color=color, bold=True, underline=True) for color in keywords),
     )

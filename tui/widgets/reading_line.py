@@ -25,7 +25,7 @@ def _slots(reading: Reading, palette: Palette) -> Text:
         return Text(f"✗ {reading.fault}", palette.warn)
     parts = []
     for number, slot in enumerate(reading.slots):
-        part = Text.assemble((slot.text, palette.keywords[number]))
+        part = Text.assemble((slot.text, palette.keywords[number % len(palette.keywords)]))
         if reading.tuples:
             part.append(f" {slot.count:,}", palette.dim)
         if slot.meant:

@@ -108,6 +108,15 @@ def parse_window(text: str) -> Window:
     return TimeWindow(parse_duration(stripped, what="window"))
 
 
+def window_fault(text: str) -> str | None:
+    """What is wrong with the text of a window, as a schema's faults are told; None if nothing is."""
+    try:
+        parse_window(text)
+    except UsageError as error:
+        return str(error).removeprefix("window ")
+    return None
+
+
 def parse_duration(text: str, what: str = "duration") -> int:
     """``1h 30m`` and the like in microseconds, above 0; raises UsageError naming the offender."""
     total, position = Decimal(0), 0

@@ -116,9 +116,7 @@ def run(
     engine: Annotated[
         EngineName, typer.Option("--engine", help="Where a query over --source runs.")
     ] = EngineName.SPARK,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]")
-    ] = None,
+    master: options.Master = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option("--checkpoint", metavar="DIR", help="With --source: go on from here after any end."),

@@ -13,11 +13,11 @@ from mesh.factory import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Schema
-from skws.choices import EvaluatorName, OutputFormat
+from skws.choices import EngineName, EvaluatorName, OnError, OutputFormat
 from skws.ranking.choice import RankingChoice
 from skws.ranking.rankings import DEFAULT
 from skws.ranking.top import TopChoice
-from windows.window import ExpressionWindow, parse_duration, parse_window
+from windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
 
 MAX_SIZE_HELP = "Most tuples of a result (T_max)."
 
@@ -61,6 +61,24 @@ SchemaOfSource = Annotated[
 MaxSize = Annotated[int, typer.Option("--max-size", metavar="N", min=1, help=MAX_SIZE_HELP)]
 MatchNames = Annotated[
     bool, typer.Option("--match-names", help="A keyword may also be the name of a relation.")
+]
+Engine = Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]")
+]
+Replays = Annotated[
+    list[Path],
+    typer.Option(
+        "--replay", "-r", metavar="PATH", help="File or directory; may be repeated.", show_default=False
+    ),
+]
+BadRecords = Annotated[OnError, typer.Option("--on-error", help="What to do about bad records.")]
+DeadLetters = Annotated[
+    Path | None,
+    typer.Option("--dead-letters", metavar="FILE", help="Where --on-error dead-letter puts them."),
+]
+LateLetters = Annotated[
+    Path | None, typer.Option("--dead-letters", metavar="FILE", help="Where bad and late records go.")
 ]
 WindowText = Annotated[
     str | None,
@@ -136,15 +154,6 @@ def read_lateness(text: str) -> int:
     if re.fullmatch(r"0+(\.0+)?\s*[a-z]*", text.strip().lower()):
         return 0
     return parse_duration(text, what="lateness")
-
-
-def window_fault(text: str) -> str | None:
-    """What is wrong with the text of a schema's window, as far as that can be told without the schema."""
-    try:
-        parse_window(text)
-    except UsageError as error:
-        return str(error).removeprefix("window ")
-    return None
 
 
 def _expression_fault(schema: Schema) -> str | None:

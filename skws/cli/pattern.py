@@ -12,11 +12,10 @@ import typer
 from schema.errors import UsageError
 from skws.choices import EngineName, OnError, OutputFormat
 from skws.cli import options
-from skws.cli.terminal import ProgressBar, stdout_bytes, tell
+from skws.cli.terminal import ProgressBar, stdout_bytes, tell, tell_bad
 from skws.pattern_search import PatternRequest, PatternSearch
 from skws.pattern_search.writers import open_pattern_writer, write_count
 from skws.progress import unreported
-from skws.replay import BadRecordLog
 from windows.window import parse_window
 
 _COUNT = "count"
@@ -72,7 +71,7 @@ def _run(request: PatternRequest, output_format: str, output: Path | None, *, qu
         else:
             _write(search, OutputFormat(output_format), output, quiet=quiet)
     finally:
-        _tell_bad(search.bad)
+        tell_bad(search.bad)
     if not quiet:
         tell(_summary(search, perf_counter() - started))
 
@@ -87,12 +86,6 @@ def _write(search: PatternSearch, output_format: OutputFormat, output: Path | No
             if output is None and sys.stdout.isatty():
                 bar.stop()
             writer.write(result)
-
-
-def _tell_bad(bad: BadRecordLog) -> None:
-    if bad.count:
-        summed = bad.summary()
-        tell(summed.splitlines()[0] if bad.on_error is OnError.FAIL else summed)
 
 
 def _summary(search: PatternSearch, seconds: float) -> str:

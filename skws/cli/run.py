@@ -8,10 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
-from skws.choices import OnError, OutputFormat
-from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
+from skws.choices import OutputFormat
+from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.diagnosis import why_nothing
-from skws.replay import BadRecordLog
 from skws.results.model import Result
 from skws.results.writers import Writer
 from skws.results.writers.formats import open_writer
@@ -33,19 +32,12 @@ def run_search(
         try:
             _write(search, writer, output, quiet=quiet)
         finally:
-            _tell_bad(search.bad)
+            tell_bad(search.bad)
     if not quiet:
         tell(summary(search, perf_counter() - started))
     if not (search.found or search.retracted or quiet):
         for line in why_nothing(search.plan, search.replay):
             tell(line)
-
-
-def _tell_bad(bad: BadRecordLog) -> None:
-    """The count, always; the first reasons too, unless the error to come tells them."""
-    if bad.count:
-        summed = bad.summary()
-        tell(summed.splitlines()[0] if bad.on_error is OnError.FAIL else summed)
 
 
 def _write(search: Search, writer: Writer, output: Path | None, *, quiet: bool) -> None:

@@ -87,11 +87,8 @@ def search(
             show_default=False,
         ),
     ] = None,
-    engine: Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")] = EngineName.SPARK,
-    master: Annotated[
-        str | None,
-        typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]"),
-    ] = None,
+    engine: options.Engine = EngineName.SPARK,
+    master: options.Master = None,
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     mesh: options.Mesh = options.MeshName.COLUMNAR,
@@ -116,13 +113,8 @@ def search(
         ),
     ] = SearchFormat.TABLE,
     output: options.Output = None,
-    on_error: Annotated[
-        OnError, typer.Option("--on-error", help="What to do about bad records.")
-    ] = OnError.FAIL,
-    dead_letters: Annotated[
-        Path | None,
-        typer.Option("--dead-letters", metavar="FILE", help="Where --on-error dead-letter puts them."),
-    ] = None,
+    on_error: options.BadRecords = OnError.FAIL,
+    dead_letters: options.DeadLetters = None,
     allow_unbounded: options.AllowUnboundedWindows = False,
     rank: options.Rank = None,
     explain_score: options.ExplainScore = False,

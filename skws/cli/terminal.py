@@ -7,11 +7,14 @@ import sys
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
+from skws.choices import OnError
 from skws.progress import Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+
+    from skws.replay import BadRecordLog
 
 
 def plain() -> bool:
@@ -38,6 +41,13 @@ def stdout_bytes() -> IO[bytes]:
 def tell(message: str) -> None:
     """A note to the user, apart from the results."""
     print(message, file=sys.stderr)
+
+
+def tell_bad(bad: BadRecordLog) -> None:
+    """The count, always; the first reasons too, unless the error to come tells them."""
+    if bad.count:
+        summed = bad.summary()
+        tell(summed.splitlines()[0] if bad.on_error is OnError.FAIL else summed)
 
 
 class ProgressBar:

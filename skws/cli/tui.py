@@ -47,11 +47,8 @@ def tui(
     speed: Annotated[
         float, typer.Option("--speed", metavar="N", help="Of a replay: so many times as fast.")
     ] = 1.0,
-    engine: Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")] = EngineName.LOCAL,
-    master: Annotated[
-        str | None,
-        typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]"),
-    ] = None,
+    engine: options.Engine = EngineName.LOCAL,
+    master: options.Master = None,
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     force_unbounded: options.ForceUnbounded = False,
@@ -59,13 +56,8 @@ def tui(
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
     ] = "0 s",
-    on_error: Annotated[
-        OnError, typer.Option("--on-error", help="What to do about bad records.")
-    ] = OnError.SKIP,
-    dead_letters: Annotated[
-        Path | None,
-        typer.Option("--dead-letters", metavar="FILE", help="Where bad and late records go."),
-    ] = None,
+    on_error: options.BadRecords = OnError.SKIP,
+    dead_letters: options.LateLetters = None,
     theme: Annotated[
         str | None,
         typer.Option("--theme", metavar="NAME", help="Colours.", show_default="the last, or the terminal's"),

@@ -51,11 +51,8 @@ def watch(
         Path | None,
         typer.Option("--queries", metavar="FILE", help="YAML of more queries; may be changed while it runs."),
     ] = None,
-    engine: Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")] = EngineName.SPARK,
-    master: Annotated[
-        str | None,
-        typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]"),
-    ] = None,
+    engine: options.Engine = EngineName.SPARK,
+    master: options.Master = None,
     packages: Annotated[
         str, typer.Option("--packages", metavar="LIST", help="Connectors for Spark, by commas.")
     ] = "",
@@ -88,13 +85,8 @@ def watch(
             "--control", metavar="DIR", help="Folder for skws query.", show_default="CHECKPOINT/control"
         ),
     ] = None,
-    on_error: Annotated[
-        OnError, typer.Option("--on-error", help="What to do about bad records.")
-    ] = OnError.FAIL,
-    dead_letters: Annotated[
-        Path | None,
-        typer.Option("--dead-letters", metavar="FILE", help="Where bad and late records go."),
-    ] = None,
+    on_error: options.BadRecords = OnError.FAIL,
+    dead_letters: options.LateLetters = None,
     speed: Annotated[
         float | None,
         typer.Option("--speed", metavar="N", help="Of a replay: N seconds of it in each second."),

@@ -101,13 +101,8 @@ def windows(
         WindowsFormat, typer.Option("--format", "-f", help="How windows are written; or their automata.")
     ] = WindowsFormat.TABLE,
     output: options.Output = None,
-    on_error: Annotated[
-        OnError, typer.Option("--on-error", help="What to do about bad records.")
-    ] = OnError.FAIL,
-    dead_letters: Annotated[
-        Path | None,
-        typer.Option("--dead-letters", metavar="FILE", help="Where --on-error dead-letter puts them."),
-    ] = None,
+    on_error: options.BadRecords = OnError.FAIL,
+    dead_letters: options.DeadLetters = None,
     limit: options.Limit = None,
     quiet: options.Quiet = False,
 ) -> None:

@@ -174,11 +174,11 @@ async def test_the_log_holds_what_was_told_and_can_be_filtered() -> None:
         await driver.press("enter", "f6")
         lines = driver.app.screen.query_one("#log-lines", Static)
         assert "studio" in str(lines.render())
-        assert "following replay:" in str(lines.render())
+        assert "watching replay:" in str(lines.render())
         await driver.press("slash")
         await driver.write("following")
         assert "studio" not in str(lines.render())
-        assert "following replay:" in str(lines.render())
+        assert "watching replay:" in str(lines.render())
 
 
 @scenario

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from textual.widgets import Input, Static
 
 from tests.tui.ui import QUERY, movies, opened, scenario
+from tui.widgets.filter_box import FilterBox
 from tui.widgets.query_box import QueryBox
 from tui.widgets.reading_line import ReadingLine
 
@@ -143,7 +144,7 @@ async def test_the_filter_narrows_and_escape_clears_it() -> None:
         assert len(driver.search.results.listed) == 1
         await driver.press("enter", "escape")
         assert len(driver.search.results.listed) == 2
-        assert driver.search.query_one("#filter", Input).value == ""
+        assert driver.search.query_one(FilterBox).words == ""
 
 
 @scenario

@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from rich.text import Text
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from skws.results.writers.text import visible
 from tui.screens.live import LiveScreen
 from tui.services.news import LogLine
+from tui.widgets.filter_box import FilterBox
 
 _STYLES = {"info": "", "warning": "yellow", "error": "red bold"}
 
@@ -24,17 +24,16 @@ class LogScreen(LiveScreen):
 
     name_shown = "log"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter"),
+        FilterBox.SLASH,
         Binding("y", "copy", "Copy"),
         Binding("escape", "clear_filter", "Clear filter", show=False),
     ]
     CSS = """
-    #log-filter { height: 1; border: none; padding: 0 1; display: none; }
     #log-lines { padding: 0 1; }
     """
 
     def compose_body(self) -> ComposeResult:
-        yield Input(placeholder="filter the log", id="log-filter", compact=True)
+        yield FilterBox("the log")
         with VerticalScroll(id="log-scroll"):
             yield Static(id="log-lines")
 
@@ -45,7 +44,7 @@ class LogScreen(LiveScreen):
         self.query_one("#log-scroll").focus()
 
     def refresh_view(self) -> None:
-        words = self.query_one("#log-filter", Input).value
+        words = self.query_one(FilterBox).words
         state = (self.skws.view.logged, words)
         if state == self._drawn:
             return
@@ -56,22 +55,17 @@ class LogScreen(LiveScreen):
         )
         self.query_one("#log-lines", Static).update(shown)
 
-    @on(Input.Changed, "#log-filter")
-    def _filtered(self) -> None:
+    def on_filter_box_narrowed(self) -> None:
         self.refresh_view()
 
-    @on(Input.Submitted, "#log-filter")
-    def _filter_done(self) -> None:
+    def on_filter_box_done(self) -> None:
         self.query_one("#log-scroll").focus()
 
     def action_filter(self) -> None:
-        box = self.query_one("#log-filter", Input)
-        box.display = True
-        box.focus()
+        self.query_one(FilterBox).open()
 
     def action_clear_filter(self) -> None:
-        box = self.query_one("#log-filter", Input)
-        box.value, box.display = "", False
+        self.query_one(FilterBox).clear_words()
         self.query_one("#log-scroll").focus()
 
     def action_copy(self) -> None:
@@ -79,7 +73,7 @@ class LogScreen(LiveScreen):
         self.notify("log copied")
 
     def _lines(self) -> list[LogLine]:
-        words = self.query_one("#log-filter", Input).value.casefold().split()
+        words = self.query_one(FilterBox).words.casefold().split()
         return [line for line in self.skws.view.log if all(word in line.text.casefold() for word in words)]
 
 

@@ -10,7 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.timer import Timer
-from textual.widgets import Input, Static, Tree
+from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
 from schema.errors import SkwsError
@@ -21,6 +21,7 @@ from tui.screens.live import LiveScreen
 from tui.services.live_rows import LiveRows
 from tui.services.networks import NetworksView, look, network_of, visible_branches
 from tui.services.run import Observe
+from tui.widgets.filter_box import FilterBox
 
 
 class NetworksScreen(LiveScreen):
@@ -30,14 +31,13 @@ class NetworksScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "query(-1)", "Query left", show=False),
         Binding("right_square_bracket", "query(1)", "Query right"),
-        Binding("slash", "filter", "Filter"),
+        FilterBox.SLASH,
         Binding("j", "cursor(1)", "Down", show=False),
         Binding("k", "cursor(-1)", "Up", show=False),
         Binding("escape", "clear_filter", "Clear filter", show=False),
     ]
     CSS = """
     #asked { padding: 0 1; height: auto; }
-    #networks-filter { height: 1; border: none; padding: 0 1; display: none; }
     Tree { padding: 0 1; }
     """
 
@@ -50,7 +50,7 @@ class NetworksScreen(LiveScreen):
 
     def compose_body(self) -> ComposeResult:
         yield Static(id="asked")
-        yield Input(placeholder="filter networks", id="networks-filter", compact=True)
+        yield FilterBox("networks")
         tree: Tree[Branch] = Tree("", id="tree")
         tree.show_root = False
         yield tree
@@ -126,24 +126,19 @@ class NetworksScreen(LiveScreen):
         if network and self._query is not None:
             self.skws.look_at_network(self._query, network)
 
-    @on(Input.Changed, "#networks-filter")
-    def _typed(self, event: Input.Changed) -> None:
-        self._words = event.value
+    def on_filter_box_narrowed(self) -> None:
+        self._words = self.query_one(FilterBox).words
         if self._drawn is not None:
             self._build(self._filtered(self._drawn.branches))
 
-    @on(Input.Submitted, "#networks-filter")
-    def _filter_done(self) -> None:
+    def on_filter_box_done(self) -> None:
         self.tree_widget.focus()
 
     def action_filter(self) -> None:
-        box = self.query_one("#networks-filter", Input)
-        box.display = True
-        box.focus()
+        self.query_one(FilterBox).open()
 
     def action_clear_filter(self) -> None:
-        box = self.query_one("#networks-filter", Input)
-        box.value, box.display = "", False
+        self.query_one(FilterBox).clear_words()
         self.tree_widget.focus()
 
     def action_query(self, step: int) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.text import Text
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from tui.screens.live import LiveScreen
 from tui.screens.pick import PickScreen
@@ -19,6 +19,7 @@ from tui.services.drawing import Drawer, plain_text
 from tui.services.empty import why_empty
 from tui.services.results import Shown
 from tui.widgets.asking import Asking
+from tui.widgets.filter_box import FilterBox
 from tui.widgets.hint import Hint
 from tui.widgets.notice import Notice
 from tui.widgets.query_box import QueryBox
@@ -33,7 +34,7 @@ class SearchScreen(LiveScreen):
 
     name_shown = "search"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", id="filter"),
+        FilterBox.SLASH,
         Binding("enter", "detail", "Detail", id="detail"),
         Binding("y", "copy", "Copy", id="copy"),
         Binding("Y", "copy_json", "Copy JSON", show=False, id="copy-json"),
@@ -54,7 +55,6 @@ class SearchScreen(LiveScreen):
     #body.below { layout: vertical; }
     #body.below #detail { width: 100%; height: 60%; border-left: none; }
     #body.below #detail { border-top: solid $primary-background; }
-    #filter { height: 1; border: none; padding: 0 1; display: none; }
     #empty { height: 1fr; padding: 1 2; content-align: center middle; color: $text-muted; display: none; }
     """
 
@@ -69,7 +69,7 @@ class SearchScreen(LiveScreen):
         yield Asking(self.skws.view, self.skws.live_run, self.palette)
         yield StandingBar(self.skws.view, id="standing")
         yield Hint()
-        yield Input(placeholder="filter results", id="filter", compact=True)
+        yield FilterBox("results")
         yield Notice(id="notice")
         with Horizontal(id="body"):
             yield ResultList(Drawer(self.skws.view, self.palette), id="results")
@@ -103,7 +103,7 @@ class SearchScreen(LiveScreen):
     @property
     def words(self) -> str:
         """The filter."""
-        return self.query_one("#filter", Input).value
+        return self.query_one(FilterBox).words
 
     def refresh_view(self) -> None:
         view = self.skws.view
@@ -167,21 +167,17 @@ class SearchScreen(LiveScreen):
         self.query_one("#body").add_class("with-detail")
         self._show_detail()
 
-    @on(Input.Changed, "#filter")
-    def _filtered(self) -> None:
+    def on_filter_box_narrowed(self) -> None:
         self.refresh_view()
 
-    @on(Input.Submitted, "#filter")
-    def _filter_done(self) -> None:
+    def on_filter_box_done(self) -> None:
         self.results.focus()
 
     def on_resize(self, event: events.Resize) -> None:
         self.query_one("#body").set_class(event.size.width < _WIDE, "below")
 
     def action_filter(self) -> None:
-        box = self.query_one("#filter", Input)
-        box.display = True
-        box.focus()
+        self.query_one(FilterBox).open()
 
     def action_detail(self) -> None:
         self.query_one("#body").toggle_class("with-detail")
@@ -189,9 +185,7 @@ class SearchScreen(LiveScreen):
 
     def action_back(self) -> None:
         """Out of what is narrowest: the filter, a network, the detail; then to the keywords."""
-        filter_box = self.query_one("#filter", Input)
-        if filter_box.display:
-            filter_box.value, filter_box.display = "", False
+        if self.query_one(FilterBox).clear_words():
             self.results.focus()
         elif self.network is not None:
             self.network = None

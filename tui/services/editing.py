@@ -16,7 +16,7 @@ from skws.sources.addresses import is_postgres, parse_source
 from skws.sources.files.source import FilesSource
 from skws.sources.paced import PacedReplay
 from skws.watch.atomic import replaced
-from windows.window import parse_window
+from windows.window import window_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Draft:
 def read_draft(text: str, path: Path) -> Draft:
     """Check a text as the file at ``path`` would be."""
     try:
-        schema = parse_schema(text, str(path), check_window=_window_fault, default_name=path.stem)
+        schema = parse_schema(text, str(path), check_window=window_fault, default_name=path.stem)
     except SchemaError as error:
         problems = error.problems or (Problem(str(path), 1, 1, str(error)),)
         return Draft(text, None, problems)
@@ -77,11 +77,3 @@ def inferred(source: str | None, name: str, window: str) -> str:
             return infer(samples.tables(), name, timed=samples.timed, window=window).to_yaml()
         case other:
             raise UsageError(f"{other.name}: a schema is inferred from files or a database")
-
-
-def _window_fault(text: str) -> str | None:
-    try:
-        parse_window(text)
-    except UsageError as error:
-        return str(error).removeprefix("window ")
-    return None

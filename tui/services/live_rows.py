@@ -97,7 +97,9 @@ class LiveRows:
         """Go on with another schema; the tuples of relations that are gone or other ones leave."""
         with self._lock:
             old = self._schema
-            stay = {r.name for r in schema.relations if r.name in old.index and old.relation(r.name) == r}
+            gone = schema.evolution.removed_relations
+            there = [r for at, r in enumerate(schema.relations) if at not in gone]
+            stay = {r.name for r in there if r.name in old.index and old.relation(r.name) == r}
             for number in [n for n, kept in self._rows.items() if kept.identity[0] not in stay]:
                 self._drop(number)
             self._static = [kept for kept in self._static if kept.identity[0] in stay]

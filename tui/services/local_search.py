@@ -106,8 +106,11 @@ class LocalSearch:
 
     def add(self, records: Sequence[Record]) -> None:
         """As an onlooker of the search."""
-        # Sources that are many files give each its own order.
-        self.rows.add(records if self._by_count else sorted(records, key=attrgetter("time")))
+        gone = self.schema.evolution.removed_relations
+        left = [record for record in records if record.relation not in gone]
+        if not self._by_count:
+            left.sort(key=attrgetter("time"))  # sources that are many files give each its own order
+        self.rows.add(left)
         self.rows.expire(self._watch.pipeline.gauges.event_time or 0)
 
     def _answered(self, answer: control.Answer) -> None:

@@ -179,7 +179,7 @@ class SkwsApp(App[None]):
             self.post_message(Failed("nothing is listed that could be exported"))
             return
         try:
-            export(results, Path(path).expanduser(), self.view.meanings.plan(results[0].query))
+            export(results, Path(path).expanduser(), self.view.meanings)
         except SkwsError as error:
             self.post_message(Failed(str(error)))
             return

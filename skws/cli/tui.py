@@ -118,10 +118,10 @@ def tui(
 def _check_query(request: UiRequest) -> None:
     """What cannot be read is told before the screen is drawn. Raises QueryError, UsageError."""
     if request.queries:
-        from tui.services.meaning import standing_plan  # noqa: PLC0415 - the analysis loads for who begins with keywords
+        from tui.services.meaning import check_standing  # noqa: PLC0415 - the analysis loads for who begins with keywords
 
         for text in request.queries:
-            standing_plan(request, text, request.schema)
+            check_standing(request, text, request.schema)
 
 
 def _need_terminal(command: str) -> None:

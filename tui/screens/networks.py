@@ -18,6 +18,7 @@ from skws.explain.branch import Branch, Role
 from skws.results.writers.text import visible
 from tui.messages import Failed, NetworksRead
 from tui.screens.live import LiveScreen
+from tui.services.asked import is_pattern
 from tui.services.live_rows import LiveRows
 from tui.services.networks import NetworksView, look, network_of, visible_branches
 from tui.services.run import Observe
@@ -83,6 +84,12 @@ class NetworksScreen(LiveScreen):
             self._query = view.queries[0] if view.queries else None
         if self._query is None:
             self.query_one("#asked", Static).update("No query stands. F2, type keywords, Enter.")
+            self._drawn = None
+            self.tree_widget.clear()
+            return
+        if is_pattern(self._query):
+            text = f"{self._query}: a pattern has no networks; skws explain --pattern shows its automaton"
+            self.query_one("#asked", Static).update(text)
             self._drawn = None
             self.tree_widget.clear()
             return

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from tui.screens.live import LiveScreen
 from tui.screens.pick import PickScreen
 from tui.screens.prompt import PromptScreen
+from tui.services.asked import query_of
 from tui.services.drawing import Drawer, plain_text
 from tui.services.empty import why_empty
 from tui.services.results import Shown
@@ -122,7 +123,8 @@ class SearchScreen(LiveScreen):
     def _listed(self) -> Sequence[Shown]:
         """What is to be listed; the list is drawn anew only if that is something else than before."""
         results = self.skws.view.results
-        asked = (results.version, self.bar.selected, self.words, self.network)
+        selected = None if self.bar.selected is None else query_of(self.bar.selected)
+        asked = (results.version, selected, self.words, self.network)
         if asked != self._asked:
             self._asked = asked
             self.results.show(results.listed(*asked[1:]), self.skws.new_results())

@@ -9,10 +9,10 @@ from typing import Final
 
 from schema.errors import UsageError
 from skws.choices import OutputFormat
-from skws.plan import Plan
 from skws.results.model import LiveResult, Result
 from skws.results.writers import destination
 from skws.results.writers.formats import open_writer
+from tui.services.meaning import Meanings
 
 FORMATS: Final = {
     ".jsonl": OutputFormat.JSONL,
@@ -21,11 +21,10 @@ FORMATS: Final = {
 }
 
 
-def export(results: Sequence[LiveResult], path: Path, plan: Plan) -> None:
+def export(results: Sequence[LiveResult], path: Path, meanings: Meanings) -> None:
     """Write results in the order given, in the format that the name of the file ends in.
 
-    ``plan``: of any of the queries; the formats tell results apart by
-    themselves. Raises UsageError for another ending, OutputError.
+    Raises UsageError for another ending, OutputError.
     """
     if path.suffix not in FORMATS:
         raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
@@ -35,7 +34,8 @@ def export(results: Sequence[LiveResult], path: Path, plan: Plan) -> None:
     if len(found) < len(results):
         _export_lines(results, path)
         return
-    with open_writer(FORMATS[path.suffix], path, plan, BytesIO()) as writer:
+    # The formats tell results apart by themselves: the plan of any of the queries will do.
+    with open_writer(FORMATS[path.suffix], path, meanings.plan(found[0].query), BytesIO()) as writer:
         for result in found:
             writer.write(result)
 

@@ -10,6 +10,7 @@ from schema.model import Schema
 from skws.explain.observed import Observed
 from skws.explain.prefixes import prefix_of
 from skws.keywords import EXCLUDED
+from skws.live.standing import KEYWORDS
 from skws.records import Record
 from skws.watch import control
 from skws.watch.local import LocalWatch
@@ -129,7 +130,9 @@ class LocalSearch:
     def _observe(self, text: str) -> None:
         """The mesh under a query; it is shared by queries of one shape."""
         live, gauges = self._watch.pipeline.worker.live, self._watch.pipeline.gauges
-        if text not in {one.query for one in self._watch.pipeline.worker.standing.shown()}:
+        if text not in {
+            one.query for one in self._watch.pipeline.worker.standing.shown() if one.kind == KEYWORDS
+        }:
             return
         plan = plan_of(self._request, text, self.schema)
         waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in live.waiting()}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from schema.model import Schema
-from skws.bounded.guard import refuse_unbounded
 from skws.keywords import parse_query
+from skws.live.kinds import check
+from skws.live.standing import KEYWORDS, Standing
+from skws.live.stream import Stream
 from skws.plan import Plan
 from skws.results.writers.spans import KeywordSpans
+from tui.services.asked import PATTERN, is_pattern, query_of
 from tui.services.request import UiRequest
 
 
@@ -16,12 +19,18 @@ def plan_of(request: UiRequest, text: str, schema: Schema) -> Plan:
     return Plan(schema, query, request.plan_window, request.max_size, request.lateness)
 
 
-def standing_plan(request: UiRequest, text: str, schema: Schema) -> Plan:
-    """The plan of a query that is to stand. Raises QueryError; UsageError if its memory is not bounded."""
-    plan = plan_of(request, text, schema)
-    if not request.force_unbounded:
-        refuse_unbounded(plan)
-    return plan
+def check_standing(request: UiRequest, asked: str, schema: Schema) -> None:
+    """Raises QueryError, PatternError, UsageError if what is asked for cannot stand."""
+    kind = PATTERN if is_pattern(asked) else KEYWORDS
+    stream = Stream(
+        schema,
+        request.plan_window,
+        request.lateness,
+        request.max_size,
+        request.match_names,
+        request.force_unbounded,
+    )
+    check(Standing(asked, query_of(asked), request.max_size, kind), stream)
 
 
 class Meanings:
@@ -40,8 +49,8 @@ class Meanings:
         return self._plans[text]
 
     def standing(self, text: str) -> None:
-        """Raises QueryError, UsageError if a query cannot stand."""
-        standing_plan(self._request, text, self._schema)
+        """Raises QueryError, PatternError, UsageError if what is asked for cannot stand."""
+        check_standing(self._request, text, self._schema)
 
     def spans(self, query: str, relation: str, attribute: str, text: str) -> list[tuple[int, int, int]]:
         """Where the keywords of a query stand in a value; none where the relation is gone."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from schema.errors import QueryError
+from schema.errors import QueryError, SkwsError
 from skws.keywords import Matcher, Term, parse_query, suggest
 from skws.keywords.alphabet import fold
 from skws.keywords.query import Slot
+from tui.services.asked import is_pattern
 from tui.services.live_rows import LiveRows, SlotCounts
 from tui.services.typed import Reading, TypedSlot, last_word
 from tui.services.view import View
@@ -14,6 +15,8 @@ from tui.services.view import View
 def read(text: str, view: View, rows: LiveRows | None) -> Reading:
     """Analyse a text as it would be searched."""
     completions = tuple(complete(text, rows)) if rows is not None else ()
+    if is_pattern(text):
+        return _pattern(text, view)
     if not text.strip():
         return Reading(text, completions=completions)
     try:
@@ -31,6 +34,15 @@ def read(text: str, view: View, rows: LiveRows | None) -> Reading:
         whole=counts.whole,
         completions=completions,
     )
+
+
+def _pattern(text: str, view: View) -> Reading:
+    """A pattern is only looked at for faults."""
+    try:
+        view.meanings.standing(text)
+    except SkwsError as error:
+        return Reading(text, fault=str(error).splitlines()[0])
+    return Reading(text)
 
 
 def complete(text: str, rows: LiveRows) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from schema.model import Schema
 from skws.watch.metrics import Metrics
+from tui.services.asked import query_of
 from tui.services.news import LogLine, News
 from tui.services.request import UiRequest
 from tui.services.results import ResultBuffer
@@ -59,10 +60,10 @@ class View:
             self._meanings = None
         if news.queries is not None:
             for gone in set(self.queries) - set(news.queries):
-                self.results.forget(gone)
+                self.results.forget(query_of(gone))
                 self.observed.pop(gone, None)
             self.queries = news.queries
-        standing = set(self.queries)
+        standing = {query_of(asked) for asked in self.queries}
         new = self.results.take((r for r in news.results if r.query in standing), now)
         self.skipped += news.dropped
         self.failure = news.failure or self.failure

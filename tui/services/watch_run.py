@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from schema.errors import SkwsError, UsageError
 from schema.model import Schema
+from skws.live.standing import KEYWORDS
 from skws.results.model import LiveResult, Result
 from skws.watch.metrics import Metrics
+from tui.services.asked import PATTERN, is_pattern, query_of
 from tui.services.news import Level, LogLine, Outbox
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, ApplySchema, Command, Observe, RemoveQuery
@@ -185,10 +187,10 @@ class WatchRun:
 
     def _forget(self, text: str) -> None:
         self._queries.pop(text, None)
-        for key in [key for key in self.networks if key[0] == text]:
+        for key in [key for key in self.networks if key[0] == query_of(text)]:
             del self.networks[key]
         if self._search is not None:
-            self._search.forget(text)
+            self._search.forget(query_of(text))
 
     def _obey(self, command: Command, search: Search) -> None:
         from skws.watch import control  # noqa: PLC0415 - behind the first picture, as all of the search
@@ -198,7 +200,8 @@ class WatchRun:
         match command:
             case AddQuery(text):
                 self._queries[text] = None
-                sent = control.Command("add", text, text, id=known)
+                kind = PATTERN if is_pattern(text) else KEYWORDS
+                sent = control.Command("add", text, query_of(text), id=known, kind=kind)
             case RemoveQuery(text):
                 sent = control.Command("remove", text, id=known)
             case ApplySchema(text):

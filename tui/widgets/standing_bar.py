@@ -62,7 +62,7 @@ class StandingBar(Widget, can_focus=True):
     def render(self) -> Text:
         """All of them on a line, begun so that the selected one is in sight."""
         view = self._view
-        rates = {q.query: q for q in view.metrics.queries} if view.metrics else {}
+        rates = {q.name: q for q in view.metrics.queries} if view.metrics else {}
         cards: list[tuple[str | None, str]] = [(None, f"all {len(view.results):,}")]
         for text in view.queries:
             metrics = rates.get(text)

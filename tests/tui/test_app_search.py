@@ -231,3 +231,19 @@ async def test_markup_in_data_and_queries_is_shown_as_it_is() -> None:
         await driver.advance(2)
         assert "[red]nolan[/red]" in driver.text()
         assert isinstance(driver.app.screen.query_one("#notice"), Static)
+
+
+@scenario
+async def test_a_pattern_is_asked_for_behind_its_prefix_and_shows_labels() -> None:
+    async with opened(movies()) as driver:
+        await driver.write("pattern: movie m ; plays p where m.mid = p.mid and p ~ ")
+        assert "✗" in driver.text()
+        await driver.write('"vincent"')
+        assert "✗" not in driver.text()
+        await driver.press("enter")
+        await driver.advance(2)
+        shown = driver.text()
+        assert "m: movie" in shown
+        assert "p: plays" in shown
+        await driver.press("f4")
+        assert "a pattern has no networks" in driver.text()

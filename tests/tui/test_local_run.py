@@ -13,14 +13,17 @@ from docs.stepped_run import SteppedRun
 from schema.errors import UsageError
 from skws.choices import EngineName, OnError
 from skws.movie_stream import movie_files
+from skws.pattern_search import PatternRequest, PatternSearch
 from skws.results.model import LiveResult
 from skws.search import Search, SearchRequest
 from tests.tui.ui import QUERY, movies
+from tui.services.asked import query_of
 from tui.services.engines import start_run
 from tui.services.news import News, Outbox
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, ApplySchema, Observe, RemoveQuery
 
+PATTERN = 'pattern: movie m ; plays p where m.mid = p.mid and p ~ "vincent"'
 QUERIES = (QUERY, "nolan bale", "clint", "trav* uma")
 
 
@@ -65,6 +68,24 @@ def test_a_query_added_in_the_middle_finds_the_same_by_snapshot_and_stream(momen
     after = outbox.take().results
     assert not any(result.snapshot for result in after)
     assert ids(before.results + after, QUERY) == searched(QUERY)
+
+
+def test_a_pattern_stands_beside_keywords() -> None:
+    run, outbox = begun(movies(QUERY))
+    run.advance(0.5)
+    run.post(AddQuery(PATTERN))
+    run.advance(0)
+    before = outbox.take()
+    assert before.queries == (QUERY, PATTERN)
+    run.advance(2)
+    after = outbox.take()
+    request = PatternRequest(query_of(PATTERN), movies().schema, (movie_files()[1],))
+    expected = {result.id for result in PatternSearch(request).results()}
+    told = before.results + after.results
+    assert expected
+    assert ids(told, query_of(PATTERN)) == expected
+    assert ids(told, QUERY) == searched(QUERY)
+    assert [query.name for query in run.metrics().queries] == [QUERY, PATTERN]
 
 
 def test_a_removed_query_tells_nothing_more_and_may_come_back() -> None:

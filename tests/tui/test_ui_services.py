@@ -15,7 +15,7 @@ from schema.model import Schema
 from skws.keywords import Matcher, parse_query, tokens
 from skws.records import Record
 from skws.results.model import Result, ResultTuple
-from tests.tui.ui import QUERY, movies
+from tests.tui.ui import movies
 from tui.keys import ACTIONS
 from tui.services.drawing import Drawer, duration, plain_text
 from tui.services.editing import change_text, read_draft
@@ -23,7 +23,7 @@ from tui.services.export import export
 from tui.services.figures import sparkline
 from tui.services.keymap import load_keymap
 from tui.services.live_rows import LiveRows
-from tui.services.meaning import plan_of
+from tui.services.meaning import Meanings
 from tui.services.news import LogLine, News, Outbox
 from tui.services.reading import read
 from tui.services.results import ResultBuffer
@@ -101,6 +101,23 @@ def test_the_buffer_holds_the_latest_results_that_have_not_ended(
         model = {n: e for n, e in model.items() if e is None or e > now}
     assert [int(shown.result.id) for shown in buffer.listed()] == list(reversed(model))
     assert buffer.dropped == dropped
+
+
+@pytest.mark.parametrize("keep_ended", [False, True])
+def test_a_day_of_results_takes_no_more_room_than_an_hour(keep_ended: bool) -> None:
+    buffer = ResultBuffer(capacity=50, linger=6)
+    buffer.keep_ended = keep_ended
+    most = 0
+    for second in range(86_400 // 4):
+        ends = (second + 3, second + 100_000)[second % 2]
+        buffer.take([result(second, end=ends)], second)
+        if second % 3 == 0:
+            buffer.take([result(second - 9, op="-")], second)
+        buffer.expire(second, second)
+        buffer.sweep(second)
+        most = max(most, buffer.queued)
+    assert len(buffer) <= 50
+    assert most <= 8 * 50 + 50
 
 
 def test_ended_results_stay_struck_for_a_while_or_for_good() -> None:
@@ -262,12 +279,12 @@ def test_a_drawn_result_is_struck_through_once_it_has_ended() -> None:
 
 
 def test_an_export_needs_a_name_that_tells_its_format(tmp_path: Path) -> None:
-    plan = plan_of(movies(), QUERY, movies().schema)
+    meanings = Meanings(movies(), movies().schema)
     with pytest.raises(UsageError, match=r"\.jsonl, \.csv, \.parquet"):
-        export([], tmp_path / "x.txt", plan)
+        export([], tmp_path / "x.txt", meanings)
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(UsageError, match="folder"):
-        export([], tmp_path / "d.csv", plan)
+        export([], tmp_path / "d.csv", meanings)
 
 
 def test_a_poor_terminal_gets_its_own_sixteen_colours() -> None:

@@ -7,6 +7,7 @@ matches and words in.
 from __future__ import annotations
 
 from schema.model import Schema
+from skws.live.changing import changed
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch import control
 from skws.watch.metrics import Metrics
@@ -22,17 +23,20 @@ class JobSearch:
     def __init__(self, run: WatchRun) -> None:
         self._run = run
         self._ended = False
+        self._changes: dict[str, str] = {}
+        request = watch_request(run.request)
+        self._stream = request.stream
         self._watch = SparkWatch(
-            watch_request(run.request),
+            request,
             CallLog(run.tell),
             sinks=[CallSink(run.take_results)],
-            answered=run.answered,
+            answered=self._answered,
             each_step=run.tell_metrics,
         )
 
     @property
     def schema(self) -> Schema:
-        return self._run.request.schema
+        return self._stream.schema
 
     def run(self) -> None:
         self._watch.run()
@@ -46,8 +50,10 @@ class JobSearch:
         if self._ended:
             self._run.answered(control.Answer(command.id, "ended"))
             self._run.tell("error", "the job has ended with its source: start anew for other queries")
-        else:
-            self._watch.post(command)
+            return
+        if command.op == "schema":
+            self._changes[command.id] = command.schema
+        self._watch.post(command)
 
     def metrics(self) -> Metrics:
         return self._watch.metrics()
@@ -66,6 +72,12 @@ class JobSearch:
 
     def observe(self, text: str) -> None:
         """The mesh is in the job's workers."""
+
+    def _answered(self, answer: control.Answer) -> None:
+        text = self._changes.pop(answer.id, "")
+        if text and not answer.error:
+            self._stream = changed(self._stream, text)
+        self._run.answered(answer)
 
     def why_bad(self) -> str:
         return ""

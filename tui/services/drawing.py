@@ -19,6 +19,7 @@ from tui.services.results import Shown
 from tui.services.view import View
 
 _VALUE_WIDTH: Final = 48
+_QUERY_WIDTH: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ class Drawer:
     def _heading(self, shown: Shown) -> Text:
         result, palette = shown.result, self._palette
         when = instant(result.start) if result.start is not None else "always"
-        line = Text.assemble((visible(result.query), palette.heading), (f"  {_short(when)}", palette.dim))
+        asked = shortened(visible(result.query), (), _QUERY_WIDTH)[0]
+        line = Text.assemble((asked, palette.heading), (f"  {_short(when)}", palette.dim))
         line.append(f"  {len(result.tuples)} tuple{'s' * (len(result.tuples) > 1)}", palette.dim)
         if result.snapshot:
             line.append("  there before", palette.dim)

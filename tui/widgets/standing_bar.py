@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -11,8 +11,11 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from skws.results.writers.text import visible
+from skws.results.writers.text import shortened, visible
 from tui.services.view import View
+
+_WIDTH: Final = 32
+"""Of the text of a query."""
 
 
 class StandingBar(Widget, can_focus=True):
@@ -67,7 +70,7 @@ class StandingBar(Widget, can_focus=True):
         for text in view.queries:
             metrics = rates.get(text)
             told = f"{metrics.results:,}  {metrics.rate:.1f}/s" if metrics else "…"
-            cards.append((text, f"{visible(text)}  {told}"))
+            cards.append((text, f"{shortened(visible(text), (), _WIDTH)[0]}  {told}"))
         return self._line(cards)
 
     def _line(self, cards: list[tuple[str | None, str]]) -> Text:

@@ -176,7 +176,7 @@ async def test_the_log_holds_what_was_told_and_can_be_filtered() -> None:
         assert "studio" in str(lines.render())
         assert "watching replay:" in str(lines.render())
         await driver.press("slash")
-        await driver.write("following")
+        await driver.write("watching")
         assert "studio" not in str(lines.render())
         assert "watching replay:" in str(lines.render())
 

@@ -79,7 +79,7 @@ def test_a_pattern_stands_beside_keywords() -> None:
     assert before.queries == (QUERY, PATTERN)
     run.advance(2)
     after = outbox.take()
-    request = PatternRequest(query_of(PATTERN), movies().schema, (movie_files()[1],))
+    request = PatternRequest(query_of(PATTERN), movies().schema, (movie_files()[1],), engine=EngineName.LOCAL)
     expected = {result.id for result in PatternSearch(request).results()}
     told = before.results + after.results
     assert expected

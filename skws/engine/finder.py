@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from purging.sweep import Sweep
 from schema.graph import edges
 from schema.model import Row, Schema
 from skws.engine.arrivals import Arrivals, natural_ends
-from skws.engine.automata import NetworkAutomata, networks_apart, prefix, prefixes
 from skws.engine.engine import EXCLUDED
 from skws.engine.events import COMPLETED, Event, retracted
 from skws.engine.join_values import JoinValues
@@ -32,6 +31,9 @@ from skws.ranking.scoring import Judged, Scoring
 from skws.results.assemble import Assembler, Reading
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, Window, by_position
+
+if TYPE_CHECKING:
+    from skws.engine.automata import NetworkAutomata
 
 
 class Standing(NamedTuple):
@@ -73,16 +75,9 @@ class Finder:
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> list[Partials]:
         """Answer a query from now on; gives its results that are alive."""
         generator = generator or plan.generator()
-        apart = networks_apart(plan, generator)
-        shape = (generator.shape, apart)
-        mesh = self._meshes.get(shape)
-        if mesh is None:
-            needed = self._needed(generator, apart)
-            mesh = self._meshes[shape] = ColumnarMesh(self.live, generator, self._accepts_root, needed)
-        automata = None
-        if apart:
-            numbered = {mesh.add_network(tree): tree for tree in apart}
-            automata = NetworkAutomata(generator, self._window, numbered)
+        mesh, automata = self._mesh_of(generator), None
+        if plan.by_automata:
+            mesh, automata = self._split(plan, generator)
         self.queries[query] = Standing(mesh, Assembler(plan), automata)
         labelled = Labelling.only(query, plan.matcher).of(self.known.rows)
         self._labelling.add(query, plan.matcher)
@@ -239,13 +234,31 @@ class Finder:
         tick = time if tick is None else tick
         return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
 
-    def _needed(self, generator: CNGen, apart: tuple[Tree, ...]) -> Callable[[Tree], bool]:
-        """What of the mesh is needed if some networks are evaluated apart."""
+    def _mesh_of(
+        self,
+        generator: CNGen,
+        apart: tuple[Tree, ...] = (),
+        needed: Callable[[Tree], bool] = lambda _: True,
+    ) -> ColumnarMesh:
+        """The mesh of a query's shape without the networks that are evaluated ``apart``."""
+        shape = (generator.shape, apart)
+        if shape not in self._meshes:
+            self._meshes[shape] = ColumnarMesh(self.live, generator, self._accepts_root, needed)
+        return self._meshes[shape]
+
+    def _split(self, plan: Plan, generator: CNGen) -> tuple[ColumnarMesh, NetworkAutomata | None]:
+        """Automata for the networks that they evaluate, and a mesh of what the others need."""
+        # Only for who asks for automata: patterns bring a parser of texts.
+        from skws.engine.automata import NetworkAutomata, networks_apart, prefix, prefixes  # noqa: PLC0415
+
+        apart = networks_apart(plan, generator)
         if not apart:
-            return lambda _: True
+            return self._mesh_of(generator), None
         elsewhere = set(apart)
         grown_from = prefixes([tree for tree in generator.networks() if tree not in elsewhere])
-        return lambda tree: prefix(tree) in grown_from
+        mesh = self._mesh_of(generator, apart, lambda tree: prefix(tree) in grown_from)
+        numbered = {mesh.add_network(tree): tree for tree in apart}
+        return mesh, NetworkAutomata(generator, self._window, numbered)
 
     def _by_automata(self, query: int, first: int, labelled: Labelled) -> Iterator[Partials]:
         """The results of a query's automata for the tuples from slot ``first`` on, given their labels."""

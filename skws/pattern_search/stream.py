@@ -145,7 +145,7 @@ class PatternStream:
         elif len(positions):
             self.position = int(positions[-1]) + 1
         if len(batch):
-            last = int(positions[-1]) if self._by_count else int(batch.time[-1])
+            last = self.position - 1 if self._by_count else int(batch.time[-1])
             self._now = max(self._now, last)
         read = np.flatnonzero(inserted & np.isin(batch.relation, self._reads))
         columns = (positions[read].tolist(), batch.relation[read].tolist(), batch.rows.taken(read))

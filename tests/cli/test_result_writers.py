@@ -60,6 +60,7 @@ def from_parquet(path: Path) -> list[dict[str, Any]]:
     for result in found:
         for described in result["tuples"]:
             described["row"] = orjson.loads(described["row"])
+            assert (described.pop("labels"), described.pop("position")) == (None, None)  # of patterns
         result["joins"] = [[j["left"], j["right"], j["name"]] for j in result["joins"]]
     return found
 

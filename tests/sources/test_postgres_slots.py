@@ -11,6 +11,7 @@ import psycopg2
 import pytest
 
 from schema.errors import SourceError
+from skws.sources.postgres import slot
 from skws.sources.postgres.lsn import lsn_of
 from tests.postgres import Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, shown, source
@@ -106,7 +107,7 @@ def test_a_publication_of_others_is_not_dropped(database: Database) -> None:
 def test_a_slot_waits_for_open_transactions_only_so_long(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skws.sources.postgres.slot.SLOT_SECONDS", 0.5)
+    monkeypatch.setattr(slot, "SLOT_SECONDS", 0.5)
     database.run(*TABLES)
     writing = psycopg2.connect(database.uri())
     try:

@@ -40,7 +40,7 @@ def work(lodger: Lodger, epoch: int, *records: Record, commands: tuple[Command, 
 
 
 def stand(lodger: Lodger, epoch: int) -> None:
-    lodger.ask({"op": "begin", "queries": []})
+    lodger.ask({"op": "begin", "queries": [], "schemas": []})
     lodger.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch, "states": []})
 
 

@@ -1,9 +1,10 @@
-"""The terminal UI on Spark: the job's results and queries reach the outbox, and what it cannot do is told."""
+"""The terminal UI on Spark: results and queries reach the outbox, and a paused job stands still."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,10 @@ from tui.services.run import AddQuery, RemoveQuery
 from tui.services.view import View
 
 SECONDS = 240
+_BOTH = (
+    '{"relation": "movie", "time": "2031-01-01T00:00:00Z", '
+    '"row": {"mid": 999999, "title": "Tarantino meets Travolta", "did": 1}}\n'
+)
 
 
 @pytest.mark.slow
@@ -34,6 +39,33 @@ def test_queries_come_and_go_while_the_job_runs() -> None:
         run.post(RemoveQuery("nolan bale"))
         _until(outbox, view, lambda: view.queries == (QUERY,))
         assert {shown.result.query for shown in view.results.listed()} == {QUERY}
+    finally:
+        run.stop()
+    view.absorb(outbox.take(), 0)
+    assert not view.failure
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_paused_job_takes_nothing_in(tmp_path: Path) -> None:
+    source = tmp_path / "movies.jsonl"
+    source.write_bytes(movie_files()[1].read_bytes())
+    request = replace(movies(QUERY, engine=EngineName.SPARK), source=str(source))
+    outbox, view = Outbox(), View(request)
+    run = start_run(request, outbox)
+    run.start()
+    try:
+        _until(outbox, view, lambda: len(view.results) == 2)
+        run.pause()
+        _until(outbox, view, lambda: view.metrics is not None and view.metrics.state == "paused")
+        time.sleep(1)  # a micro-batch that had begun ends
+        with source.open("a") as file:
+            file.write(_BOTH)
+        time.sleep(5)
+        view.absorb(outbox.take(), time.monotonic())
+        assert len(view.results) == 2
+        run.resume()
+        _until(outbox, view, lambda: len(view.results) == 3)
     finally:
         run.stop()
     view.absorb(outbox.take(), 0)

@@ -58,17 +58,14 @@ class JobSearch:
     def metrics(self) -> Metrics:
         return self._watch.metrics()
 
-    def pause(self) -> bool:
-        self._run.tell("warning", "a job on Spark cannot be paused")
-        return False
+    def pause(self) -> None:
+        self._watch.pause()
 
     def resume(self) -> None:
-        """It is never paused."""
+        self._watch.resume()
 
-    def set_speed(self, speed: float) -> bool:
-        if speed != self._run.request.speed:
-            self._run.tell("warning", "the speed of a job on Spark is set when it starts: --speed")
-        return speed == self._run.request.speed
+    def set_speed(self, speed: float) -> None:
+        self._watch.set_speed(speed)
 
     def observe(self, text: str) -> None:
         """The mesh is in the job's workers."""

@@ -80,16 +80,14 @@ class LocalSearch:
     def metrics(self) -> Metrics:
         return self._watch.metrics()
 
-    def pause(self) -> bool:
+    def pause(self) -> None:
         self._watch.pause()
-        return True
 
     def resume(self) -> None:
         self._watch.resume()
 
-    def set_speed(self, speed: float) -> bool:
+    def set_speed(self, speed: float) -> None:
         self._watch.set_speed(speed)
-        return True
 
     def observe(self, text: str) -> None:
         self._asked.put(text)

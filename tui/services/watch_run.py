@@ -48,13 +48,11 @@ class Search(Protocol):
 
     def metrics(self) -> Metrics: ...
 
-    def pause(self) -> bool:
-        """False if it cannot."""
+    def pause(self) -> None: ...
 
     def resume(self) -> None: ...
 
-    def set_speed(self, speed: float) -> bool:
-        """False if it cannot."""
+    def set_speed(self, speed: float) -> None: ...
 
     def observe(self, text: str) -> None:
         """Tell what the mesh of a query is at, soon."""
@@ -125,7 +123,9 @@ class WatchRun:
             self._obey(command, self._search)
 
     def pause(self) -> None:
-        self.paused = self._search is None or self._search.pause()
+        self.paused = True
+        if self._search is not None:
+            self._search.pause()
 
     def resume(self) -> None:
         self.paused = False
@@ -133,8 +133,9 @@ class WatchRun:
             self._search.resume()
 
     def set_speed(self, speed: float) -> None:
-        if self._search is None or self._search.set_speed(speed):
-            self.speed = speed
+        self.speed = speed
+        if self._search is not None:
+            self._search.set_speed(speed)
 
     def begin(self) -> Search:
         """Make the search; commands go to it from now on."""
@@ -145,9 +146,9 @@ class WatchRun:
                 self._obey(command, search)
             if self._stopping:
                 search.stop()
-        self.paused = self.paused and search.pause()
-        if not search.set_speed(self.speed):
-            self.speed = self.request.speed
+        if self.paused:
+            search.pause()
+        search.set_speed(self.speed)
         return search
 
     def tell(self, level: Level, text: str) -> None:

@@ -19,7 +19,7 @@ from tui.services.view import View
 SECONDS = 240
 _BOTH = (
     '{"relation": "movie", "time": "2031-01-01T00:00:00Z", '
-    '"row": {"mid": 999999, "title": "Tarantino meets Travolta", "did": 1}}\n'
+    '"row": {"mid": 999999, "title": "Tarantino meets Travolta", "did": 1, "released": "2031-01-01"}}\n'
 )
 
 

@@ -37,7 +37,7 @@ CHANGES += [_without(_MORE, "plain"), replace(_without(SCHEMA, "lk"), name="rena
 
 @pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(40)])
 @pytest.mark.parametrize(("shards", "spread"), [(1, Spread.ROOTS), (3, Spread.ROOTS), (2, Spread.QUERIES)])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, 2])  # by count most changes are refused, with 1 all of them
 def test_shards_change_as_one_worker_does(window: Window, shards: int, spread: Spread, seed: int) -> None:
     rng = random.Random(seed)
     asked = request(window)
@@ -73,4 +73,4 @@ def test_shards_change_as_one_worker_does(window: Window, shards: int, spread: S
         found += len(results)
         commands = []
     assert found > 5
-    assert isinstance(window, CountWindow) or changes > 1  # by count, most are refused
+    assert changes > (0 if isinstance(window, CountWindow) else 1)

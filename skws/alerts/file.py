@@ -19,11 +19,10 @@ from skws.live.ranked import (
     RANK,
     SIZE,
     TOP,
-    WINDOW,
     ranking_of,
     top_of,
 )
-from skws.live.standing import KEYWORDS, PATTERN, Query
+from skws.live.standing import KEYWORDS, PATTERN, WINDOW, Query
 from skws.watch.sinks import parse_sink
 
 _FLAGS: Final = {"explain_score": EXPLAIN, "group": GROUP, "append_only": APPEND_ONLY}

@@ -17,7 +17,7 @@ from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
 from skws.live.evaluator import Arrived, Load, MadeFromLog
 from skws.live.share import Share
-from skws.live.standing import Standing
+from skws.live.standing import WINDOW, Standing
 from skws.live.stream import Stream
 from skws.plan import Plan
 from skws.ranking.choice import RankingChoice
@@ -35,7 +35,6 @@ EXPLAIN: Final = "explain"
 SIZE: Final = "size"
 GROUP: Final = "group"
 APPEND_ONLY: Final = "append-only"
-WINDOW: Final = "window"
 _YES: Final = "yes"
 _SCORED: Final = (RANK, HALF_LIFE, EXPLAIN)
 _OPTIONS: Final = (*_SCORED, SIZE, GROUP, APPEND_ONLY, WINDOW)

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeAlias
 
-from schema.errors import UsageError
 from skws.choices import OutputFormat
 from skws.pattern_search.result import PatternResult, PatternTuple
 from skws.results.model import LiveResult
 from skws.results.writers.base import Writer
 from skws.results.writers.csvfile import CsvWriter
 from skws.results.writers.destination import Destination, destination
+from skws.results.writers.formats import opened_writer
 from skws.results.writers.jsonl import JsonLinesWriter
 from skws.results.writers.matches import MatchWriter
 from skws.results.writers.text import lifespan, value_text, visible
@@ -48,16 +48,10 @@ def open_pattern_writer(
 
     Raises UsageError for Parquet without ``output``; OutputError, OutputClosedError.
     """
-    if output_format is OutputFormat.PARQUET and output is None:
-        raise UsageError("--format parquet needs --output FILE: it cannot be written to a terminal or a pipe")
-    with destination(output, stdout) as opened:
-        writer = _writer(output_format, opened)
-        try:
-            yield writer
-            writer.finish()
-        except BaseException:
-            writer.abandon()
-            raise
+    with opened_writer(
+        output_format, output, stdout, lambda opened: _writer(output_format, opened)
+    ) as writer:
+        yield writer
 
 
 def write_count(count: int, output: Path | None, stdout: IO[bytes]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from schema.errors import UsageError
 from skws.choices import OutputFormat
@@ -16,6 +16,8 @@ from skws.results.writers.destination import Destination, destination
 from skws.results.writers.jsonl import JsonLinesWriter
 from skws.results.writers.table import TableWriter
 from skws.results.writers.tree import TreeWriter
+
+Written = TypeVar("Written", bound=Writer)
 
 
 @contextmanager
@@ -28,10 +30,27 @@ def open_writer(
     appears when the ``with`` ends well. Raises UsageError for Parquet without
     ``output``; OutputError, OutputClosedError.
     """
+    with opened_writer(
+        output_format, output, stdout, lambda opened: _writer(output_format, opened, plan, color)
+    ) as writer:
+        yield writer
+
+
+@contextmanager
+def opened_writer(
+    output_format: OutputFormat,
+    output: Path | None,
+    stdout: IO[bytes],
+    make: Callable[[Destination], Written],
+) -> Iterator[Written]:
+    """What ``make`` gives for the destination: finished when the ``with`` ends well, else abandoned.
+
+    Raises as ``open_writer``.
+    """
     if output_format is OutputFormat.PARQUET and output is None:
         raise UsageError("--format parquet needs --output FILE: it cannot be written to a terminal or a pipe")
     with destination(output, stdout) as opened:
-        writer = _writer(output_format, opened, plan, color)
+        writer = make(opened)
         try:
             yield writer
             writer.finish()

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schema.errors import PatternError, UsageError
-from schema.model import Attribute, AttributeType, Relation, Schema
 from skws.batches import RecordBatch
 from skws.live.kinds import check
 from skws.live.results import read_result
@@ -24,27 +23,11 @@ from skws.live.stream import Stream
 from skws.pattern_search import PatternResult, PatternStream, read_query
 from skws.records import Record
 from skws.results.model import LiveResult
+from tests.patterns.test_pattern_stream import SCHEMA
 from tests.strategies import streams
 from windows.tuples import ALWAYS
 from windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 
-SCHEMA = Schema(
-    "kept",
-    tuple(
-        Relation(
-            name,
-            (
-                Attribute("t", AttributeType.TEXT),
-                Attribute("x", AttributeType.INTEGER),
-                Attribute("y", AttributeType.INTEGER),
-            ),
-            key=key,
-            search=("t",),
-        )
-        for name, key in (("A", ()), ("B", ("x",)), ("C", ()))
-    ),
-    (),
-)
 PATTERNS = [
     "A a ; * b where a.x = b.x",
     "A a AND B b where a.y = b.y",

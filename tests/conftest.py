@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
 from skws.spark.session import start_session
+
+# Started in the background, as continuous integration may be, a shell has this signal ignored, and so
+# would have the processes that tests start and end by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests of one file run in one process; each process may start a Spark session of its own.
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 .PHONY: demo test check test-all bench format clean
 
@@ -12,7 +15,7 @@ demo: $(READY)
 
 ## Tests, without the long ones
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 ## What continuous integration runs
 check: $(READY)
@@ -20,11 +23,11 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 ## All tests, the long ones too
 test-all: $(READY)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 ## Speed and memory on this machine, in small; `skws bench` alone measures in full
 bench: $(READY)

@@ -198,6 +198,7 @@ class WindowedEngine:
         for _ in self._pending.released(lambda results: self._first_ends(Holding(told), results)):
             pass  # told before
         self.counts = Counts(**state["counts"])
+        self._finder.excluded = self.counts.excluded  # those put back were counted then
 
     def events(self, batch: RecordBatch) -> list[Event]:
         """The results that a batch of records in order of time leads to."""

@@ -6,10 +6,11 @@ from collections import Counter
 from itertools import pairwise
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.model import Schema
+from schema.model import Attribute, AttributeType, Relation, Schema
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.records import Record
@@ -109,3 +110,16 @@ def test_neither_batches_nor_failures_matter(
     assert found == expected
     assert told(whole, long) == expected
     assert single.counts == cut.counts == whole.counts
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+def test_a_limit_ends_no_tuple_before_its_time(size: int) -> None:
+    """Equal rows without a key: each deletion finds the one before it, however the stream is cut."""
+    schema = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
+    window = ExpressionWindow("every match [r] .* [r] at most 3 records")
+    stream = [Record(0, 3 * i + j, ("alpha",), j == 1) for i in range(4) for j in range(3)]
+    engine = WindowedEngine.of(Plan(schema, parse_query("alpha", schema), window))
+    found = [r.start for at in range(0, 12, size) for r in engine.process(stream[at : at + size])]
+    assert engine.counts.unmatched_deletions == 0
+    # The deletions at 1, 4, 7, 10 end what came at 0, 2, 5, 8.
+    assert found == [t / 1e6 for t in (2, 3, 5, 6, 8, 9, 11)]

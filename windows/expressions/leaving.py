@@ -109,7 +109,9 @@ class Leaving:
             past = np.searchsorted(self._time, time + self._limits.within, side="right")
             left = np.where(past < len(self._time), self._begin + past - (not seen), left)
         if self._limits.most is not None and not self._keyed:
-            left = np.minimum(left, position + self._limits.most - 1)
+            most = position + self._limits.most - 1
+            # What the batch does not reach is left to a later one, as with all that is held on.
+            left = np.where(most < self._begin + len(self._time), np.minimum(left, most), left)
         return left
 
     def _merged(self) -> Trail:

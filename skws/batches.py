@@ -70,12 +70,40 @@ class Rows:
         """Each block with the numbers of its rows here, and their places in it."""
         if not self.blocks:
             return
-        # Small integers sort in the time of one comparison of all of them.
-        small = len(self.blocks) < 1 << 16
-        order = np.argsort(self.block.astype(np.uint16) if small else self.block, kind="stable")
-        ends = np.cumsum(np.bincount(self.block, minlength=len(self.blocks)))[:-1]
-        for block, mine in zip(self.blocks, np.split(order, ends), strict=True):
+        for block, mine in zip(self.blocks, _by_number(self.block, len(self.blocks)), strict=True):
             yield block, mine, self.place[mine]
+
+    def by_relation(self) -> Iterator[tuple[int, list[Block], Ints, Ints]]:
+        """Each relation with its blocks, the numbers of its rows here, and their places in all its blocks."""
+        if not self.blocks:
+            return
+        relation = np.array([block.relation for block in self.blocks], dtype=np.int64)
+        numbers, which = np.unique(relation, return_inverse=True)
+        before = np.zeros(len(self.blocks), dtype=np.int64)
+        groups: list[list[Block]] = [[] for _ in numbers]
+        rows = [0] * len(numbers)
+        for place, (block, number) in enumerate(zip(self.blocks, which.tolist(), strict=True)):
+            before[place] = rows[number]
+            rows[number] += len(block)
+            groups[number].append(block)
+        places = before[self.block] + self.place
+        for number, blocks, mine in zip(
+            numbers.tolist(), groups, _by_number(which[self.block], len(numbers)), strict=True
+        ):
+            yield number, blocks, mine, places[mine]
+
+    def packed(self) -> Rows:
+        """The same rows; of a block that mostly holds others, only those that are here."""
+        counts = np.bincount(self.block, minlength=len(self.blocks)).tolist()
+        sparse = [number for number, block in enumerate(self.blocks) if 2 * counts[number] < len(block)]
+        if not sparse:
+            return self
+        place, blocks = self.place.copy(), list(self.blocks)
+        for number in sparse:
+            mine = np.flatnonzero(self.block == number)
+            blocks[number] = blocks[number].taken(place[mine])
+            place[mine] = np.arange(len(mine))
+        return Rows(self.block, place, tuple(blocks))
 
     def row(self, number: int) -> Row:
         block: int = self.block.item(number)
@@ -126,6 +154,13 @@ class RecordBatch:
 
     def records(self) -> Iterator[Record]:
         return map(Record, self.relation.tolist(), self.time.tolist(), self.rows, self.deletes().tolist())
+
+
+def _by_number(numbers: Ints, count: int) -> list[Ints]:
+    """Where each of the numbers below ``count`` stands, in order."""
+    # Small integers sort in the time of one comparison of all of them.
+    order = np.argsort(numbers.astype(np.uint16) if count < 1 << 16 else numbers, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(numbers, minlength=count))[:-1])
 
 
 def batched(records: Iterable[Record]) -> Iterator[RecordBatch]:

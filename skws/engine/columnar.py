@@ -299,7 +299,7 @@ class ColumnarEngine:
         if not plain.all():
             batch, ticks, places = batch.taken(np.flatnonzero(plain)), ticks[plain], places[plain]
         ends = natural_ends(self.window, ticks)
-        new = Arrivals(batch.relation, batch.rows, ticks, ends, batch.time, places)
+        new = Arrivals(batch.relation, batch.rows.packed(), ticks, ends, batch.time, places)
         return new.merged(of_tuples(followed, lambda _: True)) if followed else new
 
     def _report(

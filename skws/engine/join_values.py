@@ -7,13 +7,16 @@ give the same integer, so results are checked by the values themselves.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
 import numpy as np
 
 from mesh.columnar.columns import NULL, Ints, KeySets
 from schema.graph import Edge, edges
 from schema.model import AttributeType, Schema, Value
 from skws.batches import Rows
-from skws.blocks import Block
+from skws.blocks import Block, integers_of
 
 _LARGEST = (1 << 63) - 1
 
@@ -30,9 +33,9 @@ class JoinValues:
     def of(self, rows: Rows) -> Ints:
         """A row of integers each, one for every key set of its relation, then NULL."""
         keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
-        for block, mine, places in rows.by_block():
-            for key_set, columns in enumerate(self._key_sets.columns[block.relation]):
-                keys[mine, key_set] = self._column(block, columns)[places]
+        for relation, blocks, mine, places in rows.by_relation():
+            for key_set, columns in enumerate(self._key_sets.columns[relation]):
+                keys[mine, key_set] = self._column(blocks, columns)[places]
         return keys
 
     @property
@@ -44,13 +47,14 @@ class JoinValues:
         """True if values that an edge joins are equal wherever their integers are."""
         return self._all_told_apart and self._told_apart[edge]
 
-    def _column(self, block: Block, columns: tuple[int, ...]) -> Ints:
+    def _column(self, blocks: Sequence[Block], columns: tuple[int, ...]) -> Ints:
+        """The join values of all rows of some blocks of one relation."""
         if len(columns) > 1:
-            together = zip(*(block.values(column) for column in columns), strict=True)
+            together = zip(*(_values(blocks, column) for column in columns), strict=True)
             return _integers([None if None in values else hash(values) for values in together])
-        integers = block.integers(columns[0])
+        integers = integers_of(blocks, columns[0])
         if integers is None:
-            return _integers([_integer(value) for value in block.values(columns[0])])
+            return _integers([_integer(value) for value in _values(blocks, columns[0])])
         least = integers == NULL
         if least.any():  # the one integer that cannot stand for itself
             self._all_told_apart = False
@@ -64,6 +68,10 @@ class JoinValues:
             and self._schema.relations[relation].attributes[columns[0]].type is AttributeType.INTEGER
             for relation, columns in ends
         )
+
+
+def _values(blocks: Sequence[Block], column: int) -> Iterable[Value]:
+    return chain.from_iterable(block.values(column) for block in blocks)
 
 
 def _integer(value: Value) -> int | None:

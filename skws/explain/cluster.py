@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from mesh.generate import CNGen
+from collections.abc import Sequence
+
 from mesh.network import CandidateNetwork, node_text
+from mesh.tree import Tree
 from skws.explain.branch import Branch, Role, counted
 from skws.explain.count import ClusterCount
 from skws.explain.observed import Observed
-from skws.explain.prefixes import OperatorPrefix, drawn_networks, prefix_tree
+from skws.explain.prefixes import OperatorPrefix, prefix_tree
 from skws.plan import Plan
 
 
 def cluster_branch(
-    plan: Plan, generator: CNGen, cluster: ClusterCount, most: int, observed: Observed | None
+    plan: Plan, cluster: ClusterCount, drawn: Sequence[Tree], observed: Observed | None
 ) -> Branch:
-    """A cluster with ``most`` of its networks; what is left out is counted."""
-    drawn = drawn_networks(generator, cluster.relation, cluster.keywords, most)
+    """A cluster with the networks that are ``drawn``; what is left out is counted."""
     root = prefix_tree(drawn)
     writer = _Writer(plan, observed)
     below: tuple[Branch, ...] = (writer.operator(root),) if root else ()
+    idle = observed is not None and all(branch.idle for branch in below)
     hidden = cluster.networks - len(drawn)
     if hidden > 0:
         more = f"... {counted(hidden, 'more network', at_least=not cluster.whole)}"
         below += (Branch(more, role=Role.MORE),)
-    return Branch(_heading(plan, cluster), below, Role.CLUSTER)
+    return Branch(_heading(plan, cluster), below, Role.CLUSTER, idle)
 
 
 def _heading(plan: Plan, cluster: ClusterCount) -> str:
@@ -56,8 +58,11 @@ class _Writer:
         below = tuple(self.operator(above) for above in at.above.values())
         if self._observed is None:
             return Branch(self._added(at), below, Role.OPERATOR)
+        waiting = self._observed.waiting
+        if waiting is None:
+            return Branch(self._added(at), below, Role.OPERATOR, all(branch.idle for branch in below))
         idle = not self._observed.touched(at.prefix)
-        note = "idle" if idle else f"{self._observed.waiting.get(at.prefix, 0):,} waiting"
+        note = "idle" if idle else f"{waiting.get(at.prefix, 0):,} waiting"
         return Branch(f"{self._added(at)}: {note}", below, Role.OPERATOR, idle)
 
     def _network(self, at: OperatorPrefix) -> Branch:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from mesh.factory import MeshKind
 from mesh.network import CandidateNetwork, node_text
+from mesh.tree import Tree
 from schema.errors import UsageError
 from skws.choices import EvaluatorName
 from skws.explain.branch import Branch, Role, counted
@@ -15,6 +17,7 @@ from skws.explain.cluster import cluster_branch, sharing
 from skws.explain.count import MOST_OPERATORS, ClusterCount, MeshCount, count_mesh
 from skws.explain.memory import memory_branch
 from skws.explain.observed import Observed
+from skws.explain.prefixes import drawn_networks
 from skws.explain.pruned import KeyPruning, pruned_by_keys
 from skws.explain.query import carriers_branch, query_branch
 from skws.plan import Plan
@@ -57,10 +60,31 @@ def explain(
     """
     if min(limit, most) < 1:
         raise UsageError(f"limit {limit}, bound {most}: each must be at least 1")
+    known = _known(plan, limit, most)
+    clusters = tuple(_clusters(plan, known, observed))
+    operators = _summed(known.count, observed)
+    branches = (*known.before, Branch("mesh", (*operators, *clusters)), *known.after)
+    return Explanation(branches, clusters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What does not change while a plan runs: branches around the mesh, its counts, its clusters as drawn."""
+
+    before: tuple[Branch, ...]
+    after: tuple[Branch, ...]
+    count: MeshCount
+    drawn: tuple[tuple[ClusterCount, tuple[Tree, ...]], ...]
+
+
+# Who looks on explains a plan once a second, and this takes up to a second.
+@lru_cache(maxsize=16)
+def _known(plan: Plan, limit: int, most: int) -> _Known:
     count = count_mesh(plan.generator(), most)
-    clusters = tuple(_clusters(plan, count, limit, observed))
-    operators = _summed(count, observed)
-    branches = (
+    fruitful = _fruitful(count)[:_MOST_CLUSTERS]
+    room = shares([cluster.networks for cluster in fruitful], limit)
+    generator = plan.generator()
+    before = (
         query_branch(plan),
         carriers_branch(plan),
         _window(plan),
@@ -68,10 +92,20 @@ def explain(
         *_automata(plan, limit),
         _networks(plan, count),
         _keys(plan, pruned_by_keys(plan.generator())),
-        Branch("mesh", (*operators, *clusters)),
-        *([memory_branch(plan)] if isinstance(plan.window, Unbounded) else []),
     )
-    return Explanation(branches, clusters)
+    return _Known(
+        before,
+        (memory_branch(plan),) if isinstance(plan.window, Unbounded) else (),
+        count,
+        tuple(
+            (cluster, tuple(drawn_networks(generator, cluster.relation, cluster.keywords, most)))
+            for cluster, most in zip(fruitful, room, strict=True)
+        ),
+    )
+
+
+def _fruitful(count: MeshCount) -> list[ClusterCount]:
+    return [cluster for cluster in count.clusters if cluster.networks]
 
 
 def _window(plan: Plan) -> Branch:
@@ -170,28 +204,26 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
         if count.joins:
             yield Branch(sharing(count.joins_apart, count.joins))
     if observed is not None:
-        touched = len(observed.waiting) + sum(found > 0 for found in observed.results.values())
-        waiting = sum(observed.waiting.values())
-        yield Branch(
-            f"after {counted(observed.tuples, 'tuple')}: {observed.live:,} live, "
-            f"{counted(waiting, 'partial')} waiting, {counted(touched, 'operator')} touched, "
-            f"{counted(sum(observed.results.values()), 'result')}"
-        )
+        told = [f"after {counted(observed.tuples, 'tuple')}: {observed.live:,} live"]
+        if observed.waiting is not None:
+            touched = len(observed.waiting) + sum(found > 0 for found in observed.results.values())
+            told.append(f"{counted(sum(observed.waiting.values()), 'partial')} waiting")
+            told.append(f"{counted(touched, 'operator')} touched")
+        told.append(counted(sum(observed.results.values()), "result"))
+        yield Branch(", ".join(told))
         if observed.missing:
             carried = " or ".join(map(repr, observed.missing))
             yield Branch(f"asleep at the end, because no live tuple carries {carried}")
 
 
-def _clusters(plan: Plan, count: MeshCount, limit: int, observed: Observed | None) -> Iterator[Branch]:
-    fruitful = [cluster for cluster in count.clusters if cluster.networks]
-    shown = fruitful[:_MOST_CLUSTERS]
-    for cluster, most in zip(shown, shares([c.networks for c in shown], limit), strict=True):
-        yield cluster_branch(plan, plan.generator(), cluster, most, observed)
-    hidden = fruitful[_MOST_CLUSTERS:]
+def _clusters(plan: Plan, known: _Known, observed: Observed | None) -> Iterator[Branch]:
+    for cluster, drawn in known.drawn:
+        yield cluster_branch(plan, cluster, drawn, observed)
+    hidden = _fruitful(known.count)[_MOST_CLUSTERS:]
     if hidden:
         yield _more(hidden)
-    if count.uncounted:
-        yield Branch(f"... {counted(count.uncounted, 'root')} not counted", role=Role.MORE)
+    if known.count.uncounted:
+        yield Branch(f"... {counted(known.count.uncounted, 'root')} not counted", role=Role.MORE)
 
 
 def _more(hidden: Sequence[ClusterCount]) -> Branch:

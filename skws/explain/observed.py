@@ -20,20 +20,20 @@ class Observed:
 
     ``tuples`` were read, static ones included, of which ``live`` are still
     alive. ``waiting`` maps every incomplete operator that ever had output to
-    its live partials, once for every join they wait for. ``results`` counts
+    its live partials, once for every join they wait for; None where nobody can look. ``results`` counts
     what was found of each network, by its text. ``missing`` are the keywords
     that no live tuple carries; without them a query sleeps.
     """
 
     tuples: int
     live: int
-    waiting: Mapping[Prefix, int]
+    waiting: Mapping[Prefix, int] | None
     results: Mapping[str, int]
     missing: tuple[str, ...] = ()
 
     def touched(self, prefix: Prefix) -> bool:
         """True if the operator, an incomplete one, ever had output."""
-        return prefix in self.waiting
+        return self.waiting is not None and prefix in self.waiting
 
 
 def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:

@@ -7,15 +7,16 @@ from patterns.queries import ConjunctiveQuery, compact, qtree
 from patterns.queries.qtree import drawing
 from schema.model import Schema
 from skws.bounded.patterns import memory_lines
+from skws.explain.explanation import window_text
 from skws.pattern_search.text import read_query
-from windows.window import CountWindow, TimeWindow, Unbounded, Window, parse_window
+from windows.window import Unbounded, Window, parse_window
 
 
 def pattern_text(text: str, schema: Schema, window: Window | None) -> str:
     """An explanation to read. Raises PatternError, QueryError."""
     query = read_query(text, schema)
     used = window or query.window or parse_window(schema.window)
-    parts = [f"pattern: {text}", f"window: {_window_text(used)}"]
+    parts = [f"pattern: {text}", f"window: {window_text(used)}"]
     if isinstance(query.source, ConjunctiveQuery):
         names = tuple(relation.name for relation in schema.relations)
         tree = drawing(query.source, compact(qtree(query.source)), names)
@@ -31,9 +32,3 @@ def pattern_text(text: str, schema: Schema, window: Window | None) -> str:
 def pattern_dot(text: str, schema: Schema) -> str:
     """The automaton in the DOT language. Raises PatternError, QueryError."""
     return AutomatonDrawing(read_query(text, schema).pcea, schema).dot()
-
-
-def _window_text(window: Window) -> str:
-    if isinstance(window, CountWindow):
-        return f"{window.size} tuples"
-    return f"{window.length / 1_000_000:g} s" if isinstance(window, TimeWindow) else "none"

@@ -124,6 +124,7 @@ def test_replay_shows_all_waiting_partials_and_results() -> None:
     observed = observe(plan, Replay.open(MOVIES / "replay.jsonl", schema), BadRecordLog(OnError.FAIL, None))
     text = to_text(explain(plan, 1000, observed).branches)
     waiting = sum(int(n) for n in re.findall(r": (\d+) waiting$", text, re.M))
+    assert observed.waiting is not None
     assert (observed.tuples, waiting) == (769, sum(observed.waiting.values()))
     assert sum(int(n) for n in re.findall(r"^ +=>.*: (\d+) results?$", text, re.M)) == 2
 

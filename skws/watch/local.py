@@ -81,6 +81,11 @@ class LocalWatch:
         return self._source.name
 
     @property
+    def event_time(self) -> int | None:
+        """The latest, in microseconds."""
+        return self.pipeline.gauges.event_time
+
+    @property
     def stopping(self) -> bool:
         return self.clock.stopping.is_set()
 

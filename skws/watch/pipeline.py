@@ -33,6 +33,9 @@ class Onlooker(Protocol):
     def add(self, records: Sequence[Record]) -> None:
         """Of a micro-batch, once its results are delivered."""
 
+    def miss(self) -> None:
+        """Some went by unseen: they came too fast."""
+
 
 class Pipeline:
     """Takes micro-batches, one after the other; ``full`` when the limit of results is reached.

@@ -26,6 +26,7 @@ class Delivering:
     """Takes batches in order. ``done`` hears which commands were carried out.
 
     ``full``: the limit of results is reached; ``ended``: so is the source's end.
+    ``parcels``: the number of the last one.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Delivering:
         self._delivery: Delivery | None = None
         self.table_letters: tuple[str, ...] = ()
         self.full = self.ended = False
-        self.delivered = 0
+        self.delivered = self.parcels = 0
         self.bad = 0
         self.reasons: list[str] = []
         self.behind = ""
@@ -83,6 +84,7 @@ class Delivering:
         if head.commands:
             self._done(head.commands)
         self.ended = self.ended or (head.ended and not again)
+        self.parcels = max(self.parcels, head.number)
         self.behind = self.behind if head.behind is None else head.behind
         self.bad += head.bad
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]

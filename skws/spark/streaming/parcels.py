@@ -28,7 +28,7 @@ class Head:
     records as lines of the dead letter file; ``bad``: their number.
     ``reasons``: the first few, told to the user. ``notices`` are lines for the
     user, ``behind`` what waits in the source (None: not asked). ``ended``:
-    nothing will come after this.
+    nothing will come after this. ``number``: parcels are counted.
     """
 
     read: float
@@ -39,6 +39,7 @@ class Head:
     notices: tuple[str, ...] = ()
     behind: str | None = None
     ended: bool = False
+    number: int = 0
 
     def to_json(self) -> bytes:
         return orjson.dumps(asdict(self))

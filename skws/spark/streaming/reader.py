@@ -27,6 +27,7 @@ from skws.sources.addresses import parse_source
 from skws.sources.clock import SystemClock
 from skws.sources.feed import Batch, Feed, Item, Offset
 from skws.spark.streaming.ahead import PolledAhead
+from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.parcels import Head, Parcel, packed
 from skws.spark.streaming.processor import INPUT
 from skws.spark.streaming.reins import Reins
@@ -91,6 +92,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._schema_read: tuple[int, tuple[str, ...]] = 0, ()
         self._pace = Pace(SystemClock(), replay_rate(reading.request))
         self._reins = Reins()
+        self._copies = Copies(reading.folder)
         self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
         # Where polls that gave nothing came to: (the offset that Spark knows, the feed's).
         self._beyond: tuple[Offset, Offset] | None = None
@@ -128,13 +130,16 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._rest.after(busy=busy)
         if not busy and not self._has_moved(start, polled.end):
             return iter(()), start
-        return self._parcel(start, end, polled.items, commands, polled.notices, self._behind(polled.end)), end
+        behind = self._behind(polled.end)
+        parcel = self._parcel(start, end, polled.items, commands, polled.notices, behind)
+        self._copies.leave(parcel.head.number, parcel.records)
+        return self._rows(end, parcel), end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """The same once more."""
         items = list(self._polled(end["commands"]).settled().again(start["feed"], end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
-        return self._parcel(start, end, items, commands, (), None)
+        return self._rows(end, self._parcel(start, end, items, commands, (), None))
 
     def commit(self, end: Offset) -> None:
         self._opened().commit(end["feed"])
@@ -200,15 +205,18 @@ class FeedReader(SimpleDataSourceStreamReader):
         commands: tuple[Command, ...],
         notices: tuple[str, ...],
         behind: str | None,
-    ) -> Rows:
+    ) -> Parcel:
         self._moved, self._beyond = time.monotonic(), None
         read = time.time()
         known = len(self._intake.bad.first)
         records, letters, bad = self._intake.parted(_listed(items))
         reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
-        head = Head(read, commands, letters, bad, reasons, notices, behind, end["ended"])
+        head = Head(read, commands, letters, bad, reasons, notices, behind, end["ended"], end["sequence"])
         tables = b"" if start["tables"] else packed(list(self._tables()))
-        blob = Parcel(head, tables, packed(records)).to_bytes()
+        return Parcel(head, tables, packed(records))
+
+    def _rows(self, end: Offset, parcel: Parcel) -> Rows:
+        blob = parcel.to_bytes()
         return iter([(key, end["sequence"], blob) for key in self._reading.keys])
 
     def _tables(self) -> Iterator[Record]:

@@ -26,6 +26,7 @@ from skws.sources.addresses import parse_source
 from skws.spark.faults import SparkFailedError, told_plainly
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.session import start_session
+from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.delivering import Delivering
 from skws.spark.streaming.faults import streaming_fault
 from skws.spark.streaming.job import start_job, workers_unheard
@@ -45,6 +46,7 @@ from skws.watch.inbox import Inbox
 from skws.watch.log import Log
 from skws.watch.metrics import Metrics, State
 from skws.watch.pace import StoppableClock
+from skws.watch.pipeline import Onlooker
 from skws.watch.publishing import Publishing
 from skws.watch.request import WatchRequest
 from skws.watch.signals import ending_on_signals
@@ -64,8 +66,9 @@ class SparkWatch:
 
     ``sinks``: those of the request unless given. ``answered`` hears what
     became of commands; ``each_step`` is called in the thread of the run, ten
-    times a second. ``shards``: None for Spark's setting ``spark.skws.shards``,
-    else one. Raises QueryError, UsageError, SourceError before anything is opened.
+    times a second; ``onlooker`` sees the records there. ``shards``: None for
+    Spark's setting ``spark.skws.shards``, else one. Raises QueryError,
+    UsageError, SourceError before anything is opened.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class SparkWatch:
         shards: int | None = None,
         answered: Callable[[Answer], None] = lambda _: None,
         each_step: Callable[[], None] = lambda: None,
+        onlooker: Onlooker | None = None,
     ) -> None:
         self.request = request
         self.clock = StoppableClock()
@@ -90,6 +94,7 @@ class SparkWatch:
         self._shards = shards
         self._inbox = Inbox(log, answered)
         self._each_step = each_step
+        self._onlooker = onlooker
         self._began = self._flushed = self.clock.now()
         self._state: State = "starting"
         self._queue: Queue[Told] = Queue(_AHEAD)
@@ -107,6 +112,11 @@ class SparkWatch:
     def source_name(self) -> str:
         """Fit to be shown."""
         return self._source.name
+
+    @property
+    def event_time(self) -> int | None:
+        """The latest, in microseconds."""
+        return self._gauges.event_time
 
     @property
     def ended(self) -> bool:
@@ -162,6 +172,7 @@ class SparkWatch:
         spark = self._session(stack)
         layout = self._layout(spark, place, layout)
         first = place.first_offset()
+        copies = self._copied(place)
         register = self._commands(place)
         self._open_sinks(stack, place)
         reading = Reading(place.request, place.folder, uuid4().hex[:12], layout.keys, first)
@@ -176,11 +187,12 @@ class SparkWatch:
             "started", f"watching {self.source_name}", source=self.source_name, shards=layout.shards
         )
         while not self._over(query):
-            self._step(register, place)
+            self._step(register, place, copies)
             if self._gauges.batches:
                 unheard.close()
             publishing.each_second(self.clock.now(), self.metrics)
         self._finish(query, place)
+        self._look_on(copies)
 
     def _hold(self, reins: Reins) -> None:
         """From any thread, also before the run has its folder."""
@@ -297,7 +309,7 @@ class SparkWatch:
             raise streaming_fault(error)
         return True
 
-    def _step(self, register: Register, place: Place) -> None:
+    def _step(self, register: Register, place: Place, copies: Copies) -> None:
         """Commands in, what came out to the sinks."""
         commands = self._inbox.commands(register.standing)
         if commands:
@@ -308,7 +320,24 @@ class SparkWatch:
         if self.clock.now() - self._flushed >= self._delivering.delivery.every * MICROSECOND:
             self._commit(place)
         self._gauges.sample(self.clock.now())
+        self._look_on(copies)
         self._each_step()
+
+    def _copied(self, place: Place) -> Copies:
+        """For the onlooker, who sees the static tables first."""
+        copies = Copies(place.folder)
+        if self._onlooker is not None:
+            copies.ask()
+            self._onlooker.load_tables(list(place.checkpoint.tables()))
+        return copies
+
+    def _look_on(self, copies: Copies) -> None:
+        """Records are seen when what they led to is delivered, and by the schema that holds then."""
+        if self._onlooker is not None:
+            for records in copies.take(self._delivering.parcels):
+                self._onlooker.add(records)
+            if copies.missed:
+                self._onlooker.miss()
 
     def _finish(self, query: StreamingQuery, place: Place) -> None:
         """Stop the job, deliver what it still gave, and commit."""

@@ -140,10 +140,13 @@ class SkwsApp(App[None]):
         new, self._new = self._new, 0
         return new
 
-    def add_query(self, text: str) -> bool:
-        """Make a query stand; False if it cannot be read, which is told."""
+    def add_query(self, text: str, instead_of: str | None = None) -> bool:
+        """Make a query stand, perhaps in the place of another one; False if it cannot, which is told."""
         if text in self.view.queries:
-            self.tell("info", f"{text}: stands already", toast=True)
+            if instead_of is not None and instead_of != text:
+                self.remove_query(instead_of)
+            else:
+                self.tell("info", f"{text}: stands already", toast=True)
             return True
         try:
             self.view.meanings.standing(text)
@@ -153,6 +156,8 @@ class SkwsApp(App[None]):
         if self.live_run is None:
             self.post_message(Failed("no source to search: start with --source or --replay"))
             return False
+        if instead_of is not None:
+            self.live_run.post(RemoveQuery(instead_of))
         self.live_run.post(AddQuery(text))
         self.session.asked(text)
         return True

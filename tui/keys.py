@@ -8,7 +8,7 @@ ACTIONS: Final = frozenset(
     {
         *("help", "go-search", "go-schema", "go-networks", "go-metrics", "go-log", "quit"),
         *("pause", "faster", "slower", "filter", "detail", "copy", "copy-json", "export", "history"),
-        *("remove-query", "previous-query", "next-query", "keep-ended", "ask", "next-hint"),
+        *("remove-query", "previous-query", "next-query", "keep-ended", "order", "ask", "next-hint"),
         *("next-result", "previous-result", "follow", "oldest-result"),
         *("complete", "earlier-query", "later-query", "replace-query", "save-query", "did-you-mean"),
         *("save-schema", "apply-schema", "infer-schema", "undo"),

@@ -52,6 +52,7 @@ def tui(
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     force_unbounded: options.ForceUnbounded = False,
+    allow_unbounded: options.AllowUnboundedWindows = False,
     match_names: options.MatchNames = False,
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
@@ -105,6 +106,7 @@ def tui(
         theme=theme,
         restore=not fresh,
         force_unbounded=force_unbounded,
+        allow_unbounded_windows=allow_unbounded,
     )
     _check_query(request)
     if serve:

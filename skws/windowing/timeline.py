@@ -12,7 +12,7 @@ from windows.expressions.run import Key
 
 RECENT: Final = 200
 """Windows that have ended and are remembered for being drawn."""
-_LABEL: Final = 16
+LABEL: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Row:
     cells: str
 
     def __str__(self) -> str:
-        return f"{fitted(self.label, _LABEL)} {self.cells}"
+        return f"{fitted(self.label, LABEL)} {self.cells}"
 
 
 def timeline(

@@ -246,4 +246,5 @@ async def test_a_pattern_is_asked_for_behind_its_prefix_and_shows_labels() -> No
         assert "m: movie" in shown
         assert "p: plays" in shown
         await driver.press("f4")
-        assert "a pattern has no networks" in driver.text()
+        assert "automaton: 2 states" in driver.text()
+        assert "plays [~ 'vincent'] / p--> q1" in driver.text()

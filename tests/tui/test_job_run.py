@@ -13,7 +13,8 @@ from skws.movie_stream import movie_files
 from tests.tui.ui import QUERY, movies
 from tui.services.engines import start_run
 from tui.services.news import Outbox
-from tui.services.run import AddQuery, RemoveQuery
+from tui.services.reading import read
+from tui.services.run import AddQuery, Observe, RemoveQuery
 from tui.services.view import View
 
 SECONDS = 240
@@ -35,6 +36,15 @@ def test_queries_come_and_go_while_the_job_runs() -> None:
     try:
         _until(outbox, view, lambda: len(view.results) == 5)
         assert set(view.queries) == {QUERY, "nolan bale"}
+        _until(outbox, view, lambda: run.rows is not None and len(run.rows) == 769)
+        reading = read("tarantno uma tra", view, run.rows)
+        assert [(slot.text, slot.count) for slot in reading.slots][1] == ("uma", 1)
+        assert reading.slots[0].meant == "tarantino"
+        assert ("travolta", 1) in reading.completions
+        run.post(Observe(QUERY))
+        _until(outbox, view, lambda: QUERY in view.observed)
+        assert sorted(view.observed[QUERY].results.values()) == [1, 1]
+        assert view.observed[QUERY].missing == ()
         assert view.metrics is not None
         run.post(RemoveQuery("nolan bale"))
         _until(outbox, view, lambda: view.queries == (QUERY,))

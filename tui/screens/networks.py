@@ -20,7 +20,7 @@ from tui.messages import Failed, NetworksRead
 from tui.screens.live import LiveScreen
 from tui.services.asked import is_pattern
 from tui.services.live_rows import LiveRows
-from tui.services.networks import NetworksView, look, network_of, visible_branches
+from tui.services.networks import NetworksView, look, look_at_pattern, network_of, visible_branches
 from tui.services.run import Observe
 from tui.widgets.filter_box import FilterBox
 
@@ -87,12 +87,6 @@ class NetworksScreen(LiveScreen):
             self._drawn = None
             self.tree_widget.clear()
             return
-        if is_pattern(self._query):
-            text = f"{self._query}: a pattern has no networks; skws explain --pattern shows its automaton"
-            self.query_one("#asked", Static).update(text)
-            self._drawn = None
-            self.tree_widget.clear()
-            return
         run = self.skws.live_run
         if run is not None:
             run.post(Observe(self._query))
@@ -102,7 +96,10 @@ class NetworksScreen(LiveScreen):
     def _read(self, query: str, rows: LiveRows | None) -> None:
         view = self.skws.view
         try:
-            found = look(view.meanings.plan(query), rows, view.observed.get(query))
+            if is_pattern(query):
+                found = look_at_pattern(query, view.schema, view.request.plan_window)
+            else:
+                found = look(query, view.meanings.plan(query), rows, view.observed.get(query))
         except SkwsError as error:
             self.skws.post_message(Failed(str(error)))
             return
@@ -172,7 +169,8 @@ class NetworksScreen(LiveScreen):
 
 
 def _grow(above: TreeNode[Branch], branch: Branch, *, opened: bool) -> None:
-    open_now = opened or branch.role in {Role.CLUSTER, Role.OPERATOR} or branch.text == "mesh"
+    working = branch.role in {Role.CLUSTER, Role.OPERATOR} and not branch.idle
+    open_now = opened or working or branch.text == "mesh"
     if not branch.below:
         above.add_leaf(_label(branch), branch)
         return

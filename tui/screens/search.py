@@ -15,7 +15,7 @@ from textual.widgets import Static
 from tui.screens.live import LiveScreen
 from tui.screens.pick import PickScreen
 from tui.screens.prompt import PromptScreen
-from tui.services.asked import query_of
+from tui.services.asked import query_of, read_asked
 from tui.services.drawing import Drawer, plain_text
 from tui.services.empty import why_empty
 from tui.services.results import Shown
@@ -26,6 +26,7 @@ from tui.widgets.notice import Notice
 from tui.widgets.query_box import QueryBox
 from tui.widgets.result_list import ResultList
 from tui.widgets.standing_bar import StandingBar
+from tui.widgets.time_line import TimeLine
 
 _WIDE = 110
 
@@ -43,6 +44,7 @@ class SearchScreen(LiveScreen):
         Binding("left_square_bracket", "query(-1)", "Query left", show=False, id="previous-query"),
         Binding("right_square_bracket", "query(1)", "Query right", show=False, id="next-query"),
         Binding("e", "keep_ended", "Keep ended", show=False, id="keep-ended"),
+        Binding("s", "order", "Best or newest first", show=False, id="order"),
         Binding("i", "ask", "Keywords", show=False, id="ask"),
         Binding("ctrl+r", "pick", "History", show=False, id="history"),
         Binding("ctrl+o", "export", "Export", show=False, id="export"),
@@ -64,7 +66,8 @@ class SearchScreen(LiveScreen):
         self.network: str | None = None
         self._drawn_theme = ""
         self._detailed: tuple[Shown | None, Text] = None, Text()
-        self._asked: tuple[int, str | None, str, str | None] | None = None
+        self._asked: tuple[object, ...] | None = None
+        self._newest_first = False
 
     def compose_body(self) -> ComposeResult:
         yield Asking(self.skws.view, self.skws.live_run, self.palette)
@@ -77,6 +80,7 @@ class SearchScreen(LiveScreen):
             yield Static(id="empty", markup=False)
             with VerticalScroll(id="detail", can_focus=False):
                 yield Static(id="detail-text")
+        yield TimeLine(id="windows")
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -119,16 +123,26 @@ class SearchScreen(LiveScreen):
         self._show_empty(listed)
         self._show_notice(len(listed))
         self._show_detail()
+        self.query_one(TimeLine).show(view, self.bar.selected, self.palette)
 
     def _listed(self) -> Sequence[Shown]:
         """What is to be listed; the list is drawn anew only if that is something else than before."""
         results = self.skws.view.results
         selected = None if self.bar.selected is None else query_of(self.bar.selected)
-        asked = (results.version, selected, self.words, self.network)
+        best = self._best_first
+        now = self.skws.view.event_time if best else None  # scores fade
+        asked = (results.version, selected, self.words, self.network, now)
         if asked != self._asked:
             self._asked = asked
-            self.results.show(results.listed(*asked[1:]), self.skws.new_results())
+            listed = results.listed(selected, self.words, self.network, best=best)
+            self.results.show(listed, self.skws.new_results(), best=best)
         return self.results.listed
+
+    @property
+    def _best_first(self) -> bool:
+        """True if the query that is looked at has scores, unless the newest are wanted first."""
+        selected = self.bar.selected
+        return selected is not None and read_asked(selected).scored and not self._newest_first
 
     def look_at_network(self, query: str, network: str) -> None:
         """Only the results of one network, until Escape."""
@@ -140,9 +154,7 @@ class SearchScreen(LiveScreen):
         text, selected = message.text, self.bar.selected
         if not text:
             self.results.focus()
-        elif self.skws.add_query(text):
-            if message.replace and selected and text != selected:
-                self.skws.remove_query(selected)
+        elif self.skws.add_query(text, instead_of=selected if message.replace else None):
             self.hint.done(0)
             self.box.value = ""
             self.box.recall(self.skws.session.history)
@@ -225,6 +237,15 @@ class SearchScreen(LiveScreen):
         results = self.skws.view.results
         results.keep_ended = not results.keep_ended
         self.notify("ended results stay" if results.keep_ended else "ended results go")
+
+    def action_order(self) -> None:
+        """Of a query with scores."""
+        if self.bar.selected is None or not read_asked(self.bar.selected).scored:
+            self.notify("only results with a score have another order: rank: KEYWORDS, or top 5: KEYWORDS")
+            return
+        self._newest_first = not self._newest_first
+        self.notify("newest first" if self._newest_first else "best first")
+        self.refresh_view()
 
     def action_next_hint(self) -> None:
         self.hint.done(self.hint.at)

@@ -6,14 +6,17 @@ Lines are made of rich's Text, which both a terminal and a test can read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from rich.style import Style
 from rich.text import Text
 
 from schema.model import Schema
-from skws.results.model import JsonRow, LiveResult, Result, TupleShown
+from skws.ranking.score import Score
+from skws.results.model import LiveResult, Result, TupleShown
+from skws.results.writers.scores import explained, short
 from skws.results.writers.text import instant, lifespan, shortened, value_text, visible
 from tui.services.results import Shown
 from tui.services.view import View
@@ -68,6 +71,7 @@ class Drawer:
         ]
         if isinstance(result, Result):
             parts.append(Text.assemble(("network  ", palette.dim), visible(result.network)))
+            parts += self._worth(result)
         for place, shown_tuple in enumerate(result.tuples):
             parts.append(self._whole(result, place, shown_tuple))
         parts.append(Text(f"id {result.id}", palette.dim))
@@ -78,6 +82,8 @@ class Drawer:
         if shown.ending:
             return shown.ending
         end, now = shown.result.end, self._view.event_time
+        if shown.result.query in self._view.results.lasting:
+            return "its window has ended"
         if end is None:
             return "alive, no end known"
         return f"alive, ends in {duration(end - now)}" if now is not None else "alive"
@@ -86,13 +92,38 @@ class Drawer:
         result, palette = shown.result, self._palette
         when = instant(result.start) if result.start is not None else "always"
         asked = shortened(visible(result.query), (), _QUERY_WIDTH)[0]
-        line = Text.assemble((asked, palette.heading), (f"  {_short(when)}", palette.dim))
+        line = Text.assemble((asked, palette.heading))
+        score = self._score(result)
+        if score is not None:
+            rank = f"{shown.rank}." if shown.rank else ""
+            line.append(f"  {rank}".rstrip() + f"  score {short(score.value)}", palette.relation)
+        line.append(f"  {_short(when)}", palette.dim)
         line.append(f"  {len(result.tuples)} tuple{'s' * (len(result.tuples) > 1)}", palette.dim)
         if result.snapshot:
             line.append("  there before", palette.dim)
         if shown.ending:
             line.append(f"  {shown.ending}", palette.dim)
         return line
+
+    def drawn_at(self, shown: Shown) -> float | None:
+        """The event time that a drawing holds for; None for one that always does."""
+        score = shown.result.score if isinstance(shown.result, Result) else None
+        return None if score is None or score.half_life is None else self._view.event_time
+
+    def _score(self, result: LiveResult) -> Score | None:
+        """As it is by now."""
+        score = result.score if isinstance(result, Result) else None
+        return None if score is None else score.when(self._view.event_time)
+
+    def _worth(self, result: Result) -> Iterator[Text]:
+        """What the score is made of, and since when the result is among the best."""
+        score, place = self._score(result), result.place
+        if score is not None:
+            told = explained(replace(result, score=score))
+            yield Text("\n".join(told) or f"score {short(score.value)}")
+        if place is not None and place.event == "enter":
+            when = "" if place.at is None else f" at {instant(place.at)}"
+            yield Text(f"entered as number {place.rank} of the best{when}", self._palette.dim)
 
     def _branch(
         self, result: Result, node: int, indent: str, corner: str, join: str | None
@@ -125,19 +156,17 @@ class Drawer:
             yield line
 
     def _attributes(self, result: LiveResult, shown: TupleShown) -> Text:
-        """Values that keywords are looked for in stand first: they are what was asked for."""
-        parts: list[Text] = []
-        for name, value in self._ordered(shown.relation, shown.row):
-            part = Text.assemble((f"{visible(name)} ", self._palette.dim))
-            part.append_text(self._value(result, shown.relation, name, value_text(value), _VALUE_WIDTH))
-            parts.append(part)
-        return Text("  ").join(parts)
-
-    def _ordered(self, relation: str, row: JsonRow) -> list[tuple[str, str | int | float | bool]]:
-        known = self._view.schema.index.get(relation)
+        """Values with keywords stand first, then others that are searched: they are what was asked for."""
+        known = self._view.schema.index.get(shown.relation)
         search = self._view.schema.relations[known].search if known is not None else ()
-        pairs = [(name, value) for name, value in row.items() if value is not None]
-        return sorted(pairs, key=lambda pair: pair[0] not in search)
+        parts: list[tuple[int, Text]] = []
+        for name, value in shown.row.items():
+            if value is None:
+                continue
+            drawn = self._value(result, shown.relation, name, value_text(value), _VALUE_WIDTH)
+            place = 0 if drawn.spans else 1 if name in search else 2
+            parts.append((place, Text.assemble((f"{visible(name)} ", self._palette.dim), drawn)))
+        return Text("  ").join(part for _, part in sorted(parts, key=itemgetter(0)))
 
     def _value(self, result: LiveResult, relation: str, attribute: str, text: str, width: int) -> Text:
         keywords = isinstance(result, Result)
@@ -185,5 +214,6 @@ def duration(seconds: float) -> str:
 
 
 def _short(when: str) -> str:
-    """An instant without what says nothing: midnight, the Z of all of them."""
-    return when.removesuffix("Z").removesuffix("T00:00:00").replace("T", " ")
+    """An instant without what says nothing: midnight, the Z of all of them, zeros of a fraction."""
+    short = when.removesuffix("Z").removesuffix("T00:00:00").replace("T", " ")
+    return short.rstrip("0") if "." in short else short

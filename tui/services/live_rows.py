@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from schema.model import Relation, Row, Schema
 from skws.keywords import EXCLUDED, Matcher, tokens
 from skws.records import Record
-from windows.window import CountWindow, TimeWindow, Window
+from windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 
 KEPT_ROWS: Final = 50_000
 Identity: TypeAlias = tuple[str, Row]
@@ -40,7 +40,7 @@ class SlotCounts:
 
 
 class LiveRows:
-    """Live rows in order of arrival; any thread may ask, one thread adds."""
+    """Live rows in order of arrival; any thread may ask, one adds. ``cut``: not all of them are here."""
 
     def __init__(self, schema: Schema, window: Window, kept: int = KEPT_ROWS) -> None:
         self._schema = schema
@@ -53,7 +53,7 @@ class LiveRows:
         self._places: dict[Identity, deque[int]] = {}
         self._words: Counter[str] = Counter()
         self._static: list[_Kept] = []
-        self._cut = False
+        self.cut = isinstance(window, ExpressionWindow)  # of which nobody knows how far it reaches
 
     def __len__(self) -> int:
         return len(self._rows) + len(self._static)
@@ -68,7 +68,7 @@ class LiveRows:
             for record in records:
                 relation = self._schema.relations[record.relation]
                 if len(self._static) == self._kept:
-                    self._cut = True
+                    self.cut = True
                     return
                 self._static.append(_Kept((relation.name, ()), 0, record.row))
                 self._words.update(_words(relation, record.row))
@@ -79,7 +79,7 @@ class LiveRows:
             for record in records:
                 self._take(record)
             while len(self._rows) > self._kept:
-                self._cut = self._cut or not isinstance(self._window, CountWindow)
+                self.cut = self.cut or not isinstance(self._window, CountWindow)
                 self._drop(next(iter(self._rows)))
             if len(self._words) > 4 * self._kept:
                 self._words = +self._words  # without those that no row has any more
@@ -112,7 +112,7 @@ class LiveRows:
         for (_, bitmap), found in bitmaps.items():
             for slot in range(len(counts)):
                 counts[slot] += found if bitmap != EXCLUDED and bitmap >> slot & 1 else 0
-        return SlotCounts(tuple(counts), sum(bitmaps.values()), not self._cut)
+        return SlotCounts(tuple(counts), sum(bitmaps.values()), not self.cut)
 
     def node_counts(self, matcher: Matcher) -> NodeCounts:
         """Live tuples by relation and the keywords they contain."""

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from schema.model import Schema
 from skws.keywords import parse_query
 from skws.live.kinds import check
-from skws.live.standing import KEYWORDS, Standing
-from skws.live.stream import Stream
+from skws.live.ranked import ranking_of
+from skws.live.standing import WINDOW
 from skws.plan import Plan
 from skws.results.writers.spans import KeywordSpans
-from tui.services.asked import PATTERN, is_pattern, query_of
+from tui.services.asked import read_asked
 from tui.services.request import UiRequest
+from tui.services.watched import watch_request
+from windows.window import parse_window
 
 
-def plan_of(request: UiRequest, text: str, schema: Schema) -> Plan:
-    """The plan of a query over ``schema``, that of the run by now. Raises QueryError."""
-    query = parse_query(text, schema, match_names=request.match_names)
-    return Plan(schema, query, request.plan_window, request.max_size, request.lateness)
+def plan_of(request: UiRequest, asked: str, schema: Schema) -> Plan:
+    """The plan of keywords over ``schema``, that of the run by now. Raises QueryError, UsageError."""
+    wanted = read_asked(asked).query()
+    query = parse_query(wanted.text, schema, match_names=request.match_names)
+    own = wanted.options.get(WINDOW)
+    return Plan(
+        schema,
+        query,
+        request.plan_window if own is None else parse_window(own),
+        request.max_size,
+        request.lateness,
+        ranking=ranking_of(wanted.options),
+    )
 
 
 def check_standing(request: UiRequest, asked: str, schema: Schema) -> None:
-    """Raises QueryError, PatternError, UsageError if what is asked for cannot stand."""
-    kind = PATTERN if is_pattern(asked) else KEYWORDS
-    stream = Stream(
-        schema,
-        request.plan_window,
-        request.lateness,
-        request.max_size,
-        request.match_names,
-        request.force_unbounded,
-    )
-    check(Standing(asked, query_of(asked), request.max_size, kind), stream)
+    """Raises QueryError, PatternError, SchemaError, UsageError if what is asked for cannot stand."""
+    wanted = read_asked(asked).query(allow_unbounded_windows=request.allow_unbounded_windows)
+    watched = watch_request(request)
+    check(watched.standing(asked, wanted), replace(watched.stream, schema=schema))
 
 
 class Meanings:
@@ -42,14 +48,14 @@ class Meanings:
         self._plans: dict[str, Plan] = {}
         self._spans: dict[str, KeywordSpans] = {}
 
-    def plan(self, text: str) -> Plan:
-        """Raises QueryError."""
-        if text not in self._plans:
-            self._plans[text] = plan_of(self._request, text, self._schema)
-        return self._plans[text]
+    def plan(self, asked: str) -> Plan:
+        """Of keywords, or of the text that results name. Raises QueryError, UsageError."""
+        if asked not in self._plans:
+            self._plans[asked] = plan_of(self._request, asked, self._schema)
+        return self._plans[asked]
 
     def standing(self, text: str) -> None:
-        """Raises QueryError, PatternError, UsageError if what is asked for cannot stand."""
+        """As ``check_standing``."""
         check_standing(self._request, text, self._schema)
 
     def spans(self, query: str, relation: str, attribute: str, text: str) -> list[tuple[int, int, int]]:

@@ -1,17 +1,21 @@
-"""The candidate networks of a query with what they are at: the tree of explain, live."""
+"""What evaluates a query: candidate networks with what they are at, or an automaton; as explain tells it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mesh.network import node_text
+from schema.model import Schema
 from skws.explain.branch import Branch, Role, counted
 from skws.explain.explanation import explain
 from skws.explain.observed import Observed
 from skws.keywords import EXCLUDED
 from skws.plan import Plan
+from tui.services.asked import query_of
 from tui.services.live_rows import LiveRows
+from windows.window import Window
 
 _NETWORKS: Final = 60
 _MOST_OPERATORS: Final = 60_000
@@ -20,20 +24,39 @@ _MOST_OPERATORS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class NetworksView:
-    """``branches``: the tree. ``asleep``: why the query sleeps, empty if it runs."""
+    """``query``: as asked. ``branches``: the tree. ``asleep``: why the query sleeps, empty if it runs."""
 
     query: str
     branches: tuple[Branch, ...]
     asleep: str
 
 
-def look(plan: Plan, rows: LiveRows | None, observed: Observed | None) -> NetworksView:
+def look(asked: str, plan: Plan, rows: LiveRows | None, observed: Observed | None) -> NetworksView:
     """The networks of a plan, as the mesh was when it was observed."""
     told = explain(plan, _NETWORKS, observed, _MOST_OPERATORS)
     missing = observed.missing if observed else ()
     asleep = f"asleep: no live tuple carries {' or '.join(map(repr, missing))}" if missing else ""
     nodes = () if rows is None else (_nodes(plan, rows),)
-    return NetworksView(plan.query.text, (*told.branches, *nodes), asleep)
+    return NetworksView(asked, (*told.branches, *nodes), asleep)
+
+
+def look_at_pattern(asked: str, schema: Schema, window: Window) -> NetworksView:
+    """What evaluates a pattern: its automaton, and its memory where nothing expires. Raises SkwsError."""
+    from skws.pattern_search.explain import pattern_text  # noqa: PLC0415 - for who asks for a pattern
+    from skws.pattern_search.text import read_query  # noqa: PLC0415
+
+    text = query_of(asked)
+    lines = pattern_text(text, schema, read_query(text, schema).window or window).splitlines()
+    return NetworksView(asked, tuple(_indented(lines[1:])), "")
+
+
+def _indented(lines: Sequence[str]) -> Iterator[Branch]:
+    """Lines as branches: those that are further in belong to the one before."""
+    heads = [at for at, line in enumerate(lines) if not line.startswith(" ")]
+    for at, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+        # Deeper ones keep their indentation: they are drawings.
+        below = tuple(Branch(line[2:]) for line in lines[at + 1 : end])
+        yield Branch(lines[at], below, Role.OPERATOR)
 
 
 def network_of(branch: Branch) -> str:

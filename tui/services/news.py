@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -14,6 +14,7 @@ from skws.watch.metrics import Metrics
 
 if TYPE_CHECKING:
     from skws.explain.observed import Observed
+    from skws.windowing.timeline import Stretch
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 KEPT_RESULTS: Final = 5_000
@@ -35,7 +36,8 @@ class News:
     """All that has come since the app last looked; None stands for nothing new.
 
     ``dropped``: results that the app was too slow for. ``queries``: the texts
-    of all standing queries. ``observed``: the mesh of a query, by its text.
+    of all standing queries. ``observed``: the mesh of a query, by its text. ``stretches``:
+    the windows of queries over an expression, by their texts.
     ``failure``: why the run ended, if it broke.
     """
 
@@ -46,6 +48,7 @@ class News:
     queries: tuple[str, ...] | None = None
     schema: Schema | None = None
     observed: dict[str, Observed] = field(default_factory=dict)
+    stretches: Mapping[str, Sequence[Stretch]] | None = None
     failure: str = ""
 
 
@@ -68,9 +71,10 @@ class Outbox:
         queries: tuple[str, ...] | None = None,
         schema: Schema | None = None,
         observed: dict[str, Observed] | None = None,
+        stretches: Mapping[str, Sequence[Stretch]] | None = None,
         failure: str = "",
     ) -> None:
-        """Leave news; of metrics, queries and schema only the latest are kept."""
+        """Leave news; of metrics, queries, schema and windows only the latest are kept."""
         with self._lock:
             news = self._news
             for result in results:
@@ -81,6 +85,7 @@ class Outbox:
             news.queries = news.queries if queries is None else queries
             news.schema = schema or news.schema
             news.observed.update(observed or {})
+            news.stretches = news.stretches if stretches is None else stretches
             news.failure = failure or news.failure
             first, self._told = not self._told, True
         if first:

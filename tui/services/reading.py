@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from schema.errors import QueryError, SkwsError
+from schema.errors import SkwsError
 from skws.keywords import Matcher, Term, parse_query, suggest
 from skws.keywords.alphabet import fold
 from skws.keywords.query import Slot
-from tui.services.asked import is_pattern
+from tui.services.asked import read_asked
 from tui.services.live_rows import LiveRows, SlotCounts
 from tui.services.typed import Reading, TypedSlot, last_word
 from tui.services.view import View
@@ -15,13 +15,16 @@ from tui.services.view import View
 def read(text: str, view: View, rows: LiveRows | None) -> Reading:
     """Analyse a text as it would be searched."""
     completions = tuple(complete(text, rows)) if rows is not None else ()
-    if is_pattern(text):
-        return _pattern(text, view)
-    if not text.strip():
+    asked = read_asked(text)
+    if not asked.text:
         return Reading(text, completions=completions)
     try:
-        query = parse_query(text, view.schema, match_names=view.request.match_names)
-    except QueryError as error:
+        if asked.prefix:
+            view.meanings.standing(text)
+        if asked.pattern:
+            return Reading(text)
+        query = parse_query(asked.text, view.schema, match_names=view.request.match_names)
+    except SkwsError as error:
         return Reading(text, fault=str(error).splitlines()[0], completions=completions)
     if rows is None:
         return Reading(text, tuple(TypedSlot(slot.text, 0) for slot in query.slots), dropped=query.dropped)
@@ -30,19 +33,11 @@ def read(text: str, view: View, rows: LiveRows | None) -> Reading:
         text,
         _slots(query.slots, counts, rows),
         dropped=query.dropped,
+        start=len(asked.prefix),
         tuples=counts.tuples,
         whole=counts.whole,
         completions=completions,
     )
-
-
-def _pattern(text: str, view: View) -> Reading:
-    """A pattern is only looked at for faults."""
-    try:
-        view.meanings.standing(text)
-    except SkwsError as error:
-        return Reading(text, fault=str(error).splitlines()[0])
-    return Reading(text)
 
 
 def complete(text: str, rows: LiveRows) -> list[tuple[str, int]]:

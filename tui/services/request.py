@@ -8,7 +8,7 @@ from pathlib import Path
 from schema.errors import UsageError
 from schema.model import Schema
 from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, check_master
-from windows.window import CountWindow, ExpressionWindow, Window, parse_window
+from windows.window import CountWindow, Window, parse_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class UiRequest:
     ``schema_path``: where the editor saves. ``source``: an address for
     ``skws.sources.addresses``, None to look at the schema alone. ``queries``
     stand from the start, those without a window whose memory no theorem bounds
-    only if ``force_unbounded``. ``speed`` multiplies a replay's own. ``lateness`` in
-    microseconds. ``restore``: keep a session, and go on
-    with the last one.
+    only if ``force_unbounded``; ``allow_unbounded_windows``: also if windows of an
+    expression can pile up. ``speed`` multiplies a replay's own. ``lateness`` in
+    microseconds. ``restore``: keep a session, and go on with the last one.
     """
 
     schema: Schema
@@ -39,6 +39,7 @@ class UiRequest:
     theme: str | None = None
     restore: bool = True
     force_unbounded: bool = False
+    allow_unbounded_windows: bool = False
 
     def __post_init__(self) -> None:
         if self.engine is EngineName.LOCAL and self.master is not None:
@@ -46,8 +47,6 @@ class UiRequest:
         check_master(self.master)
         if not self.speed > 0:
             raise UsageError(f"--speed {self.speed:g}: expected a number above 0")
-        if isinstance(self.plan_window, ExpressionWindow):
-            raise UsageError("the terminal UI takes no window expressions; skws watch and skws search do")
         if self.lateness and isinstance(self.plan_window, CountWindow):
             raise UsageError("--lateness needs a window of time: positions in a stream are never late")
         if self.on_error is OnError.DEAD_LETTER and self.dead_letters is None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, Result
 
 CAPACITY: Final = 5_000
 LINGER: Final = 6.0
 """Seconds for which an ended result stays to be seen."""
 
-Ending: TypeAlias = Literal["retracted", "expired"]
+Ending: TypeAlias = Literal["retracted", "expired", "outranked"]
 Key: TypeAlias = tuple[str, str]
 """Query and id of a result."""
 
@@ -24,7 +24,8 @@ Key: TypeAlias = tuple[str, str]
 class Shown:
     """A result as it is listed. ``number`` counts arrivals; ``ended_at`` is on the UI's clock, in seconds.
 
-    ``lines``: of its drawing. ``gone``: it is listed no more.
+    ``lines``: of its drawing. ``gone``: it is listed no more. ``rank``: among
+    the best, where these stand first.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Shown:
     ending: Ending | None = None
     ended_at: float = 0.0
     gone: bool = False
+    rank: int | None = None
     lines: int = field(init=False)
     _text: str = field(default="", repr=False)
 
@@ -55,13 +57,15 @@ class ResultBuffer:
     """The latest results of all queries. ``dropped`` counts those that it had no room for.
 
     ``version`` changes with what is listed. What is gone stays in the queues
-    until it comes to their front, or has become the most of them.
+    until it comes to their front, or has become the most of them. Results of
+    ``lasting`` queries are told when their windows end, and do not expire.
     """
 
     def __init__(self, capacity: int = CAPACITY, linger: float = LINGER) -> None:
         self.capacity = capacity
         self.linger = linger
         self.keep_ended = False
+        self.lasting: frozenset[str] = frozenset()
         self.dropped = 0
         self.version = 0
         self._number = count(1)
@@ -85,7 +89,7 @@ class ResultBuffer:
             known = self._shown.get((result.query, result.id))
             if result.op == "-":
                 if known is not None:
-                    self._end(known, "retracted", now)
+                    self._end(known, _why(result), now)
                 continue
             new += 1
             if known is not None:
@@ -112,8 +116,13 @@ class ResultBuffer:
         for shown in [shown for shown in self._shown.values() if shown.result.query == query]:
             self._remove(shown)
 
-    def listed(self, query: str | None = None, words: str = "", network: str | None = None) -> list[Shown]:
-        """Newest first; only those of a query or network, and with all ``words`` somewhere in them."""
+    def listed(
+        self, query: str | None = None, words: str = "", network: str | None = None, *, best: bool = False
+    ) -> list[Shown]:
+        """Newest first; only those of a query or network, and with all ``words`` somewhere in them.
+
+        ``best``: the highest scores first instead, live ones with their ranks.
+        """
         found = [shown for shown in reversed(self._order) if not shown.gone]
         if query is not None:
             found = [one for one in found if one.result.query == query]
@@ -121,12 +130,12 @@ class ResultBuffer:
             found = [one for one in found if getattr(one.result, "network", None) == network]
         for word in words.casefold().split():
             found = [one for one in found if word in one.text]
-        return found
+        return _best_first(found) if best else found
 
     def _add(self, shown: Shown) -> None:
         self._shown[shown.key] = shown
         self._order.append(shown)
-        if shown.result.end is not None:
+        if shown.result.end is not None and shown.result.query not in self.lasting:
             heapq.heappush(self._ends, (shown.result.end, shown.number, shown))
 
     def _end(self, shown: Shown, ending: Ending, now: float) -> None:
@@ -151,3 +160,30 @@ class ResultBuffer:
             self._ended = deque(shown for shown in self._ended if not shown.gone)
             self._ends = [entry for entry in self._ends if not entry[2].gone]
             heapq.heapify(self._ends)
+
+
+def _why(retraction: LiveResult) -> Ending:
+    """What became of a result; of the best ones it is told."""
+    place = retraction.place if isinstance(retraction, Result) else None
+    match None if place is None else place.reason:
+        case "expired":
+            return "expired"
+        case "outranked":
+            return "outranked"
+    return "retracted"
+
+
+def _best_first(found: list[Shown]) -> list[Shown]:
+    """By score, which orders results for ever; ranks of those that live are theirs among these."""
+    scored = sorted(found, key=_order)
+    living = count(1)
+    for shown in scored:
+        shown.rank = None if shown.ending else next(living)
+    return scored
+
+
+def _order(shown: Shown) -> tuple[int, float, str]:
+    """As ``skws.ranking.best`` orders candidates; what has no score comes last."""
+    score = shown.result.score if isinstance(shown.result, Result) else None
+    tier, value = (-1, 0.0) if score is None else score.rank
+    return -tier, -value, shown.result.id

@@ -20,12 +20,16 @@ class TypedSlot:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """``fault``: why the text cannot be run. ``completions``: what the last word may become, with counts."""
+    """``fault``: why the text cannot be run. ``completions``: what the last word may become, with counts.
+
+    ``start``: where the keywords begin.
+    """
 
     text: str
     slots: tuple[TypedSlot, ...] = ()
     fault: str = ""
     dropped: tuple[str, ...] = ()
+    start: int = 0
     tuples: int = 0
     whole: bool = True
     completions: tuple[tuple[str, int], ...] = ()
@@ -33,11 +37,11 @@ class Reading:
     @property
     def corrected(self) -> str:
         """The text with the words that are meant; the text itself if none is."""
-        text = self.text
+        prefix, text = self.text[: self.start], self.text[self.start :]
         for slot in self.slots:
             if slot.meant:
                 text = re.sub(re.escape(slot.text), slot.meant, text, flags=re.IGNORECASE)
-        return text
+        return prefix + text
 
 
 def last_word(text: str) -> str:

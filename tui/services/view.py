@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from schema.model import Schema
 from skws.watch.metrics import Metrics
-from tui.services.asked import query_of
+from tui.services.asked import query_of, read_asked
 from tui.services.news import LogLine, News
 from tui.services.request import UiRequest
 from tui.services.results import ResultBuffer
+from windows.window import ExpressionWindow
 
 if TYPE_CHECKING:
     from skws.explain.observed import Observed
+    from skws.windowing.timeline import Stretch
     from tui.services.meaning import Meanings
 
 HISTORY: Final = 240
@@ -44,6 +47,7 @@ class View:
         self.metrics: Metrics | None = None
         self.queries: tuple[str, ...] = ()
         self.observed: dict[str, Observed] = {}
+        self.stretches: Mapping[str, Sequence[Stretch]] = {}
         self.histories: dict[str, History] = {}
         self.skipped = 0
         self.failure = ""
@@ -64,12 +68,14 @@ class View:
                 self.observed.pop(gone, None)
             self.queries = news.queries
         standing = {query_of(asked) for asked in self.queries}
+        self.results.lasting = self._lasting()
         new = self.results.take((r for r in news.results if r.query in standing), now)
         self.skipped += news.dropped
         self.failure = news.failure or self.failure
         for line in news.lines:
             self.note(line)
         self.observed.update(news.observed)
+        self.stretches = self.stretches if news.stretches is None else news.stretches
         if news.metrics is not None:
             self._measure(news.metrics)
         return new
@@ -93,6 +99,15 @@ class View:
 
             self._meanings = Meanings(self.request, self.schema)
         return self._meanings
+
+    def windowed(self, asked: str) -> bool:
+        """True for keywords over the windows of an expression: their results are told as these end."""
+        wanted = read_asked(asked)
+        everywhere = isinstance(self.request.plan_window, ExpressionWindow)
+        return not (wanted.pattern or wanted.scored) and (everywhere or bool(wanted.window))
+
+    def _lasting(self) -> frozenset[str]:
+        return frozenset(query_of(asked) for asked in self.queries if self.windowed(asked))
 
     def _measure(self, metrics: Metrics) -> None:
         self.metrics = metrics

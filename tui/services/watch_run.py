@@ -8,32 +8,33 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final, Protocol
 
 from schema.errors import SkwsError, UsageError
 from schema.model import Schema
-from skws.live.standing import KEYWORDS
+from skws.live.standing import Query
 from skws.results.model import LiveResult, Result
 from skws.watch.metrics import Metrics
-from tui.services.asked import PATTERN, is_pattern, query_of
+from tui.services.asked import query_of, read_asked
 from tui.services.news import Level, LogLine, Outbox
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, ApplySchema, Command, Observe, RemoveQuery
 
 if TYPE_CHECKING:
     from skws.watch import control
+    from skws.windowing.timeline import Stretch
     from tui.services.live_rows import LiveRows
 
 _TOLD_EVERY: Final = 0.25  # seconds between metrics
 
 
 class Search(Protocol):
-    """A live search, wherever it runs. ``rows``: the latest tuples, None where they are not at hand."""
+    """A live search, wherever it runs. ``rows``: the latest tuples."""
 
     @property
-    def rows(self) -> LiveRows | None: ...
+    def rows(self) -> LiveRows: ...
 
     @property
     def schema(self) -> Schema:
@@ -56,6 +57,9 @@ class Search(Protocol):
 
     def observe(self, text: str) -> None:
         """Tell what the mesh of a query is at, soon."""
+
+    def stretches(self) -> Mapping[str, Sequence[Stretch]]:
+        """The windows of queries over an expression, by their texts, where they can be seen."""
 
     def why_bad(self) -> str:
         """What was wrong with the last of the first bad records; empty if it is not known."""
@@ -98,6 +102,11 @@ class WatchRun:
         self._early: list[Command] = [AddQuery(text) for text in request.queries]
         self._asked: dict[str, Command] = {}
         self._thread = Thread(target=self._live, name="skws live search", daemon=True)
+
+    @property
+    def queries(self) -> Collection[str]:
+        """Those that stand, or shall."""
+        return self._queries.keys()
 
     @property
     def rows(self) -> LiveRows | None:
@@ -170,7 +179,7 @@ class WatchRun:
             new = metrics.bad - self._bad
             self.tell("warning", f"{new:,} bad record{'s' * (new > 1)} left out{reason and f': {reason}'}")
             self._bad = metrics.bad
-        self.outbox.put(metrics=metrics)
+        self.outbox.put(metrics=metrics, stretches=self._search.stretches())
 
     def answered(self, answer: control.Answer) -> None:
         """What became of a command; the log tells why one was refused."""
@@ -188,6 +197,8 @@ class WatchRun:
 
     def _forget(self, text: str) -> None:
         self._queries.pop(text, None)
+        if query_of(text) in map(query_of, self._queries):
+            return  # asked for in another way by now
         for key in [key for key in self.networks if key[0] == query_of(text)]:
             del self.networks[key]
         if self._search is not None:
@@ -201,8 +212,16 @@ class WatchRun:
         match command:
             case AddQuery(text):
                 self._queries[text] = None
-                kind = PATTERN if is_pattern(text) else KEYWORDS
-                sent = control.Command("add", text, query_of(text), id=known, kind=kind)
+                try:
+                    wanted = self._wanted(text)
+                except SkwsError as error:
+                    self._asked[known] = command
+                    self.answered(control.Answer(known, str(error)))
+                    self.tell("error", f"{text}: {error}")
+                    return
+                sent = control.Command(
+                    "add", text, wanted.text, id=known, kind=wanted.kind, options=wanted.options
+                )
             case RemoveQuery(text):
                 sent = control.Command("remove", text, id=known)
             case ApplySchema(text):
@@ -212,6 +231,9 @@ class WatchRun:
                 return
         self._asked[known] = command
         search.post(sent)
+
+    def _wanted(self, asked: str) -> Query:
+        return read_asked(asked).query(allow_unbounded_windows=self.request.allow_unbounded_windows)
 
     def _live(self) -> None:
         """What goes wrong is told, and ends the run; the app stays."""

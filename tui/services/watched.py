@@ -63,4 +63,5 @@ def watch_request(request: UiRequest) -> WatchRequest:
         sinks=(),
         speed=request.speed if source.startswith("replay:") and request.speed != 1 else None,
         force_unbounded=request.force_unbounded,
+        allow_unbounded_windows=request.allow_unbounded_windows,
     )

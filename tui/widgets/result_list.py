@@ -1,4 +1,4 @@
-"""The live results: newest first, each a tree of tuples; follows until it is scrolled.
+"""The live results: newest or best first, each a tree of tuples; follows until it is scrolled.
 
 Only the lines that are in sight are drawn, so that a list of thousands costs
 no more than a short one.
@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import attrgetter
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from rich.segment import Segment
 from rich.style import Style
@@ -32,6 +32,8 @@ _MARK: Final = Style(bold=True)
 _SEEN: Final = 0.01
 """Part of a scroll bar's length from which a change can be seen."""
 _LINES: Final = attrgetter("lines")
+_State: TypeAlias = tuple[int, str | None, int | None, float | None]
+"""What the drawing of a result depends on: its number, ending and rank, and the event time for its score."""
 
 
 class ResultList(ScrollView, can_focus=True):
@@ -70,10 +72,12 @@ class ResultList(ScrollView, can_focus=True):
         self._listed: Sequence[Shown] = ()
         self._tops: list[int] = [0]
         self._cursor: int | None = None  # the number of a result
-        self._drawn: dict[tuple[int, str | None], list[Text]] = {}
+        self._last = 0  # the place that it had
+        self._drawn: dict[_State, list[Text]] = {}
+        self._sorted = False
         self._width = 0
         self._marked: int | None = None  # the place that the cursor is drawn at
-        self._strips: dict[tuple[int, str | None, int, bool, int], Strip] = {}
+        self._strips: dict[tuple[_State, int, bool, int], Strip] = {}
 
     @property
     def selected(self) -> Shown | None:
@@ -85,9 +89,13 @@ class ResultList(ScrollView, can_focus=True):
     def listed(self) -> Sequence[Shown]:
         return self._listed
 
-    def show(self, listed: Sequence[Shown], new: int = 0) -> None:
-        """List these, newest first; ``new`` of them have come since. What is looked at stays in its place."""
+    def show(self, listed: Sequence[Shown], new: int = 0, *, best: bool = False) -> None:
+        """List these, newest or ``best`` first; ``new`` of them have come since.
+
+        What is looked at stays in its place.
+        """
         anchor = None if self.following else self._anchor()
+        self._sorted = best
         self._listed = listed
         self._tops = list(accumulate(map(_LINES, listed), initial=0))
         self._grow(self._tops[-1])
@@ -121,11 +129,11 @@ class ResultList(ScrollView, can_focus=True):
             return Strip.blank(width, self.rich_style)
         place = bisect_right(self._tops, line) - 1
         shown, at_cursor = self._listed[place], place == marked
-        key = (shown.number, shown.ending, line - self._tops[place], at_cursor, width)
+        key = (self._state(shown), line - self._tops[place], at_cursor, width)
         if key not in self._strips:
             if len(self._strips) >= _DRAWN:
                 self._strips.clear()
-            self._strips[key] = self._strip(self._lines(shown)[key[2]], width, at_cursor=at_cursor)
+            self._strips[key] = self._strip(self._lines(shown)[key[1]], width, at_cursor=at_cursor)
         return self._strips[key]
 
     def action_move(self, step: int) -> None:
@@ -194,13 +202,19 @@ class ResultList(ScrollView, can_focus=True):
             return None
         if self.following or self._cursor is None:
             return 0
+        return self._find(self._cursor)
+
+    def _find(self, number: int) -> int:
+        """Where a result is; if it is gone, where it was, or the nearest."""
+        if self._sorted:
+            numbers = [shown.number for shown in self._listed]
+            return numbers.index(number) if number in numbers else min(self._last, len(numbers) - 1)
         # Numbers fall from the newest on.
-        place = bisect_right(self._listed, -self._cursor, key=lambda shown: -shown.number) - 1
-        return max(place, 0)
+        return max(bisect_right(self._listed, -number, key=lambda shown: -shown.number) - 1, 0)
 
     def _go(self, place: int) -> None:
         before = self._place()
-        self._cursor = self._listed[place].number
+        self._cursor, self._last = self._listed[place].number, place
         top, bottom = self._tops[place], self._tops[place + 1]
         height = max(1, self.scrollable_content_region.height)
         if top < self.scroll_offset.y:
@@ -221,8 +235,7 @@ class ResultList(ScrollView, can_focus=True):
         return self._listed[place].number, line - self._tops[place]
 
     def _return_to(self, number: int, offset: int) -> None:
-        place = bisect_right(self._listed, -number, key=lambda shown: -shown.number) - 1
-        self.scroll_to(y=self._tops[max(place, 0)] + offset, animate=False, force=True, immediate=True)
+        self.scroll_to(y=self._tops[self._find(number)] + offset, animate=False, force=True, immediate=True)
 
     def _strip(self, text: Text, width: int, *, at_cursor: bool) -> Strip:
         style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
@@ -232,8 +245,11 @@ class ResultList(ScrollView, can_focus=True):
         segments = [Segment("▌" if at_cursor else " ", _MARK), *text.render(self.app.console, end="")]
         return Strip(segments).crop(0, width).extend_cell_length(width).apply_style(style)
 
+    def _state(self, shown: Shown) -> _State:
+        return shown.number, shown.ending, shown.rank, self.drawer.drawn_at(shown)
+
     def _lines(self, shown: Shown) -> list[Text]:
-        key = (shown.number, shown.ending)
+        key = self._state(shown)
         if key not in self._drawn:
             if len(self._drawn) >= _DRAWN:
                 self._drawn.clear()

@@ -1,0 +1,284 @@
+"""Queries of other kinds than plain keywords: scores, the best, windows of an expression, and no window."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from textual.theme import BUILTIN_THEMES
+from textual.widgets import Static
+
+from docs.stepped_run import SteppedRun
+from schema.load import load_schema
+from skws.choices import EngineName
+from skws.search import Search, SearchRequest
+from tests.tui.ui import QUERY, movies, opened, scenario
+from tui.screens.networks import NetworksScreen
+from tui.services.asked import Asked, read_asked
+from tui.services.news import Outbox
+from tui.services.request import UiRequest
+from tui.services.run import AddQuery, RemoveQuery
+from tui.services.stretches import windows_drawn
+from tui.services.view import View
+from tui.themes import palette
+from windows.window import parse_window
+
+PLAIN = palette(BUILTIN_THEMES["textual-dark"])
+FEVER = "open when temp > 38 close when temp < 38 per patient"
+_WARD = """
+version: 1
+name: ward
+relations:
+  vital:
+    attributes: {patient: string, temp: number}
+  visit:
+    attributes: {patient: string, by: text}
+joins: []
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("tarantino travolta", Asked("tarantino travolta")),
+        ("  uma ", Asked("uma")),
+        ("pattern: a ; b", Asked("a ; b", "pattern: ", pattern=True)),
+        ("rank: uma", Asked("uma", "rank: ", rank=True)),
+        ("rank relevance: uma", Asked("uma", "rank relevance: ", rank=True, ranking="relevance")),
+        ("top 5: uma", Asked("uma", "top 5: ", top=5)),
+        ("top 5 window 1 hour: uma", Asked("uma", "top 5 window 1 hour: ", top=5, window="1 hour")),
+        (f"window {FEVER}: uma", Asked("uma", f"window {FEVER}: ", window=FEVER)),
+        # Keywords of relations called so, and keywords that begin as a prefix does.
+        ("rank:uma", Asked("rank:uma")),
+        ("top 5", Asked("top 5")),
+        ("window actor:uma", Asked("window actor:uma")),
+        ("topping 5: uma", Asked("topping 5: uma")),
+    ],
+)
+def test_a_prefix_says_what_is_asked_for(asked: str, told: Asked) -> None:
+    assert read_asked(asked) == told
+
+
+def viewed(request: UiRequest) -> tuple[SteppedRun, View]:
+    outbox = Outbox()
+    run = SteppedRun(request, outbox)
+    run.start()
+    return run, View(request)
+
+
+def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
+    run.advance(seconds)
+    view.absorb(run.outbox.take(), run.hand.seconds())
+    view.tick(run.hand.seconds())
+
+
+def alive(view: View, query: str) -> list[str]:
+    return [shown.result.id for shown in view.results.listed(query, best=True) if not shown.ending]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_best_are_those_of_all_results_with_scores(size: int) -> None:
+    window = parse_window("4000 days")
+    ranked, all_of_them = viewed(movies("rank: john", window=window))
+    best, some = viewed(movies(f"top {size}: john", window=window))
+    seen = set()
+    for _ in range(24):
+        advanced(ranked, all_of_them, 0.05)
+        advanced(best, some, 0.05)
+        assert alive(some, "john") == alive(all_of_them, "john")[:size]
+        seen.update(alive(some, "john"))
+    assert len(seen) > size
+    assert {shown.ending for shown in some.results.listed("john")} >= {"outranked"}
+
+
+def test_the_best_in_a_window_of_their_own_stand_beside_keywords() -> None:
+    run, view = viewed(movies("clint", "top 2 window 100 days: nolan bale"))
+    for _ in range(24):
+        advanced(run, view, 0.05)
+    assert not [line for line in view.log if line.level == "error"]
+    # Films of so few days do not meet, though all of the stream is in the window of the others.
+    assert alive(view, "nolan bale") == []
+    assert alive(view, "clint")
+
+
+def test_the_same_keywords_can_be_asked_for_in_another_way_in_their_place_alone() -> None:
+    run, view = viewed(movies(QUERY))
+    advanced(run, view, 2)
+    run.post(AddQuery(f"top 1: {QUERY}"))
+    advanced(run, view)
+    assert view.queries == (QUERY,)
+    assert any("the same query" in line.text for line in view.log)
+    run.post(RemoveQuery(QUERY))
+    run.post(AddQuery(f"top 1: {QUERY}"))
+    advanced(run, view)
+    assert view.queries == (f"top 1: {QUERY}",)
+    assert len(alive(view, QUERY)) == 1
+    assert len(view.results.listed(QUERY)) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ("top 0: uma", "--top 0"),
+        ("rank fame: uma", "fame"),
+        ("window 1 hour: uma", "share the window of the stream"),
+        ("window open when nothing: uma", "window"),
+        ("top 3: the", "nothing left to look for"),
+        ("pattern: nonsense ;", "the text ends here"),
+    ],
+)
+def test_what_cannot_stand_is_refused_and_nothing_else_changes(asked: str, why: str) -> None:
+    run, view = viewed(movies(QUERY))
+    run.post(AddQuery(asked))
+    advanced(run, view, 2)
+    assert view.queries == (QUERY,)
+    assert why in " ".join(line.text for line in view.log if line.level == "error")
+    assert len(alive(view, QUERY)) == 2
+
+
+@scenario
+async def test_the_best_stand_first_with_rank_and_score_and_their_reasons_in_the_detail() -> None:
+    async with opened(movies(f"top 2: {QUERY}")) as driver:
+        await driver.advance(2)
+        await driver.press("escape", "right_square_bracket")
+        lines = [line for line in driver.text().splitlines() if "score" in line]
+        assert [line.split()[2] for line in lines] == ["1.", "2."]
+        await driver.press("j", "enter")
+        detail = str(driver.app.screen.query_one("#detail-text", Static).render())
+        assert "keywords" in detail
+        assert "entered as number 2 of the best" in detail
+        first = [shown.result.id for shown in driver.search.results.listed]
+        await driver.press("s")
+        assert [shown.result.id for shown in driver.search.results.listed] == first[::-1]
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Path:
+    records = [("vital", "ann", 38.6), ("visit", "ann", "Grace Hopper"), ("vital", "bob", 36.8)]
+    records += [("vital", "ann", 39.0), ("vital", "ann", 37.0), ("visit", "ann", "Alan Hopper")]
+    records += [("vital", "bob", 38.5), ("visit", "bob", "Grace Hopper"), ("visit", "cid", "Ada Hopper")]
+    with (tmp_path / "ward.jsonl").open("w") as file:
+        for at, (relation, patient, what) in enumerate(records):
+            row = {"patient": patient, "temp" if relation == "vital" else "by": what}
+            file.write(json.dumps({"relation": relation, "time": 60 * at, "row": row}) + "\n")
+    (tmp_path / "ward.yaml").write_text(_WARD)
+    return tmp_path
+
+
+def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: object) -> UiRequest:
+    path = folder / "ward.yaml"
+    return UiRequest(
+        load_schema(path),
+        path,
+        f"replay:{folder / 'ward.jsonl'}?speed=60",
+        queries,
+        None if window is None else parse_window(window),
+        restore=False,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_results_in_windows_of_an_expression_are_those_of_a_search(ward: Path, own: bool) -> None:
+    asked = f"window {FEVER}: hopper" if own else "hopper"
+    run, view = viewed(at_the_ward(ward, asked, window="1 hour" if own else FEVER))
+    for _ in range(12):
+        advanced(run, view, 1)
+    search = SearchRequest(
+        "hopper",
+        load_schema(ward / "ward.yaml"),
+        (ward / "ward.jsonl",),
+        parse_window(FEVER),
+        engine=EngineName.LOCAL,
+    )
+    expected = {result.id for result in Search(search).results()}
+    assert len(expected) == 1
+    assert set(alive(view, "hopper")) == expected  # they do not expire with the window that told them
+    stretches = [(stretch.key, stretch.end is None) for stretch in view.stretches[asked]]
+    assert sorted(stretches) == [(("ann",), False), (("bob",), True)]
+    drawn = windows_drawn(view, None, PLAIN, 80)
+    assert drawn is not None
+    lines = drawn.plain.splitlines()
+    assert lines[0].startswith("windows  1 open, 1 ended lately  1970-01-01T00:00:00Z ─")
+    assert [line.split()[0] for line in lines[1:]] == ["bob", "ann"]
+    assert lines[1].endswith(">")
+    assert all(len(line) <= 80 for line in lines)
+    assert windows_drawn(view, "another", PLAIN, 80) is None
+
+
+def test_windows_that_pile_up_are_refused_unless_allowed(ward: Path) -> None:
+    asked = "window every open when temp > 38 close when temp < 38: hopper"
+    run, view = viewed(at_the_ward(ward, window="1 hour"))
+    run.post(AddQuery(asked))
+    advanced(run, view, 12)
+    assert view.queries == ()
+    assert any("pile up without bound" in line.text for line in view.log)
+    run, view = viewed(at_the_ward(ward, asked, window="1 hour", allow_unbounded_windows=True))
+    for _ in range(12):
+        advanced(run, view, 1)
+    assert len(alive(view, "hopper")) == 1
+
+
+@scenario
+async def test_the_time_line_of_windows_stands_under_the_results(ward: Path) -> None:
+    async with opened(at_the_ward(ward, "hopper", window=FEVER), (100, 30)) as driver:
+        await driver.advance(2)
+        assert "windows  1 open, 0 ended lately" in driver.text()
+        for _ in range(6):
+            await driver.advance(1)
+        shown = driver.text()
+        assert "windows  1 open, 1 ended lately" in shown
+        assert "Grace Hopper" in shown
+
+
+def without_a_window(folder: Path) -> UiRequest:
+    """Visits of patients, who are a table: each visit is joined when it comes, and let go."""
+    schema, stream = folder / "visits.yaml", folder / "visits"
+    stream.mkdir()
+    schema.write_text(
+        "version: 1\nname: visits\nwindow: none\nrelations:\n"
+        "  patient: {attributes: {id: integer, name: text}, table: true}\n"
+        "  visit: {attributes: {id: integer, by: text, at: timestamp}, time: at}\n"
+        "joins:\n  - patient.id = visit.id\n"
+    )
+    (stream / "patient.jsonl").write_text('{"id": 1, "name": "ann"}\n{"id": 2, "name": "bob"}\n')
+    lines = [f'{{"id": {n % 2 + 1}, "by": "hopper", "at": {60 * n}}}\n' for n in range(6_000)]
+    (stream / "visit.jsonl").write_text("".join(lines))
+    return UiRequest(
+        load_schema(schema),
+        schema,
+        f"replay:{stream}?speed=90000",
+        ("ann hopper",),
+        max_size=2,
+        restore=False,
+    )
+
+
+@scenario
+async def test_without_a_window_bounded_queries_run_and_others_are_refused(tmp_path: Path) -> None:
+    async with opened(without_a_window(tmp_path)) as driver:
+        await driver.advance(5)
+        assert len(driver.search.results.listed) == 3_000
+        assert driver.app.view.metrics is not None
+        assert driver.app.view.metrics.live_tuples < 3_000
+        await driver.press("f4")
+        screen = driver.app.screen
+        assert isinstance(screen, NetworksScreen)
+        screen.look()
+        await driver.settle()
+        shown = driver.text()
+        assert "memory, as nothing expires: 4 of 4 networks bounded" in shown
+        assert "3,000 results" in shown
+
+
+@scenario
+async def test_a_query_that_no_theorem_bounds_is_refused_with_what_would_help() -> None:
+    async with opened(movies(window=parse_window("none"))) as driver:
+        await driver.write(QUERY)
+        await driver.press("enter")
+        assert driver.app.view.queries == ()
+        refusal = driver.app.view.log[-1].text
+        assert "without a window nothing expires" in refusal
+        assert "give the streams a window" in refusal
+        assert driver.search.box.value == QUERY

@@ -23,43 +23,37 @@ def valuations(node: Node, low: int) -> Iterator[Valuation]:
 
     A valuation is the marked positions with their labels, in no particular
     order. What is not yet tried waits on a stack: a run may be as long as the
-    window, so there is no recursion.
+    window, so there is no recursion. Each entry of the stack still has nodes to
+    try, so whatever is taken from it leads to a valuation at once.
     """
-    if not node[5]:
+    choices = _together(node[5], None)
+    if choices is None:
         yield (node[4],)
         return
+    # Nodes to try for one choice, what is chosen before it, and the choices after it.
+    waiting: list[tuple[list[Node], _Chosen, _Choices | None]] = []
     chosen: _Chosen = (node[4], None)
-    choices = _together(node[5], None)
-    # Nodes to try with what is chosen before the choices left; or no node, where the choices are next.
-    waiting: list[tuple[Node | None, _Chosen, _Choices | None]] = [(None, chosen, choices)]
-    while waiting:
-        tried, chosen, choices = waiting.pop()
-        if tried is not None:
-            _, left, right, _, mark, products = tried
-            if left is not None and left[0] >= low:
-                waiting.append((left, chosen, choices))
-            if right is not None and right[0] >= low:
-                waiting.append((right, chosen, choices))
-            chosen = (mark, chosen)
-            if products:
-                choices = _together(products, choices)
-        assert choices is not None  # noqa: S101 - nodes are tried only where choices are left
+    while True:
         heaps, rest = choices
-        if rest is not None:
-            waiting.extend([(heap, chosen, rest) for heap in heaps if heap[0] >= low])
-            continue
-        # The last choice: most of the time is spent here.
-        start = _listed(chosen)
-        members = [heap for heap in heaps if heap[0] >= low]
-        while members:
-            _, left, right, _, mark, products = members.pop()
-            if left is not None and left[0] >= low:
-                members.append(left)
-            if right is not None and right[0] >= low:
-                members.append(right)
-            if products:
-                waiting.append((None, (mark, chosen), _together(products, None)))
-            else:
+        waiting.append(([heap for heap in heaps if heap[0] >= low], chosen, rest))
+        choices = None
+        while choices is None:  # until a node is chosen after which others are to be
+            if not waiting:
+                return
+            members, chosen, rest = waiting.pop()
+            start = None if rest else _listed(chosen)
+            while members:
+                _, left, right, _, mark, products = members.pop()
+                if left is not None and left[0] >= low:
+                    members.append(left)
+                if right is not None and right[0] >= low:
+                    members.append(right)
+                if start is None or products:
+                    if members:
+                        waiting.append((members, chosen, rest))
+                    chosen = (mark, chosen)
+                    choices = _together(products, rest)
+                    break
                 yield (mark, *start)
 
 
@@ -72,8 +66,8 @@ def by_label(valuation: Valuation) -> dict[str, frozenset[int]]:
     return marked
 
 
-def _together(products: list[Heaps], rest: _Choices | None) -> _Choices | None:
-    for heaps in products:
+def _together(products: list[Heaps] | None, rest: _Choices | None) -> _Choices | None:
+    for heaps in products or ():
         rest = (heaps, rest)
     return rest
 

@@ -6,7 +6,8 @@ import gc
 import random
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -185,6 +186,49 @@ def test_results_are_given_as_they_are_found() -> None:
     first = [by_label(next(results))["a"] for _ in range(1000)]
     assert len(set(first)) == 1000
     assert all(199 in positions for positions in first)
+
+
+def chain(*relations: int) -> PCEA:
+    """One tuple of each relation, in this order, of one x."""
+    same = Equality(tuple((relation, (0,)) for relation in range(3)), (0,))
+    steps = [Transition((), Unary(relations[0]), A, 0)]
+    steps += [Transition((Source(i, same),), Unary(r), A, i + 1) for i, r in enumerate(relations[1:])]
+    return PCEA(tuple(steps), frozenset({len(relations) - 1}))
+
+
+@pytest.mark.parametrize(
+    "pcea", [NESTED, chain(2, 1, 0), chain(2, 2, 1, 0)], ids=["nested", "chain", "with a repeated step"]
+)
+def test_the_delay_between_results_does_not_grow(pcea: PCEA) -> None:
+    """Lines of Python from one result to the next, which do not depend on the machine: the first one, too."""
+    longest = []
+    for each in (4, 40, 400):
+        evaluator = Evaluator(pcea, 3, CountWindow(2 * each))
+        for relation, row in ((2, (1, 0)), (1, (1, 0))):
+            for _ in range(each):
+                evaluator.update(relation, row)
+        assert evaluator.update(0, (1,))
+        assert evaluator.count() >= each * each - each
+        longest.append(_most_lines_between(islice(evaluator.results(), 5000)))
+    assert longest[2] <= longest[0] + 5
+
+
+def _most_lines_between(results: Iterator[object]) -> int:
+    ran, most = 0, 0
+
+    def traced(_frame: object, event: str, _argument: object) -> Callable[..., object]:
+        nonlocal ran
+        ran += event == "line"
+        return traced
+
+    before = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        while next(results, None) is not None:
+            most, ran = max(most, ran), 0
+    finally:
+        sys.settrace(before)
+    return max(most, ran)
 
 
 def test_update_work_does_not_grow_with_the_results() -> None:

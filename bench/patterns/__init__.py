@@ -1,5 +1,5 @@
-"""Pattern queries beside other engines, and how the time of an update grows.
+"""Pattern queries beside other engines, how updates grow, and when automata beat the mesh.
 
-Run: ``python -m bench.patterns [--events N] [--core PYTHON] [--pathway PYTHON]``. Peers run in
-environments of their own, named by their interpreters; without them skws is measured alone.
+Run: ``python -m bench.patterns engines|growth|evaluators``. DuckDB and Pathway run in environments of their
+own, made when first needed; CORE in that of an interpreter that is given (it needs Python 3.13).
 """

@@ -1,89 +1,95 @@
-"""``python -m bench.patterns``: engines side by side, then the growth of updates."""
+"""``python -m bench.patterns``: engines side by side, how updates grow, automata against the mesh."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
+import os
 import sys
-import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.patterns.growth import growths
-from bench.patterns.loads import LOADS, WINDOW, Load
-
-_CHILDREN = Path(__file__).parent / "children"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What an engine found and how long it took; None where it cannot express the query."""
-
-    engine: str
-    matches: int | None
-    seconds: float | None
+from bench.patterns.engines import SKWS, Run, agree, compare, peers
+from bench.patterns.evaluators import SHAPES, cost
+from bench.patterns.growth import by_matches, by_window, delays
+from bench.patterns.loads import EVENTS
+from bench.peers.environment import chosen, python_of
+from skws.choices import EvaluatorName
 
 
-def run(engine: str, command: list[str], load: Load, events: Path, folder: Path) -> Run:
-    """The best of three runs, each in a process of its own."""
-    best: Run | None = None
-    for _ in range(3):
-        arguments = [*command, load.name, str(events), str(WINDOW)]
-        done = subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=folder)
-        said = json.loads(done.stdout.strip().splitlines()[-1])
-        found = Run(engine, said["matches"], said["seconds"])
-        if found.seconds is None:
-            return found
-        if best is None or best.seconds is None or found.seconds < best.seconds:
-            best = found
-    assert best is not None
-    return best
+def engines(given: argparse.Namespace) -> int:
+    """The table of every load; 1 if engines disagree."""
+    pythons = {name: python_of(name, _told) for name in (chosen(given.engines) if given.engines else ())}
+    if given.core:
+        pythons = {"core": Path(given.core).absolute(), **pythons}
+    disagreed = 0
+    for load, number, runs in compare([SKWS, *peers(pythons)], given.events, given.repeat):
+        print(f"\n{load.name}: {load.text}\n{number:,} events, window {load.window:,} tuples")
+        print(f"{'engine':20} {'matches':>10} {'CPU s':>8} {'wall s':>8} {'events/CPU s':>13} {'to skws':>8}")
+        for run in runs:
+            print(_line(run, number, runs[0]))
+        if not agree(runs):
+            print("the engines disagree", file=sys.stderr)
+            disagreed = 1
+    return disagreed
 
 
-def compare(events: int, peers: dict[str, str]) -> bool:
-    """Print a table for each load; false if engines disagree."""
-    agree = True
-    for load in LOADS.values():
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            load.write(folder / "events", events)
-            ours = [sys.executable, "-m", "bench.patterns.children.skws_engine"]
-            runs = [run("skws", ours, load, folder / "events", Path.cwd())]
-            for engine, python in peers.items():
-                command = [python, str(_CHILDREN / f"{engine}_engine.py")]
-                runs.append(run(engine, command, load, folder / "events", folder))
-        print(f"\n{load.name}: {load.query}, {events:,} events, window {WINDOW:,} tuples")
-        print(f"{'engine':10} {'matches':>10} {'seconds':>8} {'events/s':>10}")
-        for found in runs:
-            print(_line(found, events))
-        counts = {found.matches for found in runs if found.matches is not None}
-        agree = agree and len(counts) == 1
-    return agree
+def _line(run: Run, number: int, ours: Run) -> str:
+    if run.matches is None or run.cpu is None or run.wall is None or ours.cpu is None:
+        return f"{run.engine:20} {'cannot express it':>10}"
+    return (
+        f"{run.engine:20} {run.matches:>10,} {run.cpu:>8.2f} {run.wall:>8.2f} {number / run.cpu:>13,.0f} "
+        f"{run.cpu / ours.cpu:>8.1f}"
+    )
 
 
-def _line(found: Run, events: int) -> str:
-    if found.matches is None or found.seconds is None:
-        return f"{found.engine:10} {'cannot express it':>29}"
-    return f"{found.engine:10} {found.matches:>10,} {found.seconds:>8.2f} {events / found.seconds:>10,.0f}"
+def growth(_: argparse.Namespace) -> int:
+    heading = f"{'load':8} {'window':>10} {'us/update':>10} {'matches/event':>20}"
+    for title, found in (("by the window", by_window()), ("by the matches", by_matches())):
+        print(f"\nupdates {title}\n{heading}")
+        for point in found:
+            print(f"{point.load:8} {point.window:>10,} {point.microseconds:>10.2f} {point.matches:>20,.1f}")
+    print(f"\nenumeration\n{'window':>10} {'matches':>16} {'told':>10} {'ns to first':>12} {'ns each':>8}")
+    for d in delays():
+        print(f"{d.window:>10,} {d.matches:>16,} {d.told:>10,} {d.first:>12,.0f} {d.each:>8.0f}")
+    return 0
 
 
-def main() -> int:
+def evaluators(given: argparse.Namespace) -> int:
+    """What justifies the choice of ``--evaluator auto``; 1 if results differ."""
+    names = list(EvaluatorName)
+    print(f"{'load':52} {'results':>9} {' '.join(f'{name:>9}' for name in names)} {'auto/mesh':>10}")
+    equal = True
+    for shape in SHAPES:
+        found = cost(shape, given.events, given.repeat)
+        shown = " ".join(f"{found.seconds[name]:>9.2f}" for name in names)
+        ratio = found.seconds[EvaluatorName.AUTO] / found.seconds[EvaluatorName.MESH]
+        print(f"{shape.name:52} {found.results:>9,} {shown} {ratio:>10.2f}", flush=True)
+        equal = equal and found.equal
+    return 0 if equal else 1
+
+
+def _told(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.patterns", description=__doc__)
-    parser.add_argument("--events", type=int, default=100_000)
-    parser.add_argument("--core", metavar="PYTHON", help="an interpreter with pycer")
-    parser.add_argument("--pathway", metavar="PYTHON", help="an interpreter with pathway")
-    parser.add_argument("--no-growth", action="store_true", help="only compare engines")
-    given = parser.parse_args()
-    peers = {name: python for name in ("core", "pathway") if (python := getattr(given, name))}
-    agree = compare(given.events, peers)
-    if not agree:
-        print("\nthe engines disagree", file=sys.stderr)
-    if not given.no_growth:
-        print(f"\n{'load':8} {'window':>10} {'us/update':>10} {'matches of the last event':>26}")
-        for growth in growths():
-            print(f"{growth.load:8} {growth.window:>10,} {growth.microseconds:>10.2f} {growth.matches:>26,}")
-    return 0 if agree else 1
+    commands = parser.add_subparsers(required=True)
+    beside = commands.add_parser("engines", help="the loads by skws and by other engines")
+    beside.add_argument("--engines", metavar="E,...", help="duckdb,pathway: in environments of their own")
+    beside.add_argument("--core", metavar="PYTHON", help="an interpreter (3.13) with pycer 0.1.6")
+    beside.add_argument("--events", type=int, default=EVENTS, help="of the loads that are drawn")
+    beside.add_argument("--repeat", type=int, default=3)
+    beside.set_defaults(run=engines)
+    commands.add_parser("growth", help="updates by window and matches, enumeration").set_defaults(run=growth)
+    apart = commands.add_parser("evaluators", help="candidate networks by automata and by the mesh")
+    apart.add_argument("--events", type=int, default=20_000)
+    apart.add_argument("--repeat", type=int, default=3)
+    apart.set_defaults(run=evaluators)
+    given = parser.parse_args(arguments)
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", file=sys.stderr)
+    status: int = given.run(given)
+    return status
 
 
 if __name__ == "__main__":

@@ -1,32 +1,50 @@
-"""The loads of the comparison of pattern engines: the query over them, against loops."""
+"""The loads of the comparison of pattern engines: queries over them, against loops and as known."""
 
 from __future__ import annotations
 
-from itertools import product
+from dataclasses import replace
+from itertools import islice, product
 from pathlib import Path
 
 import pytest
 
-from bench.patterns.children.skws_engine import automaton, matches, read
+from bench.patterns.children.skws_engine import automaton, evaluator, matches, read
+from bench.patterns.evaluators import SHAPES, cost
 from bench.patterns.growth import measure, one_key
-from bench.patterns.loads import LOADS, NESTED, STAR, Load
+from bench.patterns.loads import DRAWN, EVENTS, NESTED, STAR, Load, write
+from patterns.evaluation import Evaluator
+from windows.window import CountWindow
 
 
-@pytest.mark.parametrize("name", LOADS)
-def test_matches_are_those_of_loops(name: str, tmp_path: Path) -> None:
-    load = Load(name, LOADS[name].query, LOADS[name].arities, 3)
-    load.write(tmp_path / "events", 60)
-    events = read(tmp_path / "events", load)
-    assert events == list(load.events(60))
+@pytest.mark.parametrize("load", DRAWN, ids=lambda load: load.name)
+def test_matches_are_those_of_loops(load: Load, tmp_path: Path) -> None:
+    load = replace(load, values=3)
+    path = tmp_path / "events"
+    assert write(path, islice(load.events(), 60)) == 60
+    events = read(path)
+    assert events == list(islice(load.events(), 60))
     window, expected = 15, 0
     by_relation = [[(i, row) for i, (r, row) in enumerate(events) if r == relation] for relation in range(3)]
     for (i, a), (j, b), (k, c) in product(*by_relation):
         agree = a[0] == b[0] == c[0] and b[1:] == c[1:]
         expected += agree and max(i, j, k) - min(i, j, k) <= window
     assert expected > 0
-    assert matches(automaton(load), events, window) == expected
+    assert matches(Evaluator(automaton(load), 3, CountWindow(window)), events) == expected
 
 
-def test_growth_counts_what_the_last_event_completes() -> None:
+@pytest.mark.parametrize(("load", "known"), [(STAR, 98_793), (NESTED, 97_386)], ids=["star", "nested"])
+def test_matches_are_those_known_of_other_engines(load: Load, known: int) -> None:
+    running = evaluator(load, load.window)
+    found = sum(running.count() for event in islice(load.events(), EVENTS) if running.update(*event))
+    assert found == known
+
+
+def test_growth_counts_what_the_last_events_complete() -> None:
     star, nested = (measure(load, 30, one_key(load)) for load in (STAR, NESTED))
     assert star.matches == nested.matches == 10 * 10
+
+
+def test_evaluators_find_the_same() -> None:
+    found = cost(replace(SHAPES[0], values=20), 300, 1)
+    assert found.equal
+    assert found.results > 50

@@ -1,32 +1,52 @@
-"""CORE, by its Python binding: a conjunction is the alternative of all orders; results are formed as text."""
+"""CORE, by its Python binding: any order is the alternative of all orders; matches are formed as text."""
 
 import json
 import sys
 import time
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pycer
 
 
+def query(task: dict[str, Any]) -> str | None:
+    """The query; None where atoms join on different attributes: partitions are by the same ones of all."""
+    atoms = task["atoms"]
+    partitions = {tuple(atom["on"]) for atom in atoms[1:]}
+    if len(partitions) > 1:
+        return None
+    orders = [atoms] if task["ordered"] else permutations(atoms)
+    texts = [" ; ".join(f"{a['relation']} AS {a['variable']}" for a in order) for order in orders]
+    tests = [f"{a['variable']}[status = {a['status']}]" for a in atoms if a["status"] is not None]
+    where = " OR ".join(f"({text})" for text in texts)
+    chosen = f" FILTER {' AND '.join(tests)}" if tests else ""
+    by = ", ".join(f"[{column}]" for column in next(iter(partitions)))
+    return f"SELECT * FROM S WHERE ({where}){chosen} PARTITION BY {by} WITHIN {task['window']} EVENTS"
+
+
 def main() -> None:
-    load, path, window = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    if load != "star":  # partitions compare one attribute of all events
-        print(json.dumps({"matches": None, "seconds": None}))
+    task = json.loads(sys.argv[1])
+    asked = query(task)
+    if asked is None:
+        print("null")
         return
     server = pycer.PyOfflineServer()
-    declared = ", ".join(f"EVENT {name} {{ x:int }}" for name in "ABC")
+    declared = ", ".join(
+        f"EVENT {name} {{ {', '.join(f'{column}:int' for column in columns)} }}"
+        for name, columns in task["relations"].items()
+    )
     stream = server.declare_stream(f"CREATE STREAM S {{ {declared} }}")
     ids = {event.name: event.id for event in stream.events_info}
-    orders = " OR ".join(f"({' ; '.join(order)})" for order in permutations("ABC"))
-    server.add_query(f"SELECT * FROM S WHERE {orders} PARTITION BY [x] WITHIN {window} EVENTS")
-    read = [tuple(map(int, line.split())) for line in Path(path).read_text().splitlines()]
-    events = [pycer.PyEvent(ids["ABC"[relation]], [pycer.PyIntValue(x)]) for relation, x, _ in read]
-    begun = time.perf_counter()
+    numbers = [ids[name] for name in task["relations"]]
+    server.add_query(asked)
+    read = [tuple(map(int, line.split())) for line in Path(task["events"]).read_text().splitlines()]
+    events = [pycer.PyEvent(numbers[r], list(map(pycer.PyIntValue, values))) for r, *values in read]
+    wall, cpu = time.perf_counter(), time.process_time()
     server.send_events(events)
     output = server.get_output()
-    seconds = time.perf_counter() - begun
-    print(json.dumps({"matches": output.count("\n"), "seconds": seconds}))
+    taken = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    print(json.dumps({"matches": output.count("\n"), **taken}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,93 @@
+"""Engines side by side over one load, each run in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.patterns.loads import LOADS, TRACES, Load
+
+_ROOT = Path(__file__).resolve().parents[2]
+_CHILDREN = Path(__file__).parent / "children"
+# DuckDB answers a batch at a time: how many events matches may be late. None: all come at the end.
+BATCHES = (None, 1000, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A way to run a load: its name for people, and what starts its process. ``batch``: see BATCHES."""
+
+    name: str
+    command: tuple[str, ...]
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What an engine found, and seconds: the median of its runs. None where it cannot express the query."""
+
+    engine: str
+    matches: int | None
+    cpu: float | None = None
+    wall: float | None = None
+
+
+SKWS = Engine("skws", (sys.executable, "-m", "bench.patterns.children.skws_engine"))
+
+
+def peers(pythons: dict[str, Path]) -> list[Engine]:
+    """The peers whose interpreters are given, by ``core``, ``duckdb`` and ``pathway``."""
+    found = []
+    for peer, python in pythons.items():
+        command = (str(python), str(_CHILDREN / f"{peer}_engine.py"))
+        if peer == "duckdb":
+            found += [Engine(_batched(batch), command, batch) for batch in BATCHES]
+        else:
+            found.append(Engine({"core": "CORE", "pathway": "Pathway"}[peer], command))
+    return found
+
+
+def compare(engines: Sequence[Engine], number: int, repeat: int) -> Iterator[tuple[Load, int, list[Run]]]:
+    """For each load how many events it has, and what the engines, all in turn ``repeat`` times, took."""
+    for load in LOADS.values():
+        if load.values is None and not TRACES.is_dir():
+            print(f"\n{load.name}: left out, as the public traces are not at {TRACES}")
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            task = load.task(Path(name) / "events", number)
+            found: list[list[Run]] = [[] for _ in engines]
+            for _ in range(repeat):
+                for engine, runs in zip(engines, found, strict=True):
+                    runs.append(_run(engine, task, Path(name)))
+        yield load, task["number"], [_median(runs) for runs in found]
+
+
+def agree(runs: Sequence[Run]) -> bool:
+    return len({run.matches for run in runs} - {None}) == 1
+
+
+def _batched(batch: int | None) -> str:
+    return "DuckDB, at the end" if batch is None else f"DuckDB, every {batch:,}"
+
+
+def _run(engine: Engine, task: dict[str, Any], folder: Path) -> Run:
+    told = json.dumps(task | {"batch": engine.batch})
+    where = _ROOT if engine is SKWS else folder  # peers leave logs
+    done = subprocess.run([*engine.command, told], check=True, capture_output=True, text=True, cwd=where)
+    said = json.loads(done.stdout.strip().splitlines()[-1])
+    return Run(engine.name, None) if said is None else Run(engine.name, **said)
+
+
+def _median(runs: Sequence[Run]) -> Run:
+    first = runs[0]
+    if first.matches is None:
+        return first
+    cpu, wall = (statistics.median(getattr(run, kind) for run in runs) for kind in ("cpu", "wall"))
+    return Run(first.engine, first.matches if agree(runs) else -1, cpu, wall)

@@ -58,14 +58,15 @@ class CandidateNetwork:
 
     def text(self, schema: Schema, keywords: Sequence[str]) -> str:
         """One line; joins are named where more than one connects the two relations."""
-        return self._text_from(0, schema, keywords)
+        return self._text_from(0, schema, keywords, _connectors(schema))
 
-    def _text_from(self, node: int, schema: Schema, keywords: Sequence[str]) -> str:
+    def _text_from(
+        self, node: int, schema: Schema, keywords: Sequence[str], connectors: Sequence[str]
+    ) -> str:
         parts = [node_text(schema, self.relations[node], self.keywords[node], keywords)]
         children = [n for n in range(node + 1, self.size) if self.parents[n] == node]
         for child in children:
-            connector = _connectors(schema)[self.edges[child]]
-            branch = f"{connector} {self._text_from(child, schema, keywords)}"
+            branch = f"{connectors[self.edges[child]]} {self._text_from(child, schema, keywords, connectors)}"
             parts.append(branch if child == children[-1] else f"[{branch}]")
         return " ".join(parts)
 

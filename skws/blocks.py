@@ -129,8 +129,8 @@ class ArrowBlock:
         return tuple(column[place].as_py() for column in self._columns)
 
     def rows(self, places: Sequence[int]) -> list[Row]:
-        some = self._some(np.array(places, dtype=np.int64))
-        return list(zip(*(column.to_pylist() for column in some), strict=True))
+        chosen = np.array(places, dtype=np.int64)
+        return list(zip(*(self._taken(column, chosen) for column in range(len(self._columns))), strict=True))
 
     def values(self, column: int) -> Sequence[Value]:
         values: list[Value] = self._columns[column].to_pylist()
@@ -153,6 +153,17 @@ class ArrowBlock:
 
     def texts(self, column: int) -> pa.Array:
         return self._columns[column]
+
+    def _taken(self, column: int, places: Ints) -> list[Value]:
+        integers = self.integers(column)
+        taken: list[Value]
+        if integers is None:
+            from skws.arrow_arrays import of_integers  # noqa: PLC0415 - as above
+
+            taken = self._columns[column].take(of_integers(places)).to_pylist()
+        else:  # five times as fast as by Arrow, which makes an object of its own of each
+            taken = integers[places].tolist()
+        return taken
 
     def _some(self, places: Ints) -> list[pa.Array]:
         from skws.arrow_arrays import of_integers  # noqa: PLC0415 - a replay of JSON lines goes without Arrow

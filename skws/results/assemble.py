@@ -27,23 +27,88 @@ Joins: TypeAlias = tuple[tuple[int, int, str], ...]
 
 
 class Named:
-    """A tuple as results show it: its relation, its id, its row, and its name in the ids of results."""
+    """A tuple by what its name is made of (``windows.tuples``); without key its row and its start.
 
-    __slots__ = ("_shown", "id", "identity", "relation", "row")
+    ``identity`` is its name in the ids of results. What only shown results need is made when first asked for.
+    """
 
-    def __init__(self, relation: str, tuple_id: str, row: JsonRow, identity: str) -> None:
-        self.relation = relation
-        self.id = tuple_id
-        self.row = row
-        self.identity = identity
+    __slots__ = (
+        "_id",
+        "_names",
+        "_occurrence",
+        "_row",
+        "_shown",
+        "_start",
+        "_successor",
+        "_values",
+        "identity",
+    )
+
+    def __init__(
+        self, names: RelationNames, row: Row, start: int, occurrence: int = 0, *, successor: bool = False
+    ) -> None:
+        self._names = names
+        self._values = row
+        self._start = start
+        self._occurrence = occurrence
+        self._successor = successor
+        self.identity = f"{names.relation}\x1d{names.text(row).decode()}\x1d{start}\x1d{occurrence}"
+        self._id = ""
+        self._row: JsonRow | None = None
         self._shown: dict[tuple[str, ...], ResultTuple] = {}
+
+    @property
+    def relation(self) -> str:
+        return self._names.relation
+
+    @property
+    def id(self) -> str:
+        if not self._id:
+            self._id = self._names.shown(self._values, self._start, self._occurrence, self._successor)
+        return self._id
+
+    @property
+    def row(self) -> JsonRow:
+        if self._row is None:
+            self._row = self._names.row(self._values)
+        return self._row
 
     def shown(self, keywords: tuple[str, ...]) -> ResultTuple:
         """The tuple in a result to which it brings some keywords."""
         known = self._shown.get(keywords)
         if known is None:
-            known = self._shown[keywords] = ResultTuple(self.relation, self.id, keywords, self.row)
+            known = self._shown[keywords] = ResultTuple.of(self, keywords)
         return known
+
+
+class RelationNames:
+    """How the tuples of one relation are named and shown."""
+
+    __slots__ = ("_by_count", "_described", "relation", "row", "text")
+
+    def __init__(self, relation: Relation, *, by_count: bool) -> None:
+        self._described = relation
+        self._by_count = by_count
+        self.relation = relation.name
+        self.row = _row_getter(relation)
+        self.text: Callable[[Row], bytes] = self._key_json if relation.key else orjson.dumps
+
+    def shown(self, row: Row, start: int, occurrence: int, successor: bool) -> str:
+        """The id of a tuple as results show it."""
+        if not self._described.key:
+            digest = blake2b(self.text(row), digest_size=6).hexdigest()
+            which = f".{occurrence}" if occurrence else ""
+            return f"{self.relation}:{digest}@{self._start_text(start)}{which}"
+        shown = f"{self.relation}:{_key_text(self._described, row)}"
+        return f"{shown}@{self._start_text(start)}" if successor else shown
+
+    def _key_json(self, row: Row) -> bytes:
+        return orjson.dumps([row[column] for column in self._described.key_columns])
+
+    def _start_text(self, start: int) -> str:
+        if start == ALWAYS:
+            return "table"
+        return str(start) if self._by_count else f"{start / MICROSECOND}"
 
 
 class TupleNames:
@@ -51,38 +116,19 @@ class TupleNames:
 
     def __init__(self, schema: Schema, *, by_count: bool) -> None:
         self.by_count = by_count
-        self._described = [(relation, _row_getter(relation)) for relation in schema.relations]
+        self._relations = [RelationNames(relation, by_count=by_count) for relation in schema.relations]
 
     def name(
         self, relation: int, row: Row, start: int, occurrence: int = 0, *, successor: bool = False
     ) -> Named:
-        """A tuple by what its name is made of (``windows.tuples``); without key its row and its start."""
-        described, getter = self._described[relation]
-        text = orjson.dumps([row[c] for c in described.key_columns] if described.key else row)
-        identity = f"{described.name}\x1d{text.decode()}\x1d{start}\x1d{occurrence}"
-        if described.key:
-            shown = f"{described.name}:{_key_text(described, row)}"
-            if successor:
-                shown = f"{shown}@{self._start_text(start)}"
-        else:
-            digest = blake2b(text, digest_size=6).hexdigest()
-            which = f".{occurrence}" if occurrence else ""
-            shown = f"{described.name}:{digest}@{self._start_text(start)}{which}"
-        return Named(described.name, shown, getter(row), identity)
+        """A tuple by what its name is made of."""
+        return Named(self._relations[relation], row, start, occurrence, successor=successor)
 
     def of(self, member: StreamTuple) -> Named:
         """The name of a tuple that is known as one."""
         return self.name(
             member.relation, member.row, member.start, member.occurrence, successor=member.successor
         )
-
-    def _start_text(self, start: int) -> str:
-        if start == ALWAYS:
-            return "table"
-        if self.by_count:
-            return str(start)
-        # Whole seconds, as most are, are written twice as fast as fractions.
-        return f"{start / MICROSECOND}" if start % MICROSECOND else f"{start // MICROSECOND}.0"
 
 
 class Reading(NamedTuple):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import orjson
 
@@ -53,16 +53,58 @@ class LiveResult(Protocol):
     def to_json(self) -> bytes: ...
 
 
-# Neither changes once it is made; freezing them would take four times as long to make one.
-@dataclass(slots=True, unsafe_hash=True)
-class ResultTuple:
-    """One tuple of a result. ``id`` names it in the stream; ``row`` maps attributes to JSON values."""
+class Described(Protocol):
+    """What a tuple of a result is, whatever keywords it brings; may be made when it is asked for."""
+
+    @property
+    def relation(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def row(self) -> JsonRow: ...
+
+
+class AsGiven(NamedTuple):
+    """A description that is there already."""
 
     relation: str
     id: str
-    keywords: tuple[str, ...]
-    row: JsonRow = field(hash=False)
-    _json: bytes = field(default=b"", init=False, repr=False, compare=False)
+    row: JsonRow
+
+
+class ResultTuple:
+    """One tuple of a result. ``id`` names it in the stream; ``row`` maps attributes to JSON values.
+
+    Most results are never shown, so neither is made before it is asked for.
+    """
+
+    __slots__ = ("_described", "_json", "keywords")
+
+    def __init__(self, relation: str, id: str, keywords: tuple[str, ...], row: JsonRow) -> None:  # noqa: A002
+        self._described: Described = AsGiven(relation, id, row)
+        self.keywords = keywords
+        self._json = b""
+
+    @classmethod
+    def of(cls, described: Described, keywords: tuple[str, ...]) -> ResultTuple:
+        """A tuple that brings some keywords to a result."""
+        made = cls.__new__(cls)
+        made._described = described  # noqa: SLF001 - its own
+        made._json = b""  # noqa: SLF001 - its own
+        made.keywords = keywords
+        return made
+
+    @property
+    def relation(self) -> str:
+        return self._described.relation
+
+    @property
+    def id(self) -> str:
+        return self._described.id
+
+    @property
+    def row(self) -> JsonRow:
+        return self._described.row
 
     def to_json(self) -> bytes:
         """The JSON form, made once: a tuple tends to be in several results."""
@@ -70,6 +112,19 @@ class ResultTuple:
             shown = {"relation": self.relation, "id": self.id, "keywords": self.keywords, "row": self.row}
             self._json = orjson.dumps(shown)
         return self._json
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ResultTuple)
+            and (self.relation, self.id, self.keywords) == (other.relation, other.id, other.keywords)
+            and self.row == other.row
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.relation, self.id, self.keywords))
+
+    def __repr__(self) -> str:
+        return f"ResultTuple({self.relation!r}, {self.id!r}, {self.keywords!r}, {self.row!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +149,7 @@ class Place:
         return shown | {name: value for name, value in optional if value is not None}
 
 
+# It does not change once it is made; freezing it would take four times as long to make one.
 @dataclass(slots=True, unsafe_hash=True)
 class Result:
     """A minimal total joining network of tuples (``+``), or its retraction (``-``).

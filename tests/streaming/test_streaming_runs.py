@@ -12,7 +12,7 @@ import pytest
 from schema.errors import BadRecordsError, SchemaError, SourceError, UsageError
 from schema.model import Relation
 from skws.choices import EngineName, OnError
-from skws.live.standing import PATTERN, Query
+from skws.live.standing import PATTERN, SQL, Query
 from skws.pattern_search import PatternResult
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch.control import Command, ControlFolder
@@ -170,3 +170,16 @@ def test_a_source_that_goes_away_is_told(tmp_path: Path) -> None:
 def test_sources_that_are_not_for_it(source: str, why: str) -> None:
     with pytest.raises((SourceError, UsageError), match=why):
         SparkWatch(request(source, engine=EngineName.SPARK), Log())
+
+
+def test_a_fault_of_a_shard_ends_the_run_with_its_reason(tmp_path: Path) -> None:
+    """Its traceback is long, and Spark's stack short."""
+    source = tmp_path / "in.jsonl"
+    append(source, customer(1, 1))
+    text = "SELECT DISTINCT cid FROM customer WHERE cid > 0 AND cid < 9"
+    asked = request(source, queries={"ids": Query(text, kind=SQL)})
+    reason = "deletes a tuple of customer; query 'ids' runs in constant"
+    with pytest.raises(BadRecordsError, match=reason), running(asked) as run:  # noqa: PT012
+        run.until(lambda: run.watch.metrics().tuples > 0)
+        append(source, customer(2, 1, op="-"), customer(3, 2))
+        run.results(2)

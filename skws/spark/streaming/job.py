@@ -13,6 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from skws.spark.streaming.faults import told_briefly
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.outbox import Told, in_order
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor
@@ -82,7 +83,8 @@ def start_job(
     session.dataSource.register(source_of(reading))
 
     def collect(told: DataFrame, batch: int) -> None:
-        rows = [(row.shard, row.part, bytes(row.told)) for row in told.collect()]
+        with told_briefly():
+            rows = [(row.shard, row.part, bytes(row.told)) for row in told.collect()]
         take(Told(batch + 1, in_order(rows)))
 
     return (

@@ -307,6 +307,8 @@ class SparkWatch:
         self._drain()
         if error is not None:
             raise streaming_fault(error)
+        if not (self._delivering.ended or self._delivering.full):  # what was drained just now may say so
+            raise SparkFailedError("Spark failed: it ended the query, and did not say why")
         return True
 
     def _step(self, register: Register, place: Place, copies: Copies) -> None:

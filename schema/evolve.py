@@ -112,3 +112,17 @@ def _free(name: str, taken: set[str]) -> str:
         number += 1
     taken.add(f"{name} (removed {number})")
     return f"{name} (removed {number})"
+
+
+def nameable(schema: Schema) -> Schema:
+    """For who reads names in a text: in the places of holes are empty tables that no text can name."""
+    gone = schema.evolution.removed_relations
+    if not gone:
+        return schema
+    taken = set(schema.index)
+    relations = tuple(
+        Relation(_free(relation.name, taken), (), table=True) if position in gone else relation
+        for position, relation in enumerate(schema.relations)
+    )
+    joins = tuple(j for i, j in enumerate(schema.joins) if i not in schema.evolution.removed_joins)
+    return replace(schema, relations=relations, joins=joins)

@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
-
-from schema.errors import QueryError, SchemaError, UsageError
-from schema.evolve import SchemaChange
+from schema.errors import SchemaError, SkwsError, UsageError
+from schema.evolve import SchemaChange, nameable
 from schema.load import parse_schema
 from schema.model import Schema
-from skws.batches import RecordBatch
-from skws.live.kinds import check
+from skws.live.kinds import check, kind_of
 from skws.live.standing import KEYWORDS, Standing
 from skws.live.stream import Stream
 from windows.window import Window, parse_window
@@ -32,7 +29,7 @@ def changed(stream: Stream, text: str) -> Stream:
 def check_change(
     stream: Stream, text: str, standing: Iterable[Standing], window: Window | None, *, shards: bool = False
 ) -> Stream:
-    """The changed stream. Raises SchemaError, QueryError, UsageError for a change that cannot be made.
+    """The changed stream. Raises SchemaError, UsageError for a change that cannot be made.
 
     ``window``: the one that holds whatever the schema says, if there is such.
     ``shards``: they are made again by the schema that holds then, from records of before.
@@ -59,25 +56,31 @@ def check_change(
         )
     after = replace(stream, schema=change.after)
     for one in standing:
-        _check_query(one, after)
+        _check_query(one, stream, after)
     return after
 
 
-def _check_query(standing: Standing, stream: Stream) -> None:
-    if standing.kind != KEYWORDS:
-        raise UsageError(
-            f"query {standing.name!r} ({standing.kind}) cannot go on with another schema: remove it first"
-        )
+def _check_query(standing: Standing, before: Stream, after: Stream) -> None:
     try:
-        check(standing, stream)
-    except QueryError as error:
-        raise QueryError(f"query {standing.name!r} does not fit the new schema: {error}") from None
+        check(standing, after)
+    except SkwsError as error:
+        raise UsageError(f"query {standing.name!r} does not fit the new schema: {error}") from None
+    if standing.kind == KEYWORDS:
+        return
+    try:
+        kind_of(standing.kind).check_change(standing, before, after)
+    except SkwsError as error:
+        raise UsageError(
+            f"query {standing.name!r} ({standing.kind}) cannot go on with the new schema: {error};"
+            " remove it first"
+        ) from None
 
 
-def without_removed(batch: RecordBatch, schema: Schema) -> RecordBatch:
-    """The records of relations that are not gone."""
-    gone = schema.evolution.removed_relations
-    if not gone or not len(batch):
-        return batch
-    stays = ~np.isin(batch.relation, list(gone))
-    return batch if stays.all() else batch.taken(np.flatnonzero(stays))
+def check_stays(reads: Iterable[str], before: Schema, after: Schema) -> None:
+    """Raises UsageError if a relation that a query reads by name is another one in a changed schema."""
+    earlier, now = nameable(before).index, nameable(after).index
+    for name in reads:
+        if name in earlier and earlier[name] != now[name]:
+            raise UsageError(
+                f"it reads {name}, which is described otherwise: what it knows of the former would be lost"
+            )

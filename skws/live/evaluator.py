@@ -14,11 +14,14 @@ must lead to the same results: batches of a failed run are told again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
-from skws.batches import RecordBatch
+import numpy as np
+
+from skws.batches import Ints, RecordBatch
 from skws.live.share import Share
 from skws.live.standing import Standing
 from skws.live.stream import Stream
@@ -32,11 +35,25 @@ class Arrived:
     """The next records of a stream, in order: by time, or as they came under a count window.
 
     ``position``: of the first insertion among them in the stream, from 0;
-    deletions have none.
+    deletions have none. ``positions``: those of all records (a deletion's is
+    that of the next insertion), where they are not one after the other since
+    records between them count no longer; else None.
     """
 
     batch: RecordBatch
     position: int
+    positions: Ints | None = None
+
+    def runs(self) -> Iterator[Arrived]:
+        """The same in parts in which positions follow one another."""
+        if self.positions is None:
+            yield self
+            return
+        steps = np.diff(self.positions) != ~self.batch.deletes()[:-1]
+        ends = [0, *(np.flatnonzero(steps) + 1).tolist(), len(self.batch)]
+        for first, end in pairwise(ends):
+            if first < end:
+                yield Arrived(self.batch.taken(slice(first, end)), self.positions.item(first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +84,12 @@ class Evaluator(Protocol):
     def end(self) -> Iterable[LiveResult]:
         """The stream has ended: what waited for more of it."""
 
+    def succeed(self, former: Evaluator) -> Iterable[LiveResult]:
+        """Take over from the query's evaluator under an earlier schema, behind ``begin`` if it is made so.
+
+        Gives what changes of what was told. Relations that stay have their positions.
+        """
+
     def load(self) -> Load:
         """For metrics."""
 
@@ -86,6 +109,9 @@ class MadeFromLog:
     def end(self) -> Iterable[LiveResult]:
         return ()
 
+    def succeed(self, former: Evaluator) -> Iterable[LiveResult]:  # noqa: ARG002
+        return ()
+
     def load(self) -> Load:
         return Load()
 
@@ -101,6 +127,12 @@ class Kind(Protocol):
 
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises QueryError, PatternError, UsageError if the query cannot be answered over the stream."""
+
+    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
+        """Raises SkwsError with the reason if a query cannot go on when the schema changes.
+
+        It has been checked over ``after`` as a new one would be.
+        """
 
     def evaluator(self, standing: Standing, stream: Stream, share: Share) -> Evaluator | None:
         """For a query that was checked; None if nothing of it belongs to the share."""

@@ -1,8 +1,14 @@
-"""Where a stream stands: what of a micro-batch comes too late, and which records are next in order."""
+"""Where a stream stands: what of a micro-batch comes too late, and which records are next in order.
+
+Records of relations that have gone still had their positions, and moved time
+on: a log that holds them is counted as it was when they came.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +17,9 @@ from skws.engine.stream_order import StreamOrder
 from skws.live.evaluator import Arrived
 from skws.live.stream import Stream
 from skws.records import Record
+
+PASSED_OVER: Final = -1
+"""Instead of the relation of a record that counts no longer, but for the positions of others."""
 
 
 class Order:
@@ -56,18 +65,48 @@ class Order:
             self._order.reach(int(ticks[-1]))
         return batch
 
+    def pass_over(self, relations: Collection[int]) -> None:
+        """What waits of some relations counts no longer, but for the positions of others."""
+        self._waiting = passed_over(self._waiting, relations)
+
     def in_order(self, accepted: RecordBatch, *, ended: bool = False) -> Arrived:
-        """What is next, now that a batch was accepted; all that waits if the stream has ended."""
+        """What is next, now that a batch was accepted; all that waits if the stream has ended.
+
+        Records that are ``passed_over`` are counted, and left out.
+        """
         if not self._lateness:
-            return Arrived(accepted, self.position - insertions(accepted))
+            return _counting(accepted, self.position - insertions(accepted))
         waiting = together([self._waiting, accepted])
         waiting = waiting.taken(np.argsort(waiting.time, kind="stable"))
         first = self.position - insertions(waiting)
         ready = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon))
         settled, self._waiting = waiting.cut(ready)
-        return Arrived(settled, first)
+        return _counting(settled, first)
+
+
+def _counting(batch: RecordBatch, position: int) -> Arrived:
+    stays = batch.relation != PASSED_OVER
+    if stays.all():
+        return Arrived(batch, position)
+    inserted = ~batch.deletes()
+    positions = position + np.cumsum(inserted) - inserted
+    return Arrived(batch.taken(np.flatnonzero(stays)), position, positions[stays])
 
 
 def insertions(batch: RecordBatch) -> int:
     """How many tuples a batch brings."""
     return len(batch) - (0 if batch.delete is None else int(batch.delete.sum()))
+
+
+def passed_over(batch: RecordBatch, relations: Collection[int]) -> RecordBatch:
+    """The batch with the records of some relations passed over."""
+    if not relations or not len(batch):
+        return batch
+    gone = np.isin(batch.relation, list(relations))
+    return replace(batch, relation=np.where(gone, PASSED_OVER, batch.relation)) if gone.any() else batch
+
+
+def counting(batch: RecordBatch) -> RecordBatch:
+    """The records that are not passed over."""
+    stays = batch.relation != PASSED_OVER
+    return batch if stays.all() else batch.taken(np.flatnonzero(stays))

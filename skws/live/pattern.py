@@ -14,8 +14,11 @@ from itertools import chain
 import numpy as np
 
 from schema.errors import UsageError
+from schema.evolve import nameable
 from schema.model import Row
+from skws.batches import Ints, RecordBatch
 from skws.bounded.guard import FORCE
+from skws.live.changing import check_stays
 from skws.live.evaluator import Arrived, Load, MadeFromLog
 from skws.live.share import Share
 from skws.live.standing import Standing
@@ -32,7 +35,7 @@ class PatternKind:
 
         Those are expressions, and none at all unless asked for: nothing would ever be forgotten.
         """
-        query = read_query(standing.query, stream.schema)
+        query = _read(standing, stream)
         window = _window(query, stream)
         if isinstance(window, ExpressionWindow):
             raise UsageError(
@@ -46,9 +49,14 @@ class PatternKind:
                 f"{FORCE} keeps all tuples for as long as there is memory"
             )
 
+    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
+        """It is made anew from the log: what a wildcard read of relations that are gone is forgotten."""
+        reads = [after.schema.relations[i].name for i in _read(standing, after).pcea.relations]
+        check_stays(reads, before.schema, after.schema)
+
     def evaluator(self, standing: Standing, stream: Stream, share: Share) -> StandingPattern | None:
         """None on shards that have no part in it."""
-        query = read_query(standing.query, stream.schema)
+        query = _read(standing, stream)
         if share.whole or (query.root is None and share.owns(standing.name)):
             return StandingPattern(query, stream, None)
         return None if query.root is None else StandingPattern(query, stream, _own(query, share))
@@ -62,7 +70,7 @@ class StandingPattern(MadeFromLog):
         # Under a count window the stream comes in any order: then time stands still where it would go back.
         self._by_arrival = stream.by_count and not isinstance(self.keeps, CountWindow)
         self._latest = np.iinfo(np.int64).min
-        self._pattern = PatternStream(query, stream.schema, self.keeps, own=own)
+        self._pattern = PatternStream(query, nameable(stream.schema), self.keeps, own=own)
 
     def begin(self, past: Iterable[Arrived]) -> Iterable[PatternResult]:
         """Take in the log; gives the results that are alive now."""
@@ -71,7 +79,7 @@ class StandingPattern(MadeFromLog):
         if first is None:
             return ()
         self._pattern.begin_at(first.position)
-        found = self._pattern.snapshot(self._ordered(each).batch for each in chain([first], told))
+        found = self._pattern.snapshot(map(self._ordered, chain([first], told)))
         return sorted(found, key=_place)
 
     def take(self, arrived: Arrived) -> Iterable[PatternResult]:
@@ -80,22 +88,27 @@ class StandingPattern(MadeFromLog):
         In which order a tuple completes several depends on what came long ago; so they are sorted.
         """
         self._pattern.begin_at(arrived.position)
-        return sorted(self._pattern.process(self._ordered(arrived).batch), key=_place)
+        batch, positions = self._ordered(arrived)
+        return sorted(self._pattern.process(batch, positions), key=_place)
 
     def load(self) -> Load:
         return Load(self._pattern.live_tuples, 1, self._pattern.runs)
 
-    def _ordered(self, arrived: Arrived) -> Arrived:
+    def _ordered(self, arrived: Arrived) -> tuple[RecordBatch, Ints | None]:
         batch = arrived.batch
         if not self._by_arrival or not len(batch):
-            return arrived
+            return batch, arrived.positions
         time = np.maximum.accumulate(np.maximum(batch.time, self._latest))
         self._latest = int(time[-1])
-        return Arrived(replace(batch, time=time), arrived.position)
+        return replace(batch, time=time), arrived.positions
 
 
 def _place(result: PatternResult) -> tuple[int, str]:
     return result.tuples[-1].position, result.id
+
+
+def _read(standing: Standing, stream: Stream) -> PatternQuery:
+    return read_query(standing.query, nameable(stream.schema))
 
 
 def _window(query: PatternQuery, stream: Stream) -> Window:

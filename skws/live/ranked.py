@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Final
 
 from schema.errors import UsageError, nearest
+from schema.evolve import SchemaChange
 from skws.bounded.guard import refuse_unbounded
 from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
-from skws.live.evaluator import Arrived, Load, MadeFromLog
+from skws.live.evaluator import Arrived, Evaluator, Load, MadeFromLog
 from skws.live.share import Share
 from skws.live.standing import WINDOW, Standing
 from skws.live.stream import Stream
@@ -86,6 +87,12 @@ class TopKind:
         if not stream.force_unbounded:
             refuse_unbounded(plan)
 
+    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
+        """Results over what is gone leave: they must be allowed to."""
+        gone = SchemaChange(before.schema, after.schema).removed
+        if any(gone) and top_of(standing.options).append_only:
+            raise UsageError("--append-only says that no result is taken back, and relations or joins go")
+
     def evaluator(self, standing: Standing, stream: Stream, share: Share) -> BestResults | None:
         if not share.owns(standing.name):
             return None
@@ -119,6 +126,15 @@ class BestResults(MadeFromLog):
 
     def take(self, arrived: Arrived) -> Iterable[Result]:
         """Changes in order of time, up to the time that the batch reaches."""
+        for run in arrived.runs():
+            yield from self._take(run)
+
+    def succeed(self, former: Evaluator) -> list[Result]:
+        """What leaves with what is gone, and what new joins make enter."""
+        assert isinstance(former, BestResults)  # noqa: S101 - of the same query
+        return list(self._top.succeed(former._top))  # noqa: SLF001 - its own kind
+
+    def _take(self, arrived: Arrived) -> Iterable[Result]:
         batch = arrived.batch
         self._engine.begin_at(arrived.position)
         if self._plan.by_count:

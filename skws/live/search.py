@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mesh.columnar.table import WaitingCounts
 from schema.errors import UsageError, nearest
+from schema.evolve import SchemaChange
 from schema.load import parse_schema
 from skws.batches import RecordBatch
 from skws.bounded.engine import BoundedEngine
 from skws.engine.columnar import ColumnarEngine
-from skws.live.changing import changed, without_removed
+from skws.live.changing import changed
 from skws.live.evaluator import Arrived, Evaluator, Load
 from skws.live.kinds import keyword_plan, kind_of
-from skws.live.order import Order
+from skws.live.order import Order, counting, passed_over
 from skws.live.results import in_order_of_time
 from skws.live.share import WHOLE, Share
 from skws.live.standing import KEYWORDS, Standing
@@ -67,6 +68,8 @@ class LiveSearch:
         self._standing: dict[str, Standing] = {}
         self._engine = self._new_engine() if keywords else None
         self._evaluators: dict[str, Evaluator] = {}
+        # From which position on a relation counts that came, or came back, with a change of the schema.
+        self._since: dict[int, int] = {}
 
     @property
     def position(self) -> int:
@@ -128,16 +131,29 @@ class LiveSearch:
         make of the live tuples. Records refer to ``stream.schema``, in which
         relations keep their positions, before and after. Raises SchemaError.
         """
-        if self._engine is None:
-            self._engine = self._begun_engine()
-        stream = changed(self.stream, text)
-        given = parse_schema(text, default_name=self.stream.schema.name)
-        found = self._engine.change_schema(given, self._time(), moves=False)
-        self.stream = stream
-        self._tables = [
-            r for r in self._tables if r.relation not in stream.schema.evolution.removed_relations
-        ]
-        return list(found)
+        before, self.stream = self.stream, changed(self.stream, text)
+        change = SchemaChange(before.schema, self.stream.schema)
+        self._order.pass_over(change.removed_relations)
+        self._since |= dict.fromkeys(change.added[0], self.position)
+        self._tables = [r for r in self._tables if r.relation not in change.removed_relations]
+        given = parse_schema(text, default_name=before.schema.name)
+        found: list[list[LiveResult]] = []
+        if self._engine is not None:
+            found.append(list(self._engine.change_schema(given, self._time(), moves=False)))
+        others = [each for each in self._standing.values() if each.kind != KEYWORDS]
+        found += [self._change_evaluator(standing) for standing in others]
+        return [result for part in found for result in part]
+
+    def _change_evaluator(self, standing: Standing) -> list[LiveResult]:
+        """Have a query go on with an evaluator made anew. What it has found before is told."""
+        former = self._evaluators.pop(standing.name, None)
+        evaluator = self._new_evaluator(standing)
+        if evaluator is None:
+            return []
+        self._evaluators[standing.name] = evaluator
+        if evaluator.keeps is not None:
+            _exhaust(evaluator.begin(self._past_in_order()))
+        return [] if former is None else list(evaluator.succeed(former))
 
     def take(self, batch: RecordBatch, *, ended: bool = False) -> list[LiveResult]:
         """Work on a micro-batch, in any order; gives the results by time."""
@@ -192,9 +208,14 @@ class LiveSearch:
         """The operators of the keyword queries with the partial results that wait there."""
         return [] if self._engine is None else self._engine.waiting()
 
-    def needs_past(self, kind: str) -> bool:
+    def adding_needs_past(self, kind: str) -> bool:
         """True if a query of a kind that is added now is told the log."""
         return kind != KEYWORDS or self._engine is None
+
+    @property
+    def changing_needs_past(self) -> bool:
+        """True if a query is told the log again when the schema changes."""
+        return any(each.keeps is not None for each in self._evaluators.values())
 
     def _time(self) -> int:
         """The latest event time, as far as it is known."""
@@ -212,16 +233,27 @@ class LiveSearch:
         )
 
     def _taken(self, batch: RecordBatch, evaluators: list[Evaluator], *, ended: bool) -> list[LiveResult]:
-        accepted = self._order.accepted(without_removed(batch, self.stream.schema))
+        accepted = self._order.accepted(passed_over(batch, self.stream.schema.evolution.removed_relations))
+        arrived = self._order.in_order(accepted, ended=ended)
         found: list[list[LiveResult]] = []
         if self._engine is not None and len(accepted):
-            found.append(list(self._engine.process_batches([accepted])))
-        arrived = self._order.in_order(accepted, ended=ended)
+            found.append(list(self._processed(self._engine, accepted, arrived)))
         if len(arrived.batch):
             found += [list(each.take(arrived)) for each in evaluators]
         if ended:
             found += [list(each.end()) for each in evaluators]
         return in_order_of_time(found)
+
+    def _processed(
+        self, engine: ColumnarEngine, accepted: RecordBatch, arrived: Arrived
+    ) -> Iterator[LiveResult]:
+        """By time what was accepted at once, by count what is next at its positions."""
+        if not self.stream.by_count:
+            yield from engine.process_batches([counting(accepted)])
+            return
+        for run in arrived.runs():
+            engine.begin_at(run.position)
+            yield from engine.process_batches([run.batch])
 
     def _add_keywords(self, standing: Standing) -> list[LiveResult]:
         plan = keyword_plan(standing, self.stream)
@@ -236,13 +268,8 @@ class LiveSearch:
         engine = self._new_engine()
         _exhaust(engine.load_tables(self._tables))
         order = Order(self.stream)
-        for number, told in enumerate(() if self.stream.bounded else self._past()):
-            if not number:
-                order.stand_at(told.position, told.now)
-                engine.begin_at(told.position)
-                engine.expire(told.now)
-            batch = order.accepted(without_removed(told.batch, self.stream.schema))
-            _exhaust(engine.process_batches([batch]))
+        for accepted in () if self.stream.bounded else self._past_accepted(order):
+            _exhaust(self._processed(engine, accepted, order.in_order(accepted)))
         engine.begin_at(self.position)
         engine.expire(self.now)
         return engine
@@ -261,23 +288,35 @@ class LiveSearch:
         return engine
 
     def _add_evaluator(self, standing: Standing) -> list[LiveResult]:
-        evaluator = kind_of(standing.kind).evaluator(standing, self.stream, self._share)
+        evaluator = self._new_evaluator(standing)
         if evaluator is None:
             return []
-        evaluator.load_tables(self._tables)
         found = list(evaluator.begin(self._past_in_order()))
         self._evaluators[standing.name] = evaluator
         return found
 
-    def _past_in_order(self) -> Iterable[Arrived]:
+    def _new_evaluator(self, standing: Standing) -> Evaluator | None:
+        evaluator = kind_of(standing.kind).evaluator(standing, self.stream, self._share)
+        if evaluator is not None:
+            evaluator.load_tables(self._tables)
+        return evaluator
+
+    def _past_in_order(self) -> Iterator[Arrived]:
         """The log as it was given to evaluators that were there."""
         order = Order(self.stream)
+        for accepted in self._past_accepted(order):
+            arrived = order.in_order(accepted)
+            if len(arrived.batch):
+                yield arrived
+
+    def _past_accepted(self, order: Order) -> Iterator[RecordBatch]:
+        """The log as it is read by the schema that holds now."""
+        gone = self.stream.schema.evolution.removed_relations
         for number, told in enumerate(self._past()):
             if not number:
                 order.stand_at(told.position, told.now)
-            arrived = order.in_order(order.accepted(without_removed(told.batch, self.stream.schema)))
-            if len(arrived.batch):
-                yield arrived
+            earlier = {relation for relation, since in self._since.items() if order.position < since}
+            yield order.accepted(passed_over(told.batch, gone | earlier))
 
 
 def _exhaust(results: Iterable[LiveResult]) -> None:

@@ -7,13 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from bounds.query import Union
 from bounds.run import Run
 from bounds.sql import parse_sql
 from schema.errors import BadRecordsError
+from schema.evolve import nameable
 from schema.model import Row
 from skws.bounded.decide import refuse_unbounded_sql
 from skws.bounded.result import SqlResult, shown_row
-from skws.live.evaluator import Arrived, Load
+from skws.live.changing import check_stays
+from skws.live.evaluator import Arrived, Evaluator, Load
 from skws.live.share import Share
 from skws.live.standing import Standing
 from skws.live.stream import Stream
@@ -29,10 +32,15 @@ class SqlKind:
 
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises SqlError; UsageError if it is not bounded."""
-        union = parse_sql(standing.query, stream.schema)
+        union = _read(standing, stream)
         if FORCE not in standing.options:
             refuse_unbounded_sql(union)
         Run(union, stream.schema, {})
+
+    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
+        """Its state goes on: it is of relations that stay."""
+        reads = [s.relation for q in _read(standing, after).queries for s in q.streams]
+        check_stays(reads, before.schema, after.schema)
 
     def evaluator(self, standing: Standing, stream: Stream, share: Share) -> StandingSql | None:
         return StandingSql(standing, stream) if share.whole or share.owns(standing.name) else None
@@ -46,7 +54,7 @@ class StandingSql:
     def __init__(self, standing: Standing, stream: Stream) -> None:
         self._name = standing.name
         self._schema = stream.schema
-        self._union = parse_sql(standing.query, stream.schema)
+        self._union = _read(standing, stream)
         self._used = {s.relation for q in self._union.queries for s in q.streams}
         self._tables: dict[str, list[Row]] = defaultdict(list)
         self._run = Run(self._union, stream.schema, self._tables)
@@ -89,6 +97,11 @@ class StandingSql:
             yield SqlResult.of(self._name, self._now / MICROSECOND, row, count)
         self._now = None
 
+    def succeed(self, former: Evaluator) -> Iterable[SqlResult]:
+        """With the state of the former."""
+        self.restore(former.snapshot())
+        return ()
+
     def load(self) -> Load:
         return Load(waiting=self._run.entries)
 
@@ -100,3 +113,7 @@ class StandingSql:
         self._now, rows, run = json.loads(state)
         self._rows = {name: list(map(tuple, arrived)) for name, arrived in rows.items()}
         self._run.restore(run)
+
+
+def _read(standing: Standing, stream: Stream) -> Union:
+    return parse_sql(standing.query, nameable(stream.schema))

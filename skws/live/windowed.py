@@ -13,6 +13,7 @@ from typing import Final
 import orjson
 
 from schema.errors import UsageError
+from schema.evolve import nameable
 from skws.keywords import parse_query
 from skws.live.evaluator import Arrived, Evaluator, Load
 from skws.live.share import Share
@@ -23,6 +24,7 @@ from skws.records import Record
 from skws.results.model import LiveResult, Result
 from skws.windowing.admission import admit
 from skws.windowing.engine import WindowedEngine
+from skws.windowing.request import WindowsRequest
 from skws.windowing.timeline import Stretch
 from windows.window import ExpressionWindow
 
@@ -33,7 +35,14 @@ class WindowedKind:
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises QueryError; UsageError, SchemaError for windows not to be read, or that pile up unasked."""
         plan = _plan(standing, stream)
-        admit(stream.schema, plan.window, allowed=ALLOWED in standing.options)
+        admit(nameable(stream.schema), plan.window, allowed=ALLOWED in standing.options)
+
+    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
+        """Its state goes on if what finds the windows is as before."""
+        schemas = [nameable(stream.schema) for stream in (before, after)]
+        was, now = (WindowsRequest(schema, standing.options[WINDOW]).compiled() for schema in schemas)
+        if was != now:
+            raise UsageError("with other relations its windows begin and end by other conditions")
 
     def evaluator(self, standing: Standing, stream: Stream, share: Share) -> Evaluator | None:
         """A query is answered whole by one shard."""
@@ -73,6 +82,11 @@ class WindowedQuery:
         and from where on the stream is read decides where windows begin.
         """
         return self._static
+
+    def succeed(self, former: Evaluator) -> Iterable[LiveResult]:
+        """With the state of the former."""
+        self.restore(former.snapshot())
+        return ()
 
     def load(self) -> Load:
         return Load(self._engine.live_tuples, self._engine.operators, self._engine.waiting)

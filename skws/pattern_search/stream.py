@@ -89,11 +89,11 @@ class PatternStream:
         for _ in self.completing(self._tuples(batch, positions)):
             pass
 
-    def snapshot(self, batches: Iterable[RecordBatch]) -> list[PatternResult]:
-        """Take in the records up to now; gives the results that are alive at the end."""
+    def snapshot(self, batches: Iterable[tuple[RecordBatch, Ints | None]]) -> list[PatternResult]:
+        """Take in the records up to now, as ``process`` takes them; gives the results alive at the end."""
         found = []
-        for batch in batches:
-            for _ in self.completing(self._tuples(batch, None)):
+        for batch, positions in batches:
+            for _ in self.completing(self._tuples(batch, positions)):
                 for valuation in self._evaluator.results():
                     first = self._history.at(min(valuation)[0])[1]
                     found.append((self.window.end(first), self._result(valuation, snapshot=True)))

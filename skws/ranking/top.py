@@ -81,6 +81,13 @@ class Top:
         """Time has passed up to a tick, which included."""
         yield from self._until(tick)
 
+    def succeed(self, former: Top) -> Iterator[Result]:
+        """The changes from the best ones of another, for the same choice at the same time."""
+        before = list(former._best.top)
+        known = self._where if self._choice.group else self._best
+        gone = {each.id: DELETED for each in before if each.id not in known}
+        yield from self._changes(before, gone, self._when(self._now))
+
     def alive(self) -> list[Result]:
         """The best ones now, best first."""
         return [each.result for each in self._best.top]

@@ -57,8 +57,7 @@ class Pipeline:
         self.full = False
         self._request = request
         self._checkpoint = checkpoint
-        later = request.control is not None or not request.queries  # queries may come to a stream under way
-        self._recent = Recent() if checkpoint is None and later else None
+        self._recent = Recent() if checkpoint is None and request.keeps_past else None
         self._now = now
         self._onlooker = onlooker
         self._table_letters: tuple[str, ...] = ()  # go with the first micro-batch

@@ -88,6 +88,11 @@ class WatchRequest:
         return not self.queries or any(asked.kind == KEYWORDS for asked in self._asked().values())
 
     @property
+    def keeps_past(self) -> bool:
+        """Whether a run keeps its latest records, for queries and schemas that come to it later."""
+        return self.checkpoint is not None or self.control is not None or not self.queries
+
+    @property
     def plan_window(self) -> Window:
         """The window that holds. Raises UsageError if the schema's cannot be read."""
         return self.window or parse_window(self.schema.window)

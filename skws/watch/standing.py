@@ -9,7 +9,7 @@ from skws.choices import EngineName
 from skws.live.changing import changed, check_change
 from skws.live.kinds import check
 from skws.live.search import LiveSearch
-from skws.live.standing import Standing
+from skws.live.standing import KEYWORDS, Standing
 from skws.live.stream import Stream
 from skws.results.model import LiveResult
 from skws.watch.control import Answer, Command
@@ -108,6 +108,12 @@ class StandingQueries:
         """Raises SkwsError for what cannot be done; else does it to ``known``, and gives the stream then."""
         if command.op == "schema":
             shards = self._request.engine is EngineName.SPARK
+            others = [one.name for one in known.values() if one.kind != KEYWORDS]
+            if others and not (shards or self._request.keeps_past):
+                raise UsageError(
+                    f"query {others[0]!r} would have to be told again what came before, and this run keeps"
+                    " none of it: it needs --control or --checkpoint"
+                )
             return check_change(stream, command.schema, known.values(), self._request.window, shards=shards)
         if command.op == "remove":
             if command.name not in known:

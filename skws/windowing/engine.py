@@ -20,6 +20,7 @@ from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.store import NO_MEMBER
 from schema.errors import UsageError, nearest
+from schema.evolve import nameable
 from schema.model import Schema
 from skws.batches import RecordBatch, batched
 from skws.engine.arrivals import Arrivals, of_tuples
@@ -52,7 +53,7 @@ class WindowedEngine:
         self.schema = schema
         self.window = window
         self.counts = Counts()
-        request = WindowsRequest(schema, window.text)
+        request = WindowsRequest(nameable(schema), window.text)
         self.tracker = Tracker(request.compiled(), request.alphabet)
         self._deletions = Deletions(schema)
         self._pending = Reported()
@@ -172,9 +173,15 @@ class WindowedEngine:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Hold what a ``state`` was of; the queries and tables are those of then, and nothing else came."""
+        """Hold what a ``state`` was of; the queries and tables are those of then, and nothing else came.
+
+        The schema may have changed since, if windows are found as before:
+        tuples of relations that are gone are left out.
+        """
         self.tracker.restore(state["tracker"])
-        columns = tuple(map(list, zip(*state["tuples"], strict=True))) or ([], [], [], [], [])
+        gone = self.schema.evolution.removed_relations
+        tuples = [each for each in state["tuples"] if each[2] not in gone]
+        columns = tuple(map(list, zip(*tuples, strict=True))) or ([], [], [], [], [])
         positions, times, relations, rows, successors = columns
         records = [Record(r, t, tuple(w), False) for r, t, w in zip(relations, times, rows, strict=True)]
         batch = RecordBatch.of(records)
@@ -185,7 +192,7 @@ class WindowedEngine:
         new.followed = _successors(new, np.flatnonzero(np.array(successors, dtype=bool)))
         for results in self._finder.insert(new):
             self._wait(results)
-        for relation in state["followed"]:
+        for relation in set(state["followed"]) - gone:
             self._follow(relation)
         first, last, keys, began = tuple(zip(*state["closed"], strict=True)) or ((), (), (), ())
         told = Closed(

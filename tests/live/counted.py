@@ -8,7 +8,7 @@ import pytest
 
 from schema.errors import UsageError
 from skws.live import kinds
-from skws.live.evaluator import Arrived, Load
+from skws.live.evaluator import Arrived, Evaluator, Load
 from skws.live.share import Share
 from skws.live.standing import Standing
 from skws.live.stream import Stream
@@ -44,6 +44,10 @@ class Counted:
                 yield PatternResult(self._text, identity, record.time / 1_000_000, None, ())
             position += 1
 
+    def succeed(self, former: Evaluator) -> Iterable[PatternResult]:
+        self.restore(former.snapshot())
+        return ()
+
     def load(self) -> Load:
         return Load()
 
@@ -58,6 +62,9 @@ class CountedKind:
     def check(self, standing: Standing, stream: Stream) -> None:
         if not standing.query.isdecimal():
             raise UsageError(f"{standing.query}: expected a number")
+
+    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
+        """It counts what there is."""
 
     def evaluator(self, standing: Standing, stream: Stream, share: Share) -> Counted | None:
         return Counted(standing.query) if share.owns(standing.name) else None

@@ -88,7 +88,7 @@ def test_a_snapshot_is_what_was_told_and_is_alive(records: list[Record], window:
     query = read_query(PATTERN, SCHEMA)
     whole = PatternStream(query, SCHEMA, window)
     results = told(whole, records)
-    snapshot = PatternStream(query, SCHEMA, window).snapshot([RecordBatch.of(records)])
+    snapshot = PatternStream(query, SCHEMA, window).snapshot([(RecordBatch.of(records), None)])
     assert all(result.snapshot and '"snapshot":true' in result.to_json().decode() for result in snapshot)
     shown = Counter(replace(result, snapshot=False) for result in snapshot)
     match window:

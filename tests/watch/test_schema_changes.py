@@ -15,7 +15,8 @@ from schema.model import Schema
 from schema.write import to_yaml
 from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
-from skws.live.standing import Query
+from skws.live.ranked import SIZE, TOP
+from skws.live.standing import PATTERN, Query
 from skws.plan import Plan
 from skws.records import Record
 from skws.watch.control import Answer, Command
@@ -153,20 +154,6 @@ def test_what_cannot_be_done_is_refused_with_the_reason(source: Path, text: str,
     run.close()
 
 
-def test_queries_of_other_kinds_have_to_go_first(source: Path) -> None:
-    answers: list[Answer] = []
-    asked = request(source, queries={"p": Query("customer c ; order o where c.cid = o.cid", kind="pattern")})
-    run = watch(asked, Collected(), answers)
-    run.post(change(WITH_NOTES))
-    steps(run)
-    assert answers[-1] == Answer("1", "query 'p' (pattern) cannot go on with another schema: remove it first")
-    run.post(Command("remove", "p"))
-    run.post(change(WITH_NOTES, "2"))
-    steps(run)
-    assert answers[-1] == Answer("2")
-    run.close()
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> None:
     """Random records and changes: what the sink gets is what the engine alone gives."""
@@ -216,7 +203,13 @@ def _told_with_ends(folder: Path, seed: int, *, ends: bool) -> list[tuple[str, s
     script, breaking = Random(seed), Random(seed + 100)
     source, out = folder / "in.jsonl", folder / "out.jsonl"
     source.touch()
-    asked = request(source, checkpoint=folder / "kept", control=folder / "control", sinks=(f"jsonl:{out}",))
+    queries: dict[str, str | Query] = {
+        QUERY: QUERY,
+        "pattern": Query("customer a ; * b where a.cid = b.cid", kind=PATTERN),
+        "best": Query("ada", kind=TOP, options={SIZE: "1"}),
+    }
+    kept: dict[str, Any] = {"checkpoint": folder / "kept", "control": folder / "control"}
+    asked = request(source, queries=queries, sinks=(f"jsonl:{out}",), **kept)
     run = opened(asked)
     for number in range(30):
         if script.random() < 0.25:
@@ -297,6 +290,32 @@ def test_a_restart_that_cannot_be_is_refused_before_anything_is_touched(tmp_path
     steps(run)
     run.close()
     assert len(lines(out)) == 2
+
+
+def test_a_pattern_that_cannot_go_on_is_named_at_a_restart(tmp_path: Path, source: Path) -> None:
+    queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
+    asked = request(source, queries=queries, checkpoint=tmp_path / "kept")
+    run = watch(asked, sink := Collected())
+    append(source, customer(1, 1))
+    steps(run)
+    run.close()
+    with pytest.raises(SchemaError, match=r"query 'p' \(pattern\) .* it reads order, which is described"):
+        LocalWatch(replace(asked, schema=parse_schema(WITH_PRICES)), [], Notes().log).run()
+    run = watch(replace(asked, schema=parse_schema(WITH_NOTES)), sink)
+    append(source, note(2, 1), order(3, 1))
+    steps(run)
+    run.close()
+    assert [[t.relation for t in r.tuples] for r in sink.results] == [["customer", "order"]]
+
+
+def test_a_run_that_keeps_no_records_says_what_it_needs(source: Path) -> None:
+    answers: list[Answer] = []
+    queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
+    run = watch(request(source, queries=queries), Collected(), answers)
+    run.post(change(WITH_NOTES))
+    steps(run)
+    assert "query 'p' would have to be told again" in answers[-1].error
+    run.close()
 
 
 def test_a_replay_goes_on_in_its_place(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from schema.evolve import SchemaChange
 from skws.batches import RecordBatch
 from skws.late import late_record
+from skws.live.order import passed_over
 from skws.live.retention import Retention
 from skws.live.search import LiveSearch, Told
 from skws.live.share import Share
@@ -101,10 +102,13 @@ class Shard:
         self._live.restore(states)
 
     def asks_past(self, parcel: Parcel) -> bool:
-        """True if the parcel adds a query that begins with the log: ``look_back`` on its chunks first."""
-        return bool(self.log.chunks) and any(
-            command.op != "remove" and self._live.needs_past(command.kind) for command in parcel.head.commands
-        )
+        """True if the parcel's commands need the log: ``look_back`` on its chunks first."""
+        return bool(self.log.chunks) and any(map(self._needs_past, parcel.head.commands))
+
+    def _needs_past(self, command: Command) -> bool:
+        if command.op == "schema":
+            return self._live.changing_needs_past
+        return command.op == "add" and self._live.adding_needs_past(command.kind)
 
     def look_back(self, chunk: Chunk, records: bytes) -> None:
         """A chunk of the log, oldest first, for the next parcel's new queries."""
@@ -156,11 +160,8 @@ class Shard:
         return results, list(added.values()), removed
 
     def _counting(self, batch: RecordBatch, number: int) -> RecordBatch:
-        """The records of a chunk without those of relations that have gone since, if only for a while."""
-        later = [relation for relation, since in self._since.items() if number < since]
-        if not later or not len(batch):
-            return batch
-        return batch.taken(np.flatnonzero(~np.isin(batch.relation, later)))
+        """The records of a chunk, but for those of relations that have gone since, if only for a while."""
+        return passed_over(batch, [relation for relation, since in self._since.items() if number < since])
 
     def _told(self, parcel: Parcel, batch: RecordBatch) -> dict[str, Any]:
         """What this shard alone knows; the first one tells of what all of them see, too."""

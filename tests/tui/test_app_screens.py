@@ -247,16 +247,29 @@ async def test_queries_history_and_theme_come_back(tmp_path: Path) -> None:
     async with opened(request, session_path=path) as driver:
         await driver.write(QUERY)
         await driver.press("enter")
+        await driver.press("escape", "right_square_bracket", "enter")
         driver.app.theme = "textual-light"
         await driver.settle()
     kept = load_session(path)
     assert (kept.queries, kept.theme, kept.toured) == ([QUERY], "textual-light", True)
+    assert (kept.selected, kept.detail) == (QUERY, True)
     async with opened(request, session_path=path) as driver:
         await driver.advance(2)
         assert driver.app.view.queries == (QUERY,)
         assert driver.app.theme == "textual-light"
         assert driver.search.query_one(Hint).over
         assert len(driver.search.results.listed) == 2
+        assert driver.search.bar.selected == QUERY
+        assert "joined to" in driver.text()
+
+
+@scenario
+async def test_every_screen_can_be_gone_to_from_the_editor() -> None:
+    async with opened(movies()) as driver:
+        await driver.press("f3")
+        assert "Undo" in driver.text()
+        await driver.press("f6")
+        assert "skws · log" in driver.text()
 
 
 @scenario

@@ -191,6 +191,8 @@ def _same(node: TreeNode[Branch], branches: tuple[Branch, ...]) -> bool:
 def _relabel(node: TreeNode[Branch], branches: tuple[Branch, ...]) -> None:
     for child, branch in zip(node.children, branches, strict=True):
         if child.data != branch:
+            if child.data is not None and child.data.idle and not branch.idle:
+                child.expand()  # something has happened there
             child.data = branch
             child.set_label(_label(branch))
             _relabel(child, branch.below)

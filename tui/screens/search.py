@@ -17,7 +17,7 @@ from tui.screens.pick import PickScreen
 from tui.screens.prompt import PromptScreen
 from tui.services.asked import query_of, read_asked
 from tui.services.drawing import Drawer, plain_text
-from tui.services.empty import why_empty
+from tui.services.empty import notice, why_empty
 from tui.services.results import Shown
 from tui.widgets.asking import Asking
 from tui.widgets.filter_box import FilterBox
@@ -68,6 +68,7 @@ class SearchScreen(LiveScreen):
         self._detailed: tuple[Shown | None, Text] = None, Text()
         self._asked: tuple[object, ...] | None = None
         self._newest_first = False
+        self._wanted = ""  # the query to select once it stands
 
     def compose_body(self) -> ComposeResult:
         yield Asking(self.skws.view, self.skws.live_run, self.palette)
@@ -86,6 +87,9 @@ class SearchScreen(LiveScreen):
         super().on_mount()
         self.box.recall(self.skws.session.history)
         self.box.focus()
+        self._wanted = self.skws.session.selected
+        if self.skws.session.detail:
+            self.query_one("#body").add_class("with-detail")
         if self.skws.touring:
             self.hint.begin()
 
@@ -106,6 +110,11 @@ class SearchScreen(LiveScreen):
         return self.query_one(Hint)
 
     @property
+    def detail_shown(self) -> bool:
+        """True if whole rows are shown beside the results."""
+        return self.query_one("#body").has_class("with-detail")
+
+    @property
     def words(self) -> str:
         """The filter."""
         return self.query_one(FilterBox).words
@@ -116,8 +125,13 @@ class SearchScreen(LiveScreen):
             self._drawn_theme = self.app.theme
             self.results.redraw(Drawer(view, self.palette))
             self.query_one(Asking).palette = self.palette
-        if self.bar.selected is not None and self.bar.selected not in view.queries:
+        if self._wanted and self._wanted in view.queries:
+            selected, self._wanted = self._wanted, ""
+            self.bar.choose(selected)
+        elif self.bar.selected is not None and self.bar.selected not in view.queries and not self._wanted:
             self.bar.choose(None)
+        session = self.skws.session
+        session.selected, session.detail = self.bar.selected or self._wanted, self.detail_shown
         listed = self._listed()
         self.bar.refresh()
         self._show_empty(listed)
@@ -155,6 +169,7 @@ class SearchScreen(LiveScreen):
         if not text:
             self.results.focus()
         elif self.skws.add_query(text, instead_of=selected if message.replace else None):
+            self._wanted = text if message.replace and selected else ""
             self.hint.done(0)
             self.box.value = ""
             self.box.recall(self.skws.session.history)
@@ -203,7 +218,7 @@ class SearchScreen(LiveScreen):
             self.results.focus()
         elif self.network is not None:
             self.network = None
-        elif self.query_one("#body").has_class("with-detail"):
+        elif self.detail_shown:
             self.query_one("#body").remove_class("with-detail")
         else:
             self.box.focus()
@@ -277,24 +292,13 @@ class SearchScreen(LiveScreen):
             )
 
     def _show_notice(self, listed: int) -> None:
-        view = self.skws.view
-        parts = []
-        if self.results.unseen:
-            parts.append(f"▲ {self.results.unseen:,} new (g)")
-        if self.network is not None:
-            parts.append(f"network {self.network} (esc)")
-        if self.words:
-            parts.append(f"{listed:,} match the filter (esc)")
-        if view.results.dropped:
-            parts.append(
-                f"{view.results.dropped:,} older ones dropped: the list holds {view.results.capacity:,}"
-            )
-        if view.skipped:
-            parts.append(f"{view.skipped:,} not shown: they came too fast")
-        self.query_one(Notice).say("  ".join(parts))
+        filtered = listed if self.words else None
+        self.query_one(Notice).say(
+            notice(self.skws.view, self.results.unseen, network=self.network, filtered=filtered)
+        )
 
     def _show_detail(self) -> None:
-        if not self.query_one("#body").has_class("with-detail"):
+        if not self.detail_shown:
             return
         shown = self.results.selected
         text = self.results.drawer.detail(shown) if shown else Text("No result is selected.")

@@ -1,4 +1,4 @@
-"""What an empty list of results says: why it is empty, and the next thing to do."""
+"""What is said of the list of results: why it is empty and the next thing to do, or what is not in it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,21 @@ def why_empty(view: View, query: str | None, *, filtered: bool, source: Run | No
     if not view.queries:
         return f"No query stands.\nType keywords above and press Enter, for example: {_example(view)}"
     return _why_no_result(view.metrics, query)
+
+
+def notice(view: View, unseen: int, *, network: str | None, filtered: int | None) -> str:
+    """What the list leaves out, in one line. ``filtered``: so many match the filter, None without one."""
+    parts = [f"▲ {unseen:,} new (g)"] if unseen else []
+    if network is not None:
+        parts.append(f"network {network} (esc)")
+    if filtered is not None:
+        parts.append(f"{filtered:,} match the filter (esc)")
+    results = view.results
+    if results.dropped:
+        parts.append(f"{results.dropped:,} older ones dropped: the list holds {results.capacity:,}")
+    if view.skipped:
+        parts.append(f"{view.skipped:,} not shown: they came too fast")
+    return "  ".join(parts)
 
 
 def _why_no_result(metrics: Metrics, query: str | None) -> str:

@@ -18,13 +18,17 @@ _VERSION: Final = 1
 
 @dataclass(slots=True)
 class Session:
-    """One schema's. ``history``: queries asked for, oldest first. ``saved``: those that the user keeps."""
+    """One schema's. ``history``: queries asked for, oldest first. ``saved``: those that the user keeps.
+
+    ``detail``: whole rows are shown beside the results; ``selected``: of which query, empty for all.
+    """
 
     queries: list[str] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)
     theme: str = ""
-    layout: str = "side"
+    detail: bool = False
+    selected: str = ""
     toured: bool = False
 
     def asked(self, text: str) -> None:
@@ -59,7 +63,8 @@ def load_session(path: Path) -> Session:
         _texts(told.get("history")),
         _texts(told.get("saved")),
         str(told.get("theme", "")),
-        "below" if told.get("layout") == "below" else "side",
+        told.get("detail") is True,
+        str(told.get("selected", "")),
         told.get("toured") is True,
     )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
+from textual.binding import Binding, BindingType
 from textual.widgets import TextArea
 
 from schema.errors import Problem
@@ -14,6 +16,11 @@ from schema.errors import Problem
 class YamlEditor(TextArea):
     """A text area that marks the problems it is told of."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # The text area would take this key for itself, and does not show the other.
+        Binding("f6", "app.go('log')", "Log", id="go-log"),
+        Binding("ctrl+z", "undo", "Undo", id="undo"),
+    ]
     DEFAULT_CSS = """
     YamlEditor { height: 1fr; border: none !important; padding: 0; scrollbar-size-horizontal: 1; }
     YamlEditor:focus { border: none !important; }

@@ -13,13 +13,14 @@ from textual.widgets import TextArea
 from schema.errors import Problem
 
 
-class YamlEditor(TextArea):
+class YamlEditor(TextArea, inherit_bindings=False):
     """A text area that marks the problems it is told of."""
 
+    # Those of the text area, but for the keys that app and screen have for the same or more.
     BINDINGS: ClassVar[list[BindingType]] = [
-        # The text area would take this key for itself, and does not show the other.
-        Binding("f6", "app.go('log')", "Log", id="go-log"),
-        Binding("ctrl+z", "undo", "Undo", id="undo"),
+        binding
+        for binding in TextArea.BINDINGS
+        if not (isinstance(binding, Binding) and binding.action in {"select_line", "undo"})
     ]
     DEFAULT_CSS = """
     YamlEditor { height: 1fr; border: none !important; padding: 0; scrollbar-size-horizontal: 1; }

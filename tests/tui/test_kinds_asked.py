@@ -282,3 +282,20 @@ async def test_a_query_that_no_theorem_bounds_is_refused_with_what_would_help() 
         assert "without a window nothing expires" in refusal
         assert "give the streams a window" in refusal
         assert driver.search.box.value == QUERY
+
+
+def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None:
+    outbox = Outbox()
+    request = movies(QUERY)
+    run, view = SteppedRun(request, outbox), View(request)
+    early = AddQuery("nolan bale"), AddQuery(f"top 1: {QUERY}"), AddQuery("clint"), RemoveQuery("clint")
+    for command in early:
+        run.post(command)
+    view.absorb(outbox.take(), 0)
+    assert view.queries == (QUERY, "nolan bale", f"top 1: {QUERY}")
+    run.start()
+    for _ in range(4):
+        advanced(run, view, 1)
+    assert view.queries == (QUERY, "nolan bale")  # the other is the same query, and was refused
+    assert len(alive(view, QUERY)) == 2
+    assert len(alive(view, "nolan bale")) == 3

@@ -19,7 +19,8 @@ def why_empty(view: View, query: str | None, *, filtered: bool, source: Run | No
     if filtered:
         return "Nothing matches the filter.\nEsc clears it."
     if view.metrics is None:
-        return "The engine is starting.\nKeywords can be typed meanwhile; F6 shows the log."
+        step = f": {view.log[-1].text}" if view.log else ""
+        return f"The engine is starting{step}.\nKeywords can be typed meanwhile; F6 shows the log."
     if not view.queries:
         return f"No query stands.\nType keywords above and press Enter, for example: {_example(view)}"
     return _why_no_result(view.metrics, query)

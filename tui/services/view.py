@@ -51,6 +51,9 @@ class View:
         self.histories: dict[str, History] = {}
         self.skipped = 0
         self.failure = ""
+        self.waited = 0.0
+        """Seconds for the engine so far."""
+        self._began: float | None = None
         self._meanings: Meanings | None = None
 
     @property
@@ -63,9 +66,11 @@ class View:
             self.schema = news.schema
             self._meanings = None
         if news.queries is not None:
+            stay = {query_of(asked) for asked in self.queries if asked in news.queries}
             for gone in set(self.queries) - set(news.queries):
-                self.results.forget(query_of(gone))
                 self.observed.pop(gone, None)
+                if query_of(gone) not in stay:
+                    self.results.forget(query_of(gone))
             self.queries = news.queries
         standing = {query_of(asked) for asked in self.queries}
         self.results.lasting = self._lasting()
@@ -86,7 +91,10 @@ class View:
         self.logged += 1
 
     def tick(self, now: float) -> None:
-        """Let results end as time passes."""
+        """Let results end as time passes, and count how long the engine takes to start."""
+        if self.metrics is None:
+            self._began = now if self._began is None else self._began
+            self.waited = now - self._began
         if self.event_time is not None:
             self.results.expire(self.event_time, now)
         self.results.sweep(now)

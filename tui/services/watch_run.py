@@ -128,6 +128,7 @@ class WatchRun:
         with self._lock:
             if self._search is None:
                 self._early.append(command)
+                self._expect(command)
                 return
             self._obey(command, self._search)
 
@@ -231,6 +232,15 @@ class WatchRun:
                 return
         self._asked[known] = command
         search.post(sent)
+
+    def _expect(self, command: Command) -> None:
+        """Show at once what will stand when the search has begun, which may take a while."""
+        match command:
+            case AddQuery(text):
+                self._queries[text] = None
+            case RemoveQuery(text):
+                self._queries.pop(text, None)
+        self.outbox.put(queries=tuple(self._queries))
 
     def _wanted(self, asked: str) -> Query:
         return read_asked(asked).query(allow_unbounded_windows=self.request.allow_unbounded_windows)

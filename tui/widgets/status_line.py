@@ -24,14 +24,14 @@ class StatusLine(Widget):
         self._run = run
 
     def render(self) -> Text:
-        metrics = self._view.metrics
-        parts = [f"skws · {self._title} · {self._view.schema.name}"]
+        view, metrics = self._view, self._view.metrics
+        parts = [f"skws · {self._title} · {view.schema.name}"]
         if self._run is None:
             parts.append("no source")
-        elif self._view.failure:
+        elif view.failure:
             parts.append("✗ failed, see F6")
         elif metrics is None:
-            parts.append("◌ starting the engine")
+            parts.append("◌ starting the engine" + (f" {view.waited:.0f} s" if view.waited >= 1 else ""))
         else:
             parts.append(f"{_MARKS[metrics.state]} {metrics.state}")
             parts.append(f"{metrics.rate:,.0f} tuples/s")

@@ -78,6 +78,26 @@ def test_live_rows_are_those_of_a_plain_list(
     assert counted.tuples == len(model)
 
 
+@given(st.lists(st.tuples(ROWS, st.booleans()), max_size=30), WINDOWS, st.integers(1, 12))
+def test_many_records_at_once_come_to_the_same_as_one_by_one(
+    steps: list[tuple[tuple[int, int, str], bool]], window: Window, size: int
+) -> None:
+    records = [
+        Record(relation, time, (number, words) if relation == 0 else (words,), delete)
+        for time, ((relation, number, words), delete) in enumerate(steps)
+    ]
+    one_by_one, at_once = LiveRows(SCHEMA, window), LiveRows(SCHEMA, window)
+    for record in records:
+        one_by_one.expire(record.time)
+        one_by_one.add([record])
+    for start in range(0, len(records), size):
+        batch = records[start : start + size]
+        at_once.expire(batch[-1].time)
+        at_once.add(batch, batch[-1].time)
+    assert at_once.words() == one_by_one.words()
+    assert len(at_once) == len(one_by_one)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.sampled_from("+-"), st.none() | st.integers(1, 40)), max_size=60)
 )

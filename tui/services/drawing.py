@@ -113,7 +113,10 @@ class Drawer:
     def _score(self, result: LiveResult) -> Score | None:
         """As it is by now."""
         score = result.score if isinstance(result, Result) else None
-        return None if score is None else score.when(self._view.event_time)
+        now = self._view.event_time
+        if score is None or now is None or score.found is None:
+            return score
+        return score.when(max(now, score.at or score.found))  # results may be ahead of the metrics
 
     def _worth(self, result: Result) -> Iterator[Text]:
         """What the score is made of, and since when the result is among the best."""

@@ -7,7 +7,7 @@ the oldest leave, and whoever counts is told so.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from threading import Lock
@@ -73,8 +73,17 @@ class LiveRows:
                 self._static.append(_Kept((relation.name, ()), 0, record.row))
                 self._words.update(_words(relation, record.row))
 
-    def add(self, records: Iterable[Record]) -> None:
-        """Take in stream records in order of arrival."""
+    def add(self, records: Sequence[Record], now: int | None = None) -> None:
+        """Take in stream records in order of arrival; ``now``: the event time after them, if it is known.
+
+        Of many at once, what would leave with the next ones is not looked at.
+        """
+        if now is not None and isinstance(self._window, TimeWindow):
+            ended = now - self._window.length
+            records = [record for record in records if record.time > ended]
+        if len(records) > self._kept and not any(record.delete for record in records):
+            self.cut = self.cut or not isinstance(self._window, CountWindow)
+            records = records[-self._kept :]
         with self._lock:
             for record in records:
                 self._take(record)

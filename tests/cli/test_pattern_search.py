@@ -220,7 +220,7 @@ def test_explain_shows_the_tree_and_the_automaton(skws: Skws, bank: tuple[object
     assert lines[3:7] == ["  u", "    0: login(u, _)", "    1: transfer(_, u, _)", "    2: refund(u)"]
     assert lines[7:9] == ["shared out by the value of u", "automaton: 4 states, 6 transitions, final: u"]
     assert skws("explain", "--pattern", URGENT, "--schema", bank[1]).out.startswith(
-        f"pattern: {URGENT}\nwindow: 3600 s\n"
+        f"pattern: {URGENT}\nwindow: 1 hour\n"
         "shared out by the value of l.user = t.user = r.user\nautomaton: 3 states"
     )
     dot = skws("explain", "--pattern", URGENT, "--schema", bank[1], "--format", "dot").out

@@ -34,6 +34,9 @@ SCHEMA: Final = Schema(
 )
 ALPHABET: Final = Alphabet(SCHEMA)
 WORDS: Final = ("red", "green")
+LIMITS: Final = (
+    "", "", "", "at most 3 records", "at least 2 records", "within 2 us", "at most 5 records within 7 us",
+)  # fmt: skip
 
 
 def fields(names: Sequence[str], k: int) -> st.SearchStrategy[g.Field]:
@@ -106,6 +109,27 @@ def regulars(k: int, leaves: int = 5) -> st.SearchStrategy[r.Regular]:
         ),
         max_leaves=leaves,
     )
+
+
+@st.composite
+def expression_texts(draw: st.DrawFn, conditions: Sequence[str], keys: Sequence[str]) -> str:
+    """Window expressions in the language for people."""
+    a, b, c = (draw(st.sampled_from(conditions)) for _ in range(3))
+    form = draw(
+        st.sampled_from(
+            (
+                f"open when {a} close when {b}",
+                f"after {a} until {b}",
+                f"match [{a}] .* [{b}]",
+                f"match [{a}]+",
+                f"match [{a}] [{b}]* [{c}]",
+                f"match ([{a}] [{b}])+ | [{c}] . after .* [{b}]",
+            )
+        )
+    )
+    per = draw(st.sampled_from(keys))
+    parts = (draw(st.sampled_from(("", "every", "first", "longest"))), form, draw(st.sampled_from(LIMITS)))
+    return " ".join([*parts, f"per {per}" if per else ""])
 
 
 def records() -> st.SearchStrategy[StreamRecord]:

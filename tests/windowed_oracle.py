@@ -81,7 +81,7 @@ class WindowedOracle:
         for key in dict.fromkeys(keys):
             if None not in key:
                 own = [p for p, k in enumerate(keys) if k == key]
-                yield key, own, _found(self.expression, [self._letter(p) for p in own], self.alphabet)
+                yield key, own, windows_of(self.expression, [self._letter(p) for p in own], self.alphabet)
 
     def _end(self, record: Record) -> None:
         """Deletion and replacement of the oldest equal tuple that a window may still hold."""
@@ -106,7 +106,7 @@ class WindowedOracle:
         return False
 
 
-def _found(
+def windows_of(
     expression: WindowExpression, word: Sequence[StreamRecord], alphabet: Alphabet
 ) -> list[tuple[int, int]]:
     k = expression.k

@@ -15,7 +15,7 @@ from patterns.evaluation.heap import Heaps, Mark, Node, insert
 from patterns.evaluation.program import Place, Program, RelationProgram, Step
 from patterns.evaluation.valuations import Valuation, valuations
 from schema.model import Row
-from windows.window import FOREVER, CountWindow, TimeWindow, Window
+from windows.window import FOREVER, CountWindow, TimeWindow, Window, by_position
 
 _ALWAYS: Final = -4 * FOREVER
 
@@ -25,16 +25,18 @@ class Evaluator:
 
     ``relations``: how many the schema has. Results are the valuations whose
     tuples lie in one window: for a count window of w |i - min| <= w as in the
-    paper, for a time window of w all starts less than w apart.
+    paper, for a time window of w all starts less than w apart. Where windows
+    are of an expression, ``reach`` is set before each tuple.
     An ambiguous automaton gives a result once for each of its runs.
     """
 
     def __init__(self, pcea: PCEA, relations: int, window: Window) -> None:
         self._program = Program(pcea, relations)
-        self._span = _span(window)
-        self._by_count = isinstance(window, CountWindow)
-        self._turn = _ALWAYS  # when the younger generation ends
-        self._low = _ALWAYS
+        # How far before the next tuple the first of a result may be, in ticks; what is out stays out.
+        self.reach = _span(window)
+        self._by_count = by_position(window)
+        self._turned = _ALWAYS  # when the younger generation began
+        self._tick = self._low = _ALWAYS
         self._fired: list[Node] = []
         self._products: list[list[list[Heaps]]] = [[], []]
         # That of the last tuple. Tuples that no transition reads may be left out by setting it.
@@ -44,7 +46,7 @@ class Evaluator:
         """The results that a tuple completes; to be read before the next tuple is fed.
 
         ``tick``: its time in microseconds, never before that of an earlier
-        tuple; not read under a count window, where positions are time.
+        tuple; not read where positions are time.
         """
         self.update(relation, row, tick)
         return self.results()
@@ -73,12 +75,13 @@ class Evaluator:
         self.position = position = self.position + 1
         if self._by_count:
             tick = position
-        low = tick - self._span
+        low = tick - self.reach
         if low < self._low:
             raise ValueError(f"the tuple at position {position} comes before an earlier one in time")
         self._low = low
-        if tick >= self._turn:
+        if low > self._turned:
             self._turn_over(tick)
+        self._tick = tick
         program = self._program.relations[relation]
         if program is None:
             self._fired = []
@@ -145,7 +148,7 @@ class Evaluator:
         """
         for products in self._products[1]:
             products.clear()
-        if tick >= self._turn + self._span:  # the younger one is out as well
+        if self._low > self._tick:  # the younger one is out as well
             for products in self._products[0]:
                 products.clear()
             self._products[0] = []
@@ -154,7 +157,7 @@ class Evaluator:
         self._products = [[], self._products[0]]
         for table in self._program.tables:
             table[1], table[0] = table[0], {}
-        self._turn = tick + self._span + 1
+        self._turned = tick
 
 
 def _enter(places: tuple[Place, ...], node: Node, keys: list, low: int) -> None:  # type: ignore[type-arg]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from operator import itemgetter
 
+from patterns.evaluation import Mark, Valuation
 from schema.model import Row, Schema
-from skws.pattern_search.result import PatternTuple
+from skws.pattern_search.result import PatternResult, PatternTuple
 from skws.results.assemble import TupleNames
-from windows.window import FOREVER, CountWindow, Window
+from windows.window import FOREVER, MICROSECOND, Window, by_position
 
 
 @dataclass(slots=True)
@@ -31,7 +34,7 @@ class History:
     def __init__(self, schema: Schema, window: Window, keywords: Mapping[str, tuple[str, ...]]) -> None:
         self._relations = schema.relations
         self._keywords = keywords
-        self._by_count = isinstance(window, CountWindow)
+        self._by_count = by_position(window)
         self._names = TupleNames(schema, by_count=self._by_count)
         self._window = window
         self._tuples: OrderedDict[int, _Seen] = OrderedDict()
@@ -65,6 +68,12 @@ class History:
             self._instant[relation, row] += 1
         tuples[position] = _Seen(relation, row, tick, time, occurrence, bool(successor))
 
+    def forget(self, tick: int) -> None:
+        """Let tuples go that came before a tick, where the window does not tell."""
+        tuples = self._tuples
+        while tuples and next(iter(tuples.values())).tick < tick:
+            tuples.popitem(last=False)
+
     def pass_by(self, relation: int, row: Row, tick: int) -> None:
         """A tuple that no result shows here, though later ones may replace it."""
         if self._relations[relation].key:
@@ -81,6 +90,11 @@ class History:
             before = self._keys[1].get(key)
         self._keys[0][key] = tick
         return before is not None and tick < self._window.end(before)
+
+    def tuples(self) -> Iterator[tuple[int, int, Row, int, bool]]:
+        """What is remembered: position, relation, row, time, successor."""
+        for position, seen in self._tuples.items():
+            yield position, seen.relation, seen.row, seen.time, seen.successor
 
     def at(self, position: int) -> tuple[int, int]:
         """Time and tick of the tuple at a position."""
@@ -110,3 +124,33 @@ class History:
             named.row,
             "\x1f".join((named.identity, *labels)),
         )
+
+
+def marks_of(valuation: Valuation) -> Sequence[Mark]:
+    """Marks by position, one for each, also where a tuple was read more than once."""
+    marks = sorted(valuation, key=itemgetter(0))
+    if len({position for position, _ in marks}) == len(marks):
+        return marks
+    labels: dict[int, frozenset[str]] = {}
+    for position, marked in marks:
+        labels[position] = labels.get(position, frozenset()) | marked
+    return list(labels.items())
+
+
+def formed(
+    query: str, history: History, marks: Sequence[Mark], end: float | None, *, snapshot: bool = False
+) -> PatternResult:
+    """A result of its marks in order; ``end``: when it ends, in seconds since the epoch."""
+    tuples = tuple([history.shown(position, labels) for position, labels in marks])
+    return PatternResult(
+        query,
+        _result_id([member.identity for member in tuples]),
+        history.at(marks[-1][0])[0] / MICROSECOND,
+        end,
+        tuples,
+        snapshot,
+    )
+
+
+def _result_id(identities: list[str]) -> str:
+    return blake2b("\x1e".join(sorted(identities)).encode(), digest_size=12).hexdigest()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from hashlib import blake2b
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from patterns.evaluation import Evaluator, Mark, Valuation
+from patterns.evaluation import Evaluator, Valuation
 from schema.errors import PatternError
 from schema.model import Row, Schema
 from skws.batches import Ints, RecordBatch
-from skws.pattern_search.history import History
+from skws.pattern_search.history import History, formed, marks_of
 from skws.pattern_search.result import PatternResult
 from skws.pattern_search.text import PatternQuery
 from windows.window import (
@@ -152,19 +150,9 @@ class PatternStream:
         return map(Taken, *columns, batch.time[read].tolist())
 
     def _result(self, valuation: Valuation, *, snapshot: bool = False) -> PatternResult:
-        marks = sorted(valuation, key=itemgetter(0))
-        if len({position for position, _ in marks}) < len(marks):
-            marks = _merged(marks)
-        history = self._history
-        tuples = tuple([history.shown(position, labels) for position, labels in marks])
-        return PatternResult(
-            self.query.text,
-            _result_id([member.identity for member in tuples]),
-            history.at(marks[-1][0])[0] / MICROSECOND,
-            self._end(history.at(marks[0][0])[1]),
-            tuples,
-            snapshot,
-        )
+        marks = marks_of(valuation)
+        end = self._end(self._history.at(marks[0][0])[1])
+        return formed(self.query.text, self._history, marks, end, snapshot=snapshot)
 
     def _end(self, first: int) -> float | None:
         """When a result that began at a tick leaves the window, where positions do not tell."""
@@ -172,15 +160,3 @@ class PatternStream:
             return None
         end = self.window.end(first)
         return None if end >= FOREVER else end / MICROSECOND
-
-
-def _merged(marks: list[Mark]) -> list[Mark]:
-    """One mark for each position, where a tuple was read more than once."""
-    labels: dict[int, frozenset[str]] = {}
-    for position, marked in marks:
-        labels[position] = labels.get(position, frozenset()) | marked
-    return list(labels.items())
-
-
-def _result_id(identities: list[str]) -> str:
-    return blake2b("\x1e".join(sorted(identities)).encode(), digest_size=12).hexdigest()

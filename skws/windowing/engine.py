@@ -31,6 +31,7 @@ from skws.engine.reported import Reported
 from skws.plan import Plan
 from skws.records import Record
 from skws.results.model import Result
+from skws.windowing.closed import ClosedWindows
 from skws.windowing.deletions import Deletions, Ended
 from skws.windowing.holding import Holding
 from skws.windowing.request import WindowsRequest
@@ -61,7 +62,7 @@ class WindowedEngine:
         self._keys = np.zeros((0, len(self.tracker.fields)), dtype=np.int64)  # by slot
         self._names: dict[str, int] = {}
         self._recent: deque[Stretch] = deque(maxlen=RECENT)
-        self._closed: list[Closed] = []  # windows that held tuples which are live still
+        self._closed = ClosedWindows(self.tracker)
         self._next = count()
 
     @classmethod
@@ -153,21 +154,10 @@ class WindowedEngine:
         tuples, known = self._finder.live.tuples, self._finder.known
         slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS)).tolist()
         members = [known.member(slot) for slot in slots]
-        closed = [
-            row
-            for each in self._closed
-            for row in zip(
-                each.first.tolist(),
-                each.last.tolist(),
-                self.tracker.values(each.key),
-                each.began.tolist(),
-                strict=True,
-            )
-        ]
         return {
             "tracker": self.tracker.state(),
             "tuples": [(m.start, m.time, m.relation, m.row, m.successor) for m in members],
-            "closed": closed,
+            "closed": self._closed.state(),
             "followed": sorted(self._deletions.relations),
             "counts": asdict(self.counts),
         }
@@ -194,14 +184,7 @@ class WindowedEngine:
             self._wait(results)
         for relation in set(state["followed"]) - gone:
             self._follow(relation)
-        first, last, keys, began = tuple(zip(*state["closed"], strict=True)) or ((), (), (), ())
-        told = Closed(
-            np.array(first, dtype=np.int64),
-            np.array(last, dtype=np.int64),
-            self.tracker.coded(keys),
-            np.array(began, dtype=np.int64),
-        )
-        self._closed = [told] if len(told.last) else []
+        told = self._closed.restore(state["closed"])
         for _ in self._pending.released(lambda results: self._first_ends(Holding(told), results)):
             pass  # told before
         self.counts = Counts(**state["counts"])
@@ -230,9 +213,7 @@ class WindowedEngine:
         self.counts.excluded = self._finder.excluded
         events = list(self._completed(spans, inserted.time, begin))
         self._recent.extend(self._ended_windows(spans.closed, inserted.time, begin))
-        if len(spans.closed.last):
-            self._closed.append(spans.closed)
-        self._closed = [closed for closed in self._closed if closed.last[-1] >= self.tracker.horizon]
+        self._closed.add(spans.closed)
         self._finder.purge(self.tracker.position)
         return events
 

@@ -18,6 +18,7 @@ from skws.windowing.engine import WindowedEngine
 from skws.windowing.request import WindowsRequest
 from tests.oracle import shape_of
 from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.window_streams import expression_texts
 from tests.windowed_oracle import WindowedOracle
 from windows.window import ExpressionWindow
 
@@ -26,36 +27,14 @@ CONDITIONS = (
     "t contains 'alpha'", "not t contains 'beta'",
     "x > x[-1]", "time - time[-1] >= 1 us", "x = x[-1]",
 )  # fmt: skip
-LIMITS = (
-    "", "", "", "at most 3 records", "at least 2 records", "within 2 us", "at most 5 records within 7 us",
-)  # fmt: skip
-
-
-@st.composite
-def expressions(draw: st.DrawFn, schema: Schema) -> str:
-    a, b, c = (draw(st.sampled_from(CONDITIONS)) for _ in range(3))
-    form = draw(
-        st.sampled_from(
-            (
-                f"open when {a} close when {b}",
-                f"after {a} until {b}",
-                f"match [{a}] .* [{b}]",
-                f"match [{a}]+",
-                f"match [{a}] [{b}]* [{c}]",
-                f"match ([{a}] [{b}])+ | [{c}] . after .* [{b}]",
-            )
-        )
-    )
-    per = draw(st.sampled_from(("", "", "x", "y", "r0.x", "x, r0.y", "y, x")))
-    parts = (draw(st.sampled_from(("", "every", "first", "longest"))), form, draw(st.sampled_from(LIMITS)))
-    return " ".join([*parts, f"per {per}" if per else ""])
+KEYS = ("", "", "x", "y", "r0.x", "x, r0.y", "y, x")
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Plan, list[Record], list[Record]]:
     schema = draw(schemas(tables=True))
     words = draw(st.integers(1, 2))
-    window = ExpressionWindow(draw(expressions(schema)))
+    window = ExpressionWindow(draw(expression_texts(CONDITIONS, KEYS)))
     query = parse_query(draw(st.sampled_from((" ", " ; "))).join(WORDS[:words]), schema)
     stream = draw(streams(schema, words, 11))
     return Plan(schema, query, window, 3), draw(static_rows(schema, words)), stream

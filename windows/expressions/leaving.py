@@ -7,7 +7,7 @@ where it moved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple, TypeAlias
 
@@ -81,6 +81,26 @@ class Leaving:
             left[whole] = self._of_keys(position[whole], key[whole])
         return np.minimum(left, self._limited(position, time, seen=seen))
 
+    def since(self, position: Ints, key: Ints) -> Ints:
+        """Where the oldest window that was open just before each record began; no later than the record.
+
+        Of the window's keys that the record's key goes with: its own, if it is whole, else all.
+        """
+        began = np.empty(len(position), dtype=np.int64)
+        whole = (key >= 0).all(axis=1)
+        for mine, of_key in ((~whole, None), (whole, self._numbers(key[whole]))):
+            if mine.any():
+                trails = [self.of_all] if of_key is None else list(self._trails.values())
+                which = np.zeros(int(mine.sum()), dtype=np.int64) if of_key is None else of_key
+                joined = _Joined(trails)
+                began[mine] = joined.bound[joined.before(which, position[mine])]
+        return began
+
+    def open_after(self) -> Iterator[tuple[Code, int | None]]:
+        """The oldest live start after the batch of each key that has records in it."""
+        for code, trail in self._trails.items():
+            yield code, None if trail.closed[-1] else int(trail.bound[-1])
+
     @property
     def of_all(self) -> Trail:
         """The trail of the oldest live start over all keys."""
@@ -88,14 +108,17 @@ class Leaving:
             self._all = self._merged()
         return self._all
 
-    def _of_keys(self, position: Ints, key: Ints) -> Ints:
-        numbers = {code: number for number, code in enumerate(self._trails)}
+    def _numbers(self, key: Ints) -> Ints:
+        """The number of each key's trail; -1 for one without records in the batch."""
         if not self._keyed:
-            which = np.zeros(len(position), dtype=np.int64)
-        else:
-            distinct, inverse = np.unique(key, axis=0, return_inverse=True)
-            known = [numbers.get(tuple(code), -1) for code in distinct.tolist()]
-            which = np.array(known, dtype=np.int64)[inverse.reshape(-1)]
+            return np.zeros(len(key), dtype=np.int64)
+        numbers = {code: number for number, code in enumerate(self._trails)}
+        distinct, inverse = np.unique(key, axis=0, return_inverse=True)
+        known = [numbers.get(tuple(code), -1) for code in distinct.tolist()]
+        return np.array(known, dtype=np.int64)[inverse.reshape(-1)]
+
+    def _of_keys(self, position: Ints, key: Ints) -> Ints:
+        which = self._numbers(key)
         left = np.full(len(position), FOREVER, dtype=np.int64)
         here = which >= 0
         if here.any():
@@ -139,19 +162,42 @@ class Leaving:
         return Trail.of(changes)
 
 
+class _Joined:
+    """Several trails, one after the other."""
+
+    def __init__(self, trails: list[Trail]) -> None:
+        self.sizes = np.array([len(trail.at) for trail in trails])
+        self.ends = np.cumsum(self.sizes)
+        self._number = np.repeat(np.arange(len(trails)), self.sizes)
+        self.at = np.concatenate([trail.at for trail in trails])
+        self.bound = np.concatenate([trail.bound for trail in trails])
+        self.closed = np.concatenate([trail.closed for trail in trails])
+
+    def before(self, which: Ints, position: Ints) -> Ints:
+        """The last place of a trail before each position, which is in the batch."""
+        # The first place is that before the batch, whose position may be -1.
+        found: Ints = np.searchsorted(self._number * _WIDE + self.at + 1, which * _WIDE + position + 1) - 1
+        return found
+
+    def until(self, which: Ints, position: Ints) -> Ints:
+        """The last place of a trail at or before each position; the end of another trail if there is none."""
+        return self.before(which, position + 1)
+
+    def past(self, which: Ints, position: Ints) -> Ints:
+        """The first place of a trail after which each position is held no more."""
+        found: Ints = np.searchsorted(
+            self._number * _WIDE + self.bound, which * _WIDE + position, side="right"
+        )
+        return found
+
+
 def _left(trails: list[Trail], which: Ints, position: Ints) -> Ints:
     """For each position, the first record of its trail after which it is held no more."""
-    sizes = [len(trail.at) for trail in trails]
-    ends = np.cumsum(sizes)
-    number = np.repeat(np.arange(len(trails)), sizes)
-    at = np.concatenate([trail.at for trail in trails])
-    bound = np.concatenate([trail.bound for trail in trails])
-    closed = np.concatenate([trail.closed for trail in trails])
-    # The first place is that before the batch, whose position may be -1.
-    last = np.searchsorted(number * _WIDE + at + 1, which * _WIDE + position + 1, side="right") - 1
-    old = last < ends[which] - np.array(sizes)[which]
-    idle = ~old & closed[last] & (at[last] < position)
-    found = np.searchsorted(number * _WIDE + bound, which * _WIDE + position, side="right")
-    within = found < ends[which]
-    left = np.where(within, at[np.minimum(found, len(at) - 1)], FOREVER)
+    joined = _Joined(trails)
+    at, ends = joined.at, joined.ends
+    last = joined.until(which, position)
+    old = last < ends[which] - joined.sizes[which]
+    idle = ~old & joined.closed[last] & (at[last] < position)
+    found = joined.past(which, position)
+    left = np.where(found < ends[which], at[np.minimum(found, len(at) - 1)], FOREVER)
     return np.where(idle, position - 1, left)

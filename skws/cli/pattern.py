@@ -46,6 +46,7 @@ def search_pattern(context: typer.Context, pattern: str) -> None:
         limit=given["limit"],
         engine=EngineName(given["engine"]),
         master=given["master"],
+        allow_unbounded_windows=given["allow_unbounded"],
     )
     output = None if given["output"] is None else Path(given["output"])
     _run(request, str(given["output_format"]), output, quiet=given["quiet"])
@@ -63,6 +64,8 @@ def _run(request: PatternRequest, output_format: str, output: Path | None, *, qu
     """Search, write the results and sum up. Raises SkwsError."""
     started = perf_counter()
     search = PatternSearch(request)
+    if search.warning:
+        tell(search.warning)
     try:
         if output_format == _COUNT:
             with ProgressBar(wanted=not quiet) as bar:

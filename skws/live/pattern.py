@@ -2,7 +2,7 @@
 
 A pattern's own window holds (``within ...``), else that of the stream. Where
 all tuples of a result share a value, shards divide results by it; else one
-shard has the whole pattern.
+shard has the whole pattern, as it has one over the windows of an expression.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from schema.model import Row
 from skws.batches import Ints, RecordBatch
 from skws.bounded.guard import FORCE
 from skws.live.changing import check_stays
-from skws.live.evaluator import Arrived, Load, MadeFromLog
+from skws.live.evaluator import Arrived, Evaluator, Load, MadeFromLog
 from skws.live.share import Share
-from skws.live.standing import Standing
+from skws.live.standing import ALLOWED, Standing
 from skws.live.stream import Stream
 from skws.pattern_search import PatternQuery, PatternResult, PatternStream, read_query
 from windows.window import CountWindow, ExpressionWindow, Unbounded, Window
@@ -33,15 +33,15 @@ class PatternKind:
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises PatternError, QueryError; UsageError for windows that are not for it.
 
-        Those are expressions, and none at all unless asked for: nothing would ever be forgotten.
+        Those are expressions whose windows pile up, and none at all unless asked for: nothing would
+        ever be forgotten.
         """
         query = _read(standing, stream)
         window = _window(query, stream)
         if isinstance(window, ExpressionWindow):
-            raise UsageError(
-                f"pattern {standing.query!r}: the window {window.text!r} is for keywords;"
-                " give the pattern one of its own (within 10 minutes)"
-            )
+            from skws.windowing.admission import admit  # noqa: PLC0415 - z3, for who has an expression
+
+            admit(nameable(stream.schema), window, allowed=ALLOWED in standing.options)
         if isinstance(window, Unbounded) and not stream.force_unbounded:
             raise UsageError(
                 f"pattern {standing.query!r}: without a window every tuple that it reads is kept for ever\n"
@@ -51,12 +51,23 @@ class PatternKind:
 
     def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
         """It is made anew from the log: what a wildcard read of relations that are gone is forgotten."""
-        reads = [after.schema.relations[i].name for i in _read(standing, after).pcea.relations]
+        query = _read(standing, after)
+        reads = [after.schema.relations[i].name for i in query.pcea.relations]
         check_stays(reads, before.schema, after.schema)
+        window = _window(query, after)
+        if isinstance(window, ExpressionWindow):
+            from skws.windowing.admission import check_same_windows  # noqa: PLC0415 - z3 and more
 
-    def evaluator(self, standing: Standing, stream: Stream, share: Share) -> StandingPattern | None:
-        """None on shards that have no part in it."""
+            check_same_windows(before.schema, after.schema, window)
+
+    def evaluator(self, standing: Standing, stream: Stream, share: Share) -> Evaluator | None:
+        """None on shards that have no part in it; one over an expression is answered whole by one."""
         query = _read(standing, stream)
+        window = _window(query, stream)
+        if isinstance(window, ExpressionWindow):
+            from skws.live.windowed_pattern import StandingWindowedPattern  # noqa: PLC0415 - z3 and more
+
+            return StandingWindowedPattern(query, stream, window) if share.owns(standing.name) else None
         if share.whole or (query.root is None and share.owns(standing.name)):
             return StandingPattern(query, stream, None)
         return None if query.root is None else StandingPattern(query, stream, _own(query, share))

@@ -54,6 +54,6 @@ class Query:
         return Standing(name, self.text, self.max_size or max_size, self.kind, dict(self.options))
 
     def over(self, window: ExpressionWindow, *, allowed: bool) -> Query:
-        """The same keywords over the windows of an expression; ``allowed``: even if these pile up."""
+        """The same over the windows of an expression; ``allowed``: even if these pile up."""
         options = {**self.options, WINDOW: window.text, **({ALLOWED: "yes"} if allowed else {})}
-        return Query(self.text, self.max_size, WINDOWED, options)
+        return Query(self.text, self.max_size, WINDOWED if self.kind == KEYWORDS else self.kind, options)

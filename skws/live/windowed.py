@@ -22,9 +22,8 @@ from skws.live.stream import Stream
 from skws.plan import Plan
 from skws.records import Record
 from skws.results.model import LiveResult, Result
-from skws.windowing.admission import admit
+from skws.windowing.admission import admit, check_same_windows
 from skws.windowing.engine import WindowedEngine
-from skws.windowing.request import WindowsRequest
 from skws.windowing.timeline import Stretch
 from windows.window import ExpressionWindow
 
@@ -39,10 +38,7 @@ class WindowedKind:
 
     def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
         """Its state goes on if what finds the windows is as before."""
-        schemas = [nameable(stream.schema) for stream in (before, after)]
-        was, now = (WindowsRequest(schema, standing.options[WINDOW]).compiled() for schema in schemas)
-        if was != now:
-            raise UsageError("with other relations its windows begin and end by other conditions")
+        check_same_windows(before.schema, after.schema, ExpressionWindow(standing.options[WINDOW]))
 
     def evaluator(self, standing: Standing, stream: Stream, share: Share) -> Evaluator | None:
         """A query is answered whole by one shard."""

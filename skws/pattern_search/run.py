@@ -19,17 +19,19 @@ from skws.pattern_search.stream import PatternStream
 from skws.pattern_search.text import read_query
 from skws.progress import Progress, ReportProgress, unreported
 from skws.replay import BadRecordLog, Replay
-from windows.window import Window
+from windows.window import ExpressionWindow, Window, parse_window
 
 if TYPE_CHECKING:
     from skws.spark.patterns import PatternBatch
+    from skws.windowing.pattern import WindowedPattern
 
 
 @dataclass(frozen=True, slots=True)
 class PatternRequest:
     """What to look for, where, and how. ``window``: None for the pattern's own, else the schema's.
 
-    ``master``: Spark's. Raises UsageError for what does not go together.
+    ``master``: Spark's. ``allow_unbounded_windows``: also if windows of an
+    expression can pile up without bound. Raises UsageError for what does not go together.
     """
 
     pattern: str
@@ -41,6 +43,7 @@ class PatternRequest:
     limit: int | None = None
     engine: EngineName = EngineName.SPARK
     master: str | None = None
+    allow_unbounded_windows: bool = False
 
     def __post_init__(self) -> None:
         if self.engine is EngineName.LOCAL and self.master is not None:
@@ -70,7 +73,13 @@ class PatternSearch:
         self.replay = Replay.open(request.replay, request.schema)
         self.bad = BadRecordLog(request.on_error, request.dead_letters)
         self.counts = PatternCounts()
-        self._stream = PatternStream(self.query, request.schema, request.window)
+        self.warning = ""
+        window = request.window or self.query.window or parse_window(request.schema.window)
+        if isinstance(window, ExpressionWindow):
+            self.warning = _admitted(request, window)
+        else:
+            self._stream = PatternStream(self.query, request.schema, window)
+        self._window = window
 
     def results(self, report: ReportProgress = unreported) -> Generator[PatternResult, None, None]:
         """Results as their last tuples come. Raises BadRecordsError, SourceError."""
@@ -89,17 +98,30 @@ class PatternSearch:
                     found = run.count()
                 self.counts.results = found if limit is None else min(found, limit)
                 return self.counts.results
-            for batch in self._batches(report):
-                for found in self._stream.count(batch):
-                    self.counts.results += found
-                    if limit is not None and self.counts.results >= limit:
-                        self.counts.results = limit
-                        return limit
+            for found in self._counted(report):
+                self.counts.results += found
+                if limit is not None and self.counts.results >= limit:
+                    self.counts.results = limit
+                    return limit
         return self.counts.results
 
     def _results(self, report: ReportProgress) -> Iterator[PatternResult]:
+        stream = self._over_windows() if isinstance(self._window, ExpressionWindow) else self._stream
         for batch in self._batches(report):
-            yield from self._stream.process(batch)
+            yield from stream.process(batch)
+
+    def _counted(self, report: ReportProgress) -> Iterator[int]:
+        if isinstance(self._window, ExpressionWindow):
+            yield from (1 for _ in self._results(report))
+            return
+        for batch in self._batches(report):
+            yield from self._stream.count(batch)
+
+    def _over_windows(self) -> WindowedPattern:
+        from skws.windowing.pattern import WindowedPattern  # noqa: PLC0415 - for who has an expression
+
+        assert isinstance(self._window, ExpressionWindow)  # noqa: S101 - who calls has looked
+        return WindowedPattern(self.query, self.request.schema, self._window)
 
     @property
     def _spark(self) -> bool:
@@ -137,3 +159,13 @@ class PatternSearch:
             self.counts.deletions += deletions
             self.counts.tuples += len(batch) - deletions
             yield batch
+
+
+def _admitted(request: PatternRequest, window: ExpressionWindow) -> str:
+    from skws.windowing.admission import admit  # noqa: PLC0415 - z3 and more, for who has an expression
+
+    if request.engine is EngineName.SPARK:
+        raise UsageError(
+            f"--pattern over the windows {window.text!r} needs --engine local: they are found in this process"
+        )
+    return admit(request.schema, window, allowed=request.allow_unbounded_windows)

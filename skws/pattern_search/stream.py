@@ -56,7 +56,7 @@ class PatternStream:
         self.query = query
         self.window = window or query.window or parse_window(schema.window)
         if isinstance(self.window, ExpressionWindow):
-            raise PatternError("a pattern takes a window of time or of tuples, not a window expression")
+            raise PatternError("windows of an expression are for skws.windowing.pattern")
         self.position = 0  # where the next tuple stands in the stream
         self._by_count = isinstance(self.window, CountWindow)
         self._evaluator = Evaluator(query.pcea, len(schema.relations), self.window)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schema.errors import SchemaError, SkwsError, UsageError
+from schema.evolve import nameable
 from schema.model import Schema
 from skws.windowing.request import WindowsRequest
 from skws.windowing.writers import witness_text
@@ -48,6 +49,13 @@ def admitted(verdict: Verdict, expression: WindowExpression, alphabet: Alphabet)
             f"'within 10 minutes', or allow it by {FLAG}"
         )
     return f"warning: windows may pile up without bound: {verdict.reason}"
+
+
+def check_same_windows(before: Schema, after: Schema, window: ExpressionWindow) -> None:
+    """Raises UsageError if a changed schema finds them by other automata: their state cannot go on."""
+    was, now = (WindowsRequest(nameable(schema), window.text).compiled() for schema in (before, after))
+    if was != now:
+        raise UsageError("with other relations its windows begin and end by other conditions")
 
 
 def window_fault(schema: Schema) -> str | None:

@@ -105,3 +105,17 @@ def test_options_that_do_not_go_with_expressions(
 ) -> None:
     assert searched(shop, "shop.yaml", *option) == 2
     assert "window expression" in capsys.readouterr().err
+
+
+def test_a_pattern_lies_in_one_window(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ["--schema", str(shop / "shop.yaml"), "--replay", str(shop / "shop.jsonl"), "-f", "count", "-q"]
+    asked = ["search", "--pattern", "login l ; logout o", *shown]
+    assert run([*asked, "--engine", "local"]) == 0
+    assert capsys.readouterr().out.strip() == "1"  # not the login before the window
+    every = ["--window", "every open when login close when logout per user", "--engine", "local"]
+    assert run([*asked, *every]) == 2
+    assert "again and again:" in capsys.readouterr().err
+    assert run([*asked, *every, "--allow-unbounded-windows"]) == 0
+    assert capsys.readouterr().out.strip() == "2"
+    assert run([*asked, "--engine", "spark"]) == 2
+    assert "needs --engine local" in capsys.readouterr().err

@@ -167,8 +167,11 @@ def test_a_pattern_is_checked_before_it_stands() -> None:
         check(standing("A a ; ; B b"), stream)
     with pytest.raises(UsageError, match=r"within 10 minutes.*\n--force-unbounded"):
         check(standing("A a ; B b"), stream)
-    with pytest.raises(UsageError, match="'each A' is for keywords"):
-        check(standing("A a ; B b"), replace(stream, window=ExpressionWindow("each A")))
+    with pytest.raises(UsageError, match="again and again"):
+        check(
+            standing("A a ; B b"), replace(stream, window=ExpressionWindow("every open when A close when B"))
+        )
+    check(standing("A a ; B b"), replace(stream, window=ExpressionWindow("open when A close when B")))
     check(standing("A a ; B b within 10 minutes"), stream)
     check(standing("A a ; B b"), replace(stream, force_unbounded=True))
     with pytest.raises(UsageError, match="did you mean 'pattern'"):

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from schema.errors import UsageError
+from skws.batches import RecordBatch
 from skws.keywords import parse_query
+from skws.live.standing import PATTERN
+from skws.pattern_search import read_query
 from skws.plan import Plan
 from skws.records import Record
+from skws.results.model import LiveResult
 from skws.watch.control import Command
 from skws.watch.request import WatchRequest
 from skws.windowing.engine import WindowedEngine
+from skws.windowing.pattern import WindowedPattern
 from tests.streaming.shard_runs import all_shards, lines, parcel_of
 from tests.watch.watching import SCHEMA, Collected, append, customer, opened, order, request, steps
 from windows.window import ExpressionWindow
 
 WINDOW = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 QUERIES = ("ada lamp", "lamp")
+Evaluated = Callable[[Sequence[Record]], Iterator[LiveResult]]
 
 
 def stream(rng: random.Random, count: int) -> list[Record]:
@@ -37,19 +45,37 @@ def asked(window: ExpressionWindow = WINDOW, **changes: object) -> WatchRequest:
     return request("-", window=window, **changes)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_shards_that_lose_all_go_on(seed: int) -> None:
-    rng = random.Random(seed)
+def keywords() -> tuple[Evaluated, list[Command]]:
     engine = WindowedEngine(SCHEMA, WINDOW)
     for query in QUERIES:
         engine.add(Plan(SCHEMA, parse_query(query, SCHEMA), WINDOW))
+    return engine.process, [Command("add", query, query) for query in QUERIES]
+
+
+def pattern() -> tuple[Evaluated, list[Command]]:
+    """Purchases of one customer, from renaming to renaming."""
+    text = "customer c ; order o ; order p where c.cid = o.cid = p.cid"
+    made = WindowedPattern(read_query(text, SCHEMA), SCHEMA, WINDOW)
+
+    def evaluated(records: Sequence[Record]) -> Iterator[LiveResult]:
+        yield from sorted(made.process(RecordBatch.of(records)), key=attrgetter("start"))
+
+    return evaluated, [Command("add", "bought", text, kind=PATTERN)]
+
+
+@pytest.mark.parametrize("asked_for", [keywords, pattern])
+@pytest.mark.parametrize("seed", range(8))
+def test_shards_that_lose_all_go_on(
+    seed: int, asked_for: Callable[[], tuple[Evaluated, list[Command]]]
+) -> None:
+    rng = random.Random(seed)
+    evaluated, commands = asked_for()
     shards = all_shards(asked(), 2)
-    commands = [Command("add", query, query) for query in QUERIES]
     found = 0
     for part in range(15):
         records = stream(rng, rng.randint(0, 6))
         records = [r._replace(time=r.time + 60_000_000 * part) for r in records]
-        expected = list(engine.process(records))
+        expected = list(evaluated(records))
         told = [result for shard in shards for result in shard.work(parcel_of(records, commands)).results]
         assert lines(told) == lines(expected)
         commands = []

@@ -10,7 +10,7 @@ import typer
 
 from schema.errors import UsageError
 from skws.alerts.file import read_alerts
-from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, OutputFormat
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.live import FollowedFile, run_watch
 from skws.cli.ranked import ranked_queries
@@ -61,6 +61,7 @@ def watch(
     force_unbounded: options.ForceUnbounded = False,
     allow_unbounded: options.AllowUnboundedWindows = False,
     match_names: options.MatchNames = False,
+    evaluator: options.Evaluator = EvaluatorName.MESH,
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
     ] = "0 s",
@@ -142,6 +143,7 @@ def watch(
         window=None if window is None else parse_window(window),
         max_size=max_size,
         match_names=match_names,
+        evaluator=evaluator,
         engine=engine,
         master=master,
         packages=tuple(part for part in packages.split(",") if part),

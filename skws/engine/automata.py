@@ -58,12 +58,17 @@ def choices(generator: CNGen, *, everything: bool) -> list[Choice] | None:
     return [_choice(generator.schema, tree, everything=everything) for tree in networks]
 
 
+def choices_of(plan: Plan, generator: CNGen | None = None) -> list[Choice] | None:
+    """What evaluates each network of a plan; None if nothing is chosen: all are the mesh's."""
+    if not plan.by_automata:
+        return None
+    generator = generator or plan.generator()
+    return choices(generator, everything=plan.evaluated_by == EvaluatorName.AUTOMATA)
+
+
 def networks_apart(plan: Plan, generator: CNGen) -> tuple[Tree, ...]:
     """The networks of a plan that automata evaluate."""
-    if not plan.by_automata:
-        return ()
-    chosen = choices(generator, everything=plan.evaluated_by == EvaluatorName.AUTOMATA)
-    return tuple(choice.tree for choice in chosen or () if choice.automaton)
+    return tuple(choice.tree for choice in choices_of(plan, generator) or () if choice.automaton)
 
 
 def _choice(schema: Schema, tree: Tree, *, everything: bool) -> Choice:

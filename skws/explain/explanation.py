@@ -11,7 +11,6 @@ from mesh.factory import MeshKind
 from mesh.network import CandidateNetwork, node_text
 from mesh.tree import Tree
 from schema.errors import UsageError
-from skws.choices import EvaluatorName
 from skws.explain.branch import Branch, Role, counted
 from skws.explain.cluster import cluster_branch, sharing
 from skws.explain.count import MOST_OPERATORS, ClusterCount, MeshCount, count_mesh
@@ -154,9 +153,9 @@ def _automata(plan: Plan, limit: int) -> Iterator[Branch]:
     """What evaluates each network and why, if automata may."""
     if not plan.by_automata:
         return
-    from skws.engine.automata import choices  # noqa: PLC0415 - for who asks for automata
+    from skws.engine.automata import choices_of  # noqa: PLC0415 - for who asks for automata
 
-    found = choices(plan.generator(), everything=plan.evaluated_by == EvaluatorName.AUTOMATA)
+    found = choices_of(plan)
     if found is None:
         yield Branch("networks by automata: none, as there are too many networks to look at each")
         return

@@ -52,7 +52,14 @@ def kind_of(name: str) -> Kind:
 def keyword_plan(standing: Standing, stream: Stream) -> Plan:
     """What the columnar engine runs for a keyword query. Raises QueryError."""
     query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
-    return Plan(stream.schema, query, stream.window, standing.max_size, ranking=ranking_of(standing.options))
+    return Plan(
+        stream.schema,
+        query,
+        stream.window,
+        standing.max_size,
+        ranking=ranking_of(standing.options),
+        evaluated_by=stream.evaluator,
+    )
 
 
 def check(standing: Standing, stream: Stream) -> None:

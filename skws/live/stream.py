@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schema.model import Schema
-from skws.choices import DEFAULT_MAX_SIZE
+from skws.choices import DEFAULT_MAX_SIZE, EvaluatorName
 from windows.window import CountWindow, Unbounded, Window
 
 
@@ -15,6 +15,7 @@ class Stream:
 
     ``match_names``: a keyword may also be the name of a relation.
     ``force_unbounded``: without a window take queries that need unbounded memory.
+    ``evaluator``: what evaluates the networks of keyword queries; results do not depend on it.
     """
 
     schema: Schema
@@ -23,6 +24,7 @@ class Stream:
     max_size: int = DEFAULT_MAX_SIZE
     match_names: bool = False
     force_unbounded: bool = False
+    evaluator: EvaluatorName = EvaluatorName.MESH
 
     @property
     def by_count(self) -> bool:

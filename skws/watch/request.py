@@ -9,7 +9,7 @@ from typing import Final
 
 from schema.errors import UsageError
 from schema.model import Schema
-from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError, check_master
+from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master
 from skws.live.kinds import check
 from skws.live.ranked import TOP, ranking_of
 from skws.live.standing import KEYWORDS, PATTERN, Query, Standing
@@ -33,6 +33,7 @@ class WatchRequest:
     (0: any free one) and ``metrics_file``: None for none. ``packages``: Spark's.
     ``force_unbounded``: without a window take queries that need unbounded memory.
     ``allow_unbounded_windows``: also if windows of an expression can pile up.
+    ``evaluator``: what evaluates the networks of keyword queries; a run may go on with another one.
     """
 
     queries: Mapping[str, str | Query]
@@ -56,6 +57,7 @@ class WatchRequest:
     speed: float | None = None
     force_unbounded: bool = False
     allow_unbounded_windows: bool = False
+    evaluator: EvaluatorName = EvaluatorName.MESH
 
     def __post_init__(self) -> None:
         if self.engine is EngineName.LOCAL and (self.master is not None or self.packages):
@@ -67,6 +69,19 @@ class WatchRequest:
             raise UsageError(f"--speed {self.speed:g}: expected a number above 0")
         if self.lateness and isinstance(self.plan_window, CountWindow):
             raise UsageError("--lateness needs a window of time: positions in a stream are never late")
+        if self.evaluator is not EvaluatorName.MESH:
+            self._check_evaluator()
+
+    def _check_evaluator(self) -> None:
+        if self.lateness:
+            raise UsageError(
+                f"--evaluator {self.evaluator} does not go with --lateness: automata read records in order"
+            )
+        if isinstance(self.plan_window, ExpressionWindow) or self.stream.bounded:
+            raise UsageError(
+                f"--evaluator {self.evaluator} needs a window of time or of tuples: "
+                "without one automata forget nothing"
+            )
 
     @property
     def stream(self) -> Stream:
@@ -78,6 +93,7 @@ class WatchRequest:
             self.max_size,
             self.match_names,
             self.force_unbounded,
+            self.evaluator,
         )
 
     @property

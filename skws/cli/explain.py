@@ -19,7 +19,7 @@ from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.replay import BadRecordLog, Replay
 from skws.results.writers import destination
-from windows.window import ExpressionWindow, parse_window
+from windows.window import parse_window
 
 
 class ExplainFormat(StrEnum):
@@ -70,10 +70,6 @@ def explain(
     plan = Plan(described, parsed, parse_window(window or described.window), max_size, evaluated_by=evaluator)
     observed = None
     if replay:
-        if isinstance(plan.window, ExpressionWindow):
-            raise UsageError(
-                "--replay does not go with a window expression; try it by skws search or skws windows"
-            )
         observed = observe(plan, Replay.open(replay, described), BadRecordLog(OnError.FAIL, None))
     with destination(None, stdout_bytes()) as shown:
         shown.write(_written(explained(plan, limit, observed), output_format).encode())

@@ -12,13 +12,14 @@ import typer
 
 from mesh.network import CandidateNetwork
 from mesh.tree import Tree
+from schema.model import Schema
 from skws.choices import DEFAULT_MAX_SIZE
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.results.writers import destination
-from windows.window import Unbounded
+from windows.window import ExpressionWindow, Unbounded, Window, parse_window
 
 
 class NetworksFormat(StrEnum):
@@ -37,6 +38,7 @@ def networks(
     ] = NetworksFormat.TEXT,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
+    window: options.WindowText = None,
     limit: options.Limit = None,
 ) -> None:
     """The candidate networks of a query: the shapes that results can have.
@@ -45,11 +47,22 @@ def networks(
     """
     described = options.read_schema(schema)
     parsed = parse_query(options.query_text(query), described, match_names=match_names)
-    plan = Plan(described, parsed, Unbounded(), max_size)
+    # Shapes do not depend on windows: one that is given is only checked.
+    plan = Plan(described, parsed, _checked(described, window), max_size)
     trees = islice(plan.generator().networks(), limit)
     with destination(None, stdout_bytes()) as shown:
         for line in _FORMATS[output_format](plan, trees):
             shown.write(line)
+
+
+def _checked(schema: Schema, window: str | None) -> Window:
+    """Raises UsageError for a window that cannot be read."""
+    read = Unbounded() if window is None else parse_window(window)
+    if isinstance(read, ExpressionWindow):
+        from skws.windowing.request import WindowsRequest  # noqa: PLC0415 - for who has an expression
+
+        WindowsRequest(schema, read.text)
+    return read
 
 
 def _text(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:

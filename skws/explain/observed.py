@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from skws.batches import RecordBatch
 from skws.engine.columnar import ColumnarEngine
@@ -12,6 +13,10 @@ from skws.explain.prefixes import Prefix, prefix_of
 from skws.plan import Plan
 from skws.replay import BadRecordLog, Replay
 from windows.tuples import ALWAYS
+from windows.window import ExpressionWindow
+
+if TYPE_CHECKING:
+    from skws.windowing.engine import WindowedEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class Observed:
 
 def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     """Run the plan over the replay. Raises BadRecordsError, SourceError."""
-    engine = ColumnarEngine.of(plan)
+    engine = _windowed(plan) if isinstance(plan.window, ExpressionWindow) else ColumnarEngine.of(plan)
     results: Counter[str] = Counter()
     clock = _Clock()
     with bad:
@@ -47,11 +52,23 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
         for found in engine.process_batches(clock.passing(replay.batches(bad))):
             results[found.network] += found.op == "+"
     counts = engine.counts
-    engine.compact(counts.tuples - 1 if plan.by_count else clock.now)
+    engine.compact(_now(plan, counts.tuples, clock))
     live = engine.live_tuples
     waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in engine.waiting()}
     missing = tuple(word for slot, word in enumerate(plan.keywords) if not engine.carried >> slot & 1)
     return Observed(counts.tuples + counts.static, live, waiting, results, missing)
+
+
+def _now(plan: Plan, tuples: int, clock: _Clock) -> int:
+    if isinstance(plan.window, ExpressionWindow):
+        return tuples  # a tuple that the last record ended ends at the position after it
+    return tuples - 1 if plan.by_count else clock.now
+
+
+def _windowed(plan: Plan) -> WindowedEngine:
+    from skws.windowing.engine import WindowedEngine  # noqa: PLC0415 - z3 and more, for who has an expression
+
+    return WindowedEngine.of(plan)
 
 
 class _Clock:

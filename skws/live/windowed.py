@@ -85,7 +85,7 @@ class WindowedQuery:
         return ()
 
     def load(self) -> Load:
-        return Load(self._engine.live_tuples, self._engine.operators, self._engine.waiting)
+        return Load(self._engine.live_tuples, len(self._engine.waiting()), self._engine.waiting_results)
 
     def stretches(self) -> list[Stretch]:
         """The windows that ended last, and those that are open."""

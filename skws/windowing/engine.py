@@ -19,6 +19,7 @@ import numpy as np
 from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.store import NO_MEMBER
+from mesh.columnar.table import WaitingCounts
 from schema.errors import UsageError, nearest
 from schema.evolve import nameable
 from schema.model import Schema
@@ -92,7 +93,7 @@ class WindowedEngine:
         self._finder.remove(number)
 
     @property
-    def waiting(self) -> int:
+    def waiting_results(self) -> int:
         """Results that wait for their window to end."""
         return len(self._pending)
 
@@ -109,10 +110,19 @@ class WindowedEngine:
         for key, start, end in zip(keys, closed.began[shown].tolist(), ends, strict=True):
             yield Stretch(tuple(key), start, end)
 
+    def waiting(self) -> WaitingCounts:
+        """Operators that ever had partials, each with those that wait, once for every join they wait for."""
+        return [count for mesh in self._finder.meshes for count in mesh.waiting()]
+
     @property
-    def operators(self) -> int:
-        """Operators that ever had partials."""
-        return sum(len(mesh.waiting()) for mesh in self._finder.meshes)
+    def carried(self) -> int:
+        """The keywords that live tuples carry, of the only query there is."""
+        ((number, standing),) = self._finder.queries.items()
+        return standing.mesh.carried(number)
+
+    def compact(self, tick: int) -> None:
+        """Purge all that has ended at ``tick``."""
+        self._finder.compact(tick)
 
     @property
     def live_tuples(self) -> int:

@@ -119,3 +119,24 @@ def test_a_pattern_lies_in_one_window(shop: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.strip() == "2"
     assert run([*asked, "--engine", "spark"]) == 2
     assert "needs --engine local" in capsys.readouterr().err
+
+
+def test_explain_tells_what_a_replay_left_in_open_windows(
+    shop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--schema", str(shop / "none.yaml"), "--replay", str(shop / "shop.jsonl")]
+    assert run(["explain", "vip", *given, "--window", SESSION]) == 0
+    assert "after 6 tuples: 1 live, 0 partials waiting" in capsys.readouterr().out  # the table's
+    assert run(["explain", "vip", *given, "--window", "open when login close when click per user"]) == 0
+    shown = capsys.readouterr().out
+    assert "after 6 tuples: 3 live" in shown  # the second login opens a window, and the logout is in it
+    assert "=> login{vip}: 1 result" in shown
+
+
+def test_networks_read_a_window_but_need_none(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["networks", "vip", "--schema", str(shop / "none.yaml"), "--window", SESSION]) == 0
+    assert "login{vip}" in capsys.readouterr().out
+    assert (
+        run(["networks", "vip", "--schema", str(shop / "none.yaml"), "--window", "after logn until x"]) == 2
+    )
+    assert "did you mean 'login'" in capsys.readouterr().err

@@ -45,6 +45,10 @@ QueryWords = Annotated[
         show_default=False,
     ),
 ]
+MaybeQueryWords = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="QUERY...", help="Keywords; several arguments are one query.", show_default=False),
+]
 SchemaFile = Annotated[
     Path, typer.Option("--schema", "-s", metavar="FILE", help="YAML of the schema.", show_default=False)
 ]

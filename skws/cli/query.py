@@ -33,12 +33,7 @@ Wait = Annotated[
 def add(
     name: Name,
     control: Control,
-    query: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="QUERY...", help="Keywords; several arguments are one query.", show_default=False
-        ),
-    ] = None,
+    query: options.MaybeQueryWords = None,
     pattern: Annotated[
         str | None,
         typer.Option("--pattern", metavar="TEXT", help="A pattern instead, as of skws search --pattern."),

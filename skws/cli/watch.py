@@ -31,16 +31,12 @@ def watch(
             "--source",
             "-S",
             metavar="SOURCE",
-            help="File or directory that grows, - for stdin, replay:PATH?speed=N or postgresql://...",
+            help="File or directory that grows, - for stdin, replay:PATH?speed=N, postgresql://... or "
+            "kafka://HOST:PORT/TOPIC",
             show_default=False,
         ),
     ],
-    query: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="QUERY...", help="Keywords; several arguments are one query.", show_default=False
-        ),
-    ] = None,
+    query: options.MaybeQueryWords = None,
     pattern: Annotated[
         list[str] | None,
         typer.Option(

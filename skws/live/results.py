@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import orjson
 
 from skws.bounded.result import SqlResult
-from skws.pattern_search.result import PatternResult
 from skws.results.model import LiveResult, Result
 
 
@@ -35,6 +34,8 @@ def read_result(line: bytes) -> LiveResult:
         return Result.from_dict(told)
     if "count" in told:
         return SqlResult.from_dict(json.loads(line))  # counts may have more than 64 bits
+    from skws.pattern_search.result import PatternResult  # noqa: PLC0415 - for who has asked for a pattern
+
     return PatternResult.from_dict(told)
 
 

@@ -1,17 +1,10 @@
-"""A live search on Spark: the job, and on the driver its commands, sinks and metrics.
-
-Spark's thread puts what a batch came to into the outbox; the thread of the
-run gives it to the sinks, so that a slow sink holds Spark up only when
-``_AHEAD`` batches wait for it.
-"""
+"""A live search on Spark: the job, and on the driver its commands, sinks and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
-from queue import Empty, Full, Queue
-from threading import Event
 from typing import Final
 from uuid import uuid4
 
@@ -20,26 +13,25 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from schema.errors import SourceError, UsageError
-from skws.live.changing import changed
+from schema.errors import UsageError
 from skws.sources.addresses import parse_source
 from skws.spark.faults import SparkFailedError, told_plainly
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.session import start_session
+from skws.spark.streaming.commanding import Commanding
 from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.delivering import Delivering
 from skws.spark.streaming.faults import streaming_fault
+from skws.spark.streaming.handover import Handover
 from skws.spark.streaming.job import start_job, workers_unheard
 from skws.spark.streaming.layout import Layout, kept_layout, new_layout
 from skws.spark.streaming.lodging import vacate
-from skws.spark.streaming.outbox import Outbox, Told
 from skws.spark.streaming.place import Place
 from skws.spark.streaming.reader import Reading
 from skws.spark.streaming.reins import Reins
 from skws.spark.streaming.sessions import master_of, stopped, told_shards
-from skws.spark.streaming.standing import Register
 from skws.spark.streaming.telling import Telling
-from skws.watch.control import Answer, Command, ControlFolder
+from skws.watch.control import Answer, Command
 from skws.watch.delivery import Delivery
 from skws.watch.gauges import Gauges
 from skws.watch.inbox import Inbox
@@ -56,8 +48,6 @@ from skws.watch.speeds import replay_rate
 from windows.window import MICROSECOND
 
 STATE: Final = "spark.skws.stateLocation"
-_AHEAD: Final = 64
-_TICK: Final = 0.1  # seconds
 _JAVA_GONE: Final = MICROSECOND  # how long a signal may be on its way
 
 
@@ -97,15 +87,12 @@ class SparkWatch:
         self._onlooker = onlooker
         self._began = self._flushed = self.clock.now()
         self._state: State = "starting"
-        self._queue: Queue[Told] = Queue(_AHEAD)
-        self._closing = Event()
         gauges = self._gauges = Gauges(request, self._began)
         self._delivering = Delivering(request, log, gauges, self._carried_out)
         self._telling = Telling(request, self._source.name, gauges, self._delivering)
         self._reins = Reins()
         self._place: Place | None = None
-        self._register: Register | None = None
-        self._outbox: Outbox | None = None
+        self._commanding: Commanding | None = None
         self._told: Run | None = None
 
     @property
@@ -144,7 +131,7 @@ class SparkWatch:
 
     def metrics(self) -> Metrics:
         """What the run is at now. Only for the thread that runs it."""
-        standing = () if self._register is None else self._register.standing.shown()
+        standing = () if self._commanding is None else self._commanding.shown()
         state = "paused" if self._reins.paused and self._state == "running" else self._state
         return self._telling.metrics(self._began, self.clock.now(), state, standing)
 
@@ -173,25 +160,26 @@ class SparkWatch:
         layout = self._layout(spark, place, layout)
         first = place.first_offset()
         copies = self._copied(place)
-        register = self._commands(place)
-        self._open_sinks(stack, place)
+        commanding = self._commanding = Commanding(self.request, place, self._inbox, self._given)
+        self._gauges.schema = commanding.stream.schema
+        handover = self._open_sinks(stack, place)
         reading = Reading(place.request, place.folder, uuid4().hex[:12], layout.keys, first)
         stack.callback(vacate, reading.start)
         state = spark.conf.get(STATE, None) or place.spark.as_uri()
         unheard = stack.enter_context(ExitStack())
         unheard.enter_context(workers_unheard(spark))
-        query = start_job(spark, reading, layout, state, self._put)
+        query = start_job(spark, reading, layout, state, handover.put)
         stack.callback(stopped, query)
         self._state = "running"
         self._log.info(
             "started", f"watching {self.source_name}", source=self.source_name, shards=layout.shards
         )
-        while not self._over(query):
-            self._step(register, place, copies)
+        while not self._over(query, handover):
+            self._step(commanding, handover, place, copies)
             if self._gauges.batches:
                 unheard.close()
             publishing.each_second(self.clock.now(), self.metrics)
-        self._finish(query, place)
+        self._finish(query, handover, place)
         self._look_on(copies)
 
     def _hold(self, reins: Reins) -> None:
@@ -215,47 +203,7 @@ class SparkWatch:
         layout.keep(place.folder)
         return layout
 
-    def _commands(self, place: Place) -> Register:
-        """Take up the standing queries, and make them those that are given."""
-        register = self._register = place.register()
-        known = place.checkpoint.given(), place.checkpoint.new_schema()
-        commands = register.standing.restarted(self._given, *known)
-        self._fit(commands, register, place)
-        register.take(commands, register.read_to)
-        place.checkpoint.give(self._given)
-        place.checkpoint.give_schema()
-        self._gauges.schema = register.standing.stream.schema
-        control = None if self.request.control is None else ControlFolder(self.request.control)
-        self._inbox.open(control, register.read_to)
-        self._inbox.done((), register.standing)
-        return register
-
-    def _fit(self, commands: Sequence[Command], register: Register, place: Place) -> None:
-        """Make the source fit the schema that commands change to. Raises SourceError."""
-        stream = register.standing.stream
-        for command in commands:
-            stream = changed(stream, command.schema) if command.op == "schema" else stream
-        if stream is register.standing.stream:
-            return
-        source = parse_source(self.request.source, folder=place.folder / "source")
-        feed = source.open(stream.schema)
-        try:
-            feed.adopt(stream.schema)
-        finally:
-            feed.close()
-
-    def _fitting(self, commands: list[Command], register: Register, place: Place) -> list[Command]:
-        """The commands without changes of the schema that the source refuses."""
-        try:
-            self._fit(commands, register, place)
-        except SourceError as error:
-            self._inbox.answer([Answer(one.id, str(error)) for one in commands if one.op == "schema"])
-            good, refused = register.standing.checked([one for one in commands if one.op != "schema"])
-            self._inbox.answer(refused)
-            return good
-        return commands
-
-    def _open_sinks(self, stack: ExitStack, place: Place) -> None:
+    def _open_sinks(self, stack: ExitStack, place: Place) -> Handover:
         """Give the sinks what an earlier process left in the outbox."""
         run = self._told = Run(
             place.checkpoint.id,
@@ -269,29 +217,14 @@ class SparkWatch:
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
         self._delivering.deliver_to(delivery)
         self._delivering.table_letters = place.letters
-        outbox = self._outbox = place.outbox()
-        stack.callback(outbox.close)
+        handover = Handover(place.outbox(), self.clock.stopping)
+        stack.callback(handover.close)
         committed = self._delivering.delivered = place.checkpoint.committed()
-        for told in outbox.open():
-            if told.number > committed:
-                self._delivering.take(told, again=True)
-        outbox.last = max(outbox.last, committed)
+        for told in handover.left(committed):
+            self._delivering.take(told, again=True)
+        return handover
 
-    def _put(self, told: Told) -> None:
-        """From Spark's thread: what a batch came to. Spark goes on when it is in the outbox."""
-        assert self._outbox is not None  # noqa: S101 - made before the job
-        if told.number <= self._outbox.last:
-            return  # of a batch that Spark did not know to be done
-        if any(part or b'"commands":[]' not in blob for _, part, blob in told.rows) or told.rows:
-            self._outbox.put(told)
-        while not (self._closing.is_set() or self.clock.stopping.is_set()):
-            try:
-                self._queue.put(told, timeout=_TICK)
-            except Full:
-                continue
-            return
-
-    def _over(self, query: StreamingQuery) -> bool:
+    def _over(self, query: StreamingQuery, handover: Handover) -> bool:
         if self.clock.stopping.is_set() or self.ended:
             return True
         try:
@@ -302,25 +235,27 @@ class SparkWatch:
             self.clock.sleep(_JAVA_GONE)
             if self.clock.stopping.is_set():
                 return True  # by a signal that Java got first
-            self._drain()
+            self._drain(handover)
             raise SparkFailedError("Spark failed: its Java process has gone") from None
-        self._drain()
+        self._drain(handover)
         if error is not None:
             raise streaming_fault(error)
         if not (self._delivering.ended or self._delivering.full):  # what was drained just now may say so
+            self.clock.sleep(_JAVA_GONE)
+            if self.clock.stopping.is_set():
+                return True
             raise SparkFailedError("Spark failed: it ended the query, and did not say why")
         return True
 
-    def _step(self, register: Register, place: Place, copies: Copies) -> None:
+    def _step(self, commanding: Commanding, handover: Handover, place: Place, copies: Copies) -> None:
         """Commands in, what came out to the sinks."""
-        commands = self._inbox.commands(register.standing)
-        if commands:
-            register.take(self._fitting(commands, register, place), self._inbox.read_to)
-        with suppress(Empty):
-            self._delivering.take(self._queue.get(timeout=_TICK))
-            self._speak_of_schema(register)
+        commanding.take()
+        told = handover.next()
+        if told is not None:
+            self._delivering.take(told)
+            self._speak_of_schema(commanding)
         if self.clock.now() - self._flushed >= self._delivering.delivery.every * MICROSECOND:
-            self._commit(place)
+            self._commit(handover, place)
         self._gauges.sample(self.clock.now())
         self._look_on(copies)
         self._each_step()
@@ -341,31 +276,32 @@ class SparkWatch:
             if copies.missed:
                 self._onlooker.miss()
 
-    def _finish(self, query: StreamingQuery, place: Place) -> None:
+    def _finish(self, query: StreamingQuery, handover: Handover, place: Place) -> None:
         """Stop the job, deliver what it still gave, and commit."""
-        self._closing.set()
+        handover.stop_waiting()
         stopped(query)
-        self._drain()
-        self._commit(place)
+        self._drain(handover)
+        self._commit(handover, place)
 
-    def _drain(self) -> None:
-        while not (self._queue.empty() or self._delivering.full):
-            self._delivering.take(self._queue.get())
+    def _drain(self, handover: Handover) -> None:
+        for told in handover.rest():
+            if self._delivering.full:
+                return
+            self._delivering.take(told)
 
-    def _commit(self, place: Place) -> None:
+    def _commit(self, handover: Handover, place: Place) -> None:
         self._delivering.delivery.flush()
         place.checkpoint.commit(self._delivering.delivered, {})
-        if self._outbox is not None:
-            self._outbox.trim(self._delivering.delivered)
+        handover.trim(self._delivering.delivered)
         self._flushed = self.clock.now()
 
     def _carried_out(self, commands: tuple[Command, ...]) -> None:
-        if self._register is not None:
-            self._inbox.done(commands, self._register.standing)
+        if self._commanding is not None:
+            self._commanding.done(commands)
 
-    def _speak_of_schema(self, register: Register) -> None:
+    def _speak_of_schema(self, commanding: Commanding) -> None:
         """Metrics and sinks hear which schema holds; relations of earlier ones are in it."""
-        self._gauges.schema = register.standing.stream.schema
+        self._gauges.schema = commanding.stream.schema
         if self._told is not None:
             self._told.schema = self._gauges.schema
 

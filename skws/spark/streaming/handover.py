@@ -1,0 +1,69 @@
+"""What batches came to, from Spark's thread to that of the run; in the outbox until the sinks have it.
+
+Spark goes on when a batch is in the outbox, so that a slow sink holds it up
+only when ``_AHEAD`` batches wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from queue import Empty, Full, Queue
+from threading import Event
+from typing import Final
+
+from skws.spark.streaming.outbox import Outbox, Told
+
+_AHEAD: Final = 64
+TICK: Final = 0.1  # seconds
+
+
+class Handover:
+    """``stopping``: the run is to end, and nobody waits for a place in the queue any more."""
+
+    def __init__(self, outbox: Outbox, stopping: Event) -> None:
+        self._outbox = outbox
+        self._stopping = stopping
+        self._closing = Event()
+        self._queue: Queue[Told] = Queue(_AHEAD)
+
+    def left(self, committed: int) -> Iterator[Told]:
+        """What an earlier process left for the sinks; to be read to the end first of all."""
+        for told in self._outbox.open():
+            if told.number > committed:
+                yield told
+        self._outbox.last = max(self._outbox.last, committed)
+
+    def put(self, told: Told) -> None:
+        """From Spark's thread."""
+        if told.number <= self._outbox.last:
+            return  # of a batch that Spark did not know to be done
+        if told.rows:
+            self._outbox.put(told)
+        while not (self._closing.is_set() or self._stopping.is_set()):
+            with suppress(Full):
+                self._queue.put(told, timeout=TICK)
+                return
+
+    def next(self) -> Told | None:
+        """The next batch, if it comes within a tick."""
+        with suppress(Empty):
+            return self._queue.get(timeout=TICK)
+        return None
+
+    def rest(self) -> Iterator[Told]:
+        """What is there now."""
+        with suppress(Empty):
+            while True:
+                yield self._queue.get_nowait()
+
+    def stop_waiting(self) -> None:
+        """Spark's thread waits for nobody from now on."""
+        self._closing.set()
+
+    def trim(self, committed: int) -> None:
+        """All sinks have everything up to a batch."""
+        self._outbox.trim(committed)
+
+    def close(self) -> None:
+        self._outbox.close()

@@ -31,6 +31,19 @@ KINDS = {
 }
 
 
+def processes_of(mark: str, text: str) -> list[int]:
+    """Those that a marked run has started, with a text in their command lines."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            ours = f"{MARK}={mark}".encode() in (process / "environ").read_bytes()
+            if ours and text in (process / "cmdline").read_text():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return sorted(found)
+
+
 class Run:
     """``skws watch`` as a process of its own, with all that it starts."""
 
@@ -49,15 +62,7 @@ class Run:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stderr=errors)
 
     def processes(self, kind: str) -> list[int]:
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                ours = f"{MARK}={self.mark}".encode() in (process / "environ").read_bytes()
-                if ours and KINDS[kind] in (process / "cmdline").read_text():
-                    found.append(int(process.name))
-            except OSError:
-                continue
-        return sorted(found)
+        return processes_of(self.mark, KINDS[kind])
 
     def end(self) -> None:
         """Wait until it has ended, whatever is left of it included."""

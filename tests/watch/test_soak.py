@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
@@ -44,9 +44,9 @@ def line(relation: int, row: dict[str, object], op: str) -> bytes:
     return orjson.dumps(record) + b"\n"
 
 
-def resident(process: subprocess.Popen[bytes]) -> int:
-    """Resident memory in bytes."""
-    text = Path(f"/proc/{process.pid}/status").read_text()
+def resident(process: int) -> int:
+    """Memory in bytes."""
+    text = Path(f"/proc/{process}/status").read_text()
     return next(int(field.split()[1]) * 1024 for field in text.splitlines() if field.startswith("VmRSS:"))
 
 
@@ -56,15 +56,17 @@ def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path, minutes: f
     schema, source, out = tmp_path / "schema.yaml", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     schema.write_text(to_yaml(LOAD.schema()))
     source.touch()
-    common = ["--schema", str(schema), "--engine", "local", "--max-size", "3", "--window", "10 seconds"]
-    watch = [*("watch", LOAD.query, *common, "--source", str(source)), *("--sink", f"jsonl:{out}")]
+    watch = ["watch", LOAD.query, *options(schema), "--engine", "local", "--source", str(source)]
+    watch += ["--sink", f"jsonl:{out}"]
     watch += ["--metrics-file", str(tmp_path / "metrics.json")]
     process = subprocess.Popen([sys.executable, "-m", "skws", *watch], cwd=ROOT, stderr=subprocess.PIPE)
     try:
         assert process.stderr is not None
         while not process.stderr.readline().startswith(b"watching"):
             assert process.poll() is None
-        memory, latency, results = soak(process, source, tmp_path / "metrics.json", minutes * 60)
+        memory, latency, results = soak(
+            lambda: resident(process.pid), source, tmp_path / "metrics.json", minutes * 60
+        )
         wait_until_read(tmp_path / "metrics.json", source)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
@@ -75,15 +77,25 @@ def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path, minutes: f
     assert results > 50 * minutes
     assert flat(memory, slack=30e6), memory
     assert flat(latency, slack=0.3), latency
-    search = ["search", LOAD.query, *common, "--replay", str(source), "--format", "jsonl", "--quiet"]
-    found = subprocess.run([sys.executable, "-m", "skws", *search], cwd=ROOT, capture_output=True, check=True)
-    assert told(out.read_bytes()) == told(found.stdout)
+    assert told(out.read_bytes()) == searched(schema, source)
+
+
+def options(schema: Path) -> list[str]:
+    """Of the search that goes on and of that over the whole file."""
+    return ["--schema", str(schema), "--max-size", "3", "--window", "10 seconds"]
+
+
+def searched(schema: Path, source: Path) -> list[tuple[str, str]]:
+    """What a search over the whole file finds."""
+    search = ["search", LOAD.query, *options(schema), "--engine", "local", "--replay", str(source)]
+    command = [sys.executable, "-m", "skws", *search, "--format", "jsonl", "--quiet"]
+    return told(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
 
 
 def soak(
-    process: subprocess.Popen[bytes], source: Path, metrics: Path, seconds: float
+    memory_now: Callable[[], float], source: Path, metrics: Path, seconds: float
 ) -> tuple[list[float], list[float], int]:
-    """Write at a steady rate; gives resident bytes and 99th percentiles of latency, as time goes by."""
+    """Write at a steady rate; gives bytes of memory and 99th percentiles of latency, as time goes by."""
     memory: list[float] = []
     latency: list[float] = []
     records, began, written, results = lines(1), time.monotonic(), 0, 0
@@ -93,7 +105,7 @@ def soak(
             file.write(b"".join(next(records) for _ in range(due)))
             written += due
             if passed > (len(memory) + 1) * seconds / 60 and metrics.exists():
-                memory.append(resident(process))
+                memory.append(memory_now())
                 told = Metrics.from_json(metrics.read_bytes())
                 results = told.results
                 latency += [] if told.latency_p99 is None else [told.latency_p99]

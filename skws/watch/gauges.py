@@ -120,7 +120,15 @@ class Gauges:
         self._rates.sample(now, self.counters)
 
     def metrics(
-        self, now: int, *, state: State, source: str, behind: str, bad: int, worker: Worker
+        self,
+        now: int,
+        *,
+        state: State,
+        source: str,
+        behind: str,
+        bad: int,
+        worker: Worker,
+        log_bytes: int = 0,
     ) -> Metrics:
         """All of it, with what the engine holds. ``now`` in microseconds of the run's clock."""
         load = worker.live.load()
@@ -146,6 +154,7 @@ class Gauges:
             behind=behind,
             latency_p50=self.latency(0.5),
             latency_p99=self.latency(0.99),
+            log_bytes=log_bytes,
             relations=self.relations(now),
             queries=self.queries(worker.standing.shown(), now),
         )

@@ -76,6 +76,11 @@ class Journal:
     _file: IO[bytes] | None = None
     _synced: bool = True
 
+    @property
+    def size(self) -> int:
+        """Of all segments, in bytes."""
+        return sum(segment.size for segment in self.segments)
+
     def open(self) -> None:
         """Find the segments that are there."""
         self.segments = [_opened(path) for path in sorted(self.folder.glob(f"*{_SUFFIX}")) if _whole(path)]

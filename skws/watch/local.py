@@ -195,6 +195,7 @@ class LocalWatch:
             behind=self._how_far_behind(now),
             bad=self.pipeline.intake.bad.count,
             worker=self.pipeline.worker,
+            log_bytes=0 if self._checkpoint is None else self._checkpoint.journal.size,
         )
 
     def _as_it_began(self, checkpoint: Checkpoint, request: WatchRequest) -> WatchRequest:

@@ -43,6 +43,7 @@ class Metrics:
     batch. ``latency_p50``, ``latency_p99``: seconds from when a tuple was read
     to when a result that it completed was written, lately; None without any.
     ``operators``: of the mesh, that ever had partials; ``waiting``: those partials.
+    ``log_bytes``: of the records that a restart reads, of one shard: in the journal, or in Spark's state.
     """
 
     at: float
@@ -66,6 +67,7 @@ class Metrics:
     behind: str
     latency_p50: float | None
     latency_p99: float | None
+    log_bytes: int = 0
     relations: tuple[RelationMetrics, ...] = ()
     queries: tuple[QueryMetrics, ...] = ()
 

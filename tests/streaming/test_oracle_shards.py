@@ -174,8 +174,13 @@ def test_the_log_forgets_what_is_over() -> None:
     assert [chunk.latest for chunk, _ in kept.chunks.values()] == list(range(178, 200, 2))
 
 
-def test_without_a_window_the_log_keeps_everything() -> None:
+def test_without_a_window_the_log_keeps_everything_and_tells_its_size() -> None:
     kept = all_shards(request(Unbounded()), 1)[0]
     for time in range(50):
-        kept.work(parcel_of([Record(0, time, ("alpha", 1, 1))]))
+        worked = kept.work(parcel_of([Record(0, time, ("alpha", 1, 1))]))
     assert len(kept.chunks) == 50
+    size = sum(len(records) for _, records in kept.chunks.values())
+    assert worked.told["log_bytes"] == size > 0
+    kept.rebuild()
+    worked = kept.work(parcel_of([]))
+    assert worked.told["log_bytes"] == size

@@ -43,7 +43,7 @@ class Delivering:
         self.bad = 0
         self.reasons: list[str] = []
         self.behind = ""
-        self.live = self.operators = self.waiting = 0
+        self.live = self.operators = self.waiting = self.log_bytes = 0
 
     @property
     def delivery(self) -> Delivery:
@@ -102,6 +102,7 @@ class Delivering:
         self._gauges.delivered((), results, 0)
         if stats:
             self.live = max((one.get("live", 0) for one in stats), default=0)
+            self.log_bytes = max((one.get("log_bytes", 0) for one in stats), default=0)
             self.operators = max(one["operators"] for one in stats)
             self.waiting = sum(one["waiting"] for one in stats)
 

@@ -15,7 +15,7 @@ from skws.live.retention import Kept, Retention
 class Chunk:
     """The records of one micro-batch. ``position`` and ``now``: where the stream stood before them.
 
-    ``latest``: the latest time among them; ``after``: the position behind them.
+    ``latest``: the latest time among them; ``after``: the position behind them. ``size`` in bytes.
     """
 
     number: int
@@ -23,6 +23,7 @@ class Chunk:
     now: int
     latest: int
     after: int
+    size: int = 0
 
 
 @dataclass(slots=True)
@@ -30,6 +31,11 @@ class RecordLog:
     """``chunks`` oldest first."""
 
     chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Of all chunks, in bytes."""
+        return sum(chunk.size for chunk in self.chunks)
 
     def trim(self, retention: Retention, position: int) -> list[int]:
         """Forget the oldest chunks as far as they are over; gives their numbers."""

@@ -129,10 +129,11 @@ class Shard:
         before = live.position, live.now
         results += live.take(batch, ended=parcel.head.ended)
         if len(batch):
-            chunk = Chunk(number, *before, latest=int(batch.time.max()), after=live.position)
+            latest = int(batch.time.max())
+            chunk = Chunk(number, *before, latest, live.position, len(parcel.records))
             self.log.chunks.append(chunk)
-        told = self._told(parcel, batch)
         dropped = self.log.trim(Retention(live.keeps, self._request.lateness), live.position)
+        told = self._told(parcel, batch)
         return Worked(results, told, chunk, dropped, added, removed, live.snapshot(), schemas)
 
     @property
@@ -174,6 +175,7 @@ class Shard:
             told |= {
                 "head": parcel.head.to_json().decode(),
                 "live": load.live,
+                "log_bytes": self.log.size,
                 "relations": np.bincount(
                     inserted, minlength=len(self._standing.stream.schema.relations)
                 ).tolist(),

@@ -47,6 +47,7 @@ class Telling:
             behind=delivering.behind,
             latency_p50=gauges.latency(0.5),
             latency_p99=gauges.latency(0.99),
+            log_bytes=delivering.log_bytes,
             relations=gauges.relations(now),
             queries=gauges.queries(standing, now),
         )

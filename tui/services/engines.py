@@ -20,7 +20,7 @@ def _local(run: WatchRun) -> Search:
 
 
 def _job(run: WatchRun) -> Search:
+    run.tell("info", "Spark is starting")
     from tui.services.job_search import JobSearch  # noqa: PLC0415 - only who asks for Spark needs it
 
-    run.tell("info", "Spark is starting")
     return JobSearch(run)

@@ -60,7 +60,7 @@ def _relations(metrics: Metrics, view: View, palette: Palette, width: int) -> It
 def _queries(metrics: Metrics, view: View, palette: Palette, width: int) -> Iterator[Text]:
     for query in metrics.queries:
         value = f"{query.results:,}  {query.rate:,.1f}/s"
-        yield _line(query.query, value, view.histories.get(f"query {query.name}"), palette, width)
+        yield _line(query.name, value, view.histories.get(f"query {query.name}"), palette, width)
     if not metrics.queries:
         yield Text("  none stands", palette.dim)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from skws.search import Search, SearchRequest
 from tests.tui.ui import QUERY, movies, opened, scenario
 from tui.screens.networks import NetworksScreen
 from tui.services.asked import Asked, read_asked
+from tui.services.export import export
 from tui.services.news import Outbox
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, RemoveQuery
@@ -299,3 +301,15 @@ def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None
     assert view.queries == (QUERY, "nolan bale")  # the other is the same query, and was refused
     assert len(alive(view, QUERY)) == 2
     assert len(alive(view, "nolan bale")) == 3
+
+
+def test_an_export_has_the_scores(tmp_path: Path) -> None:
+    run, view = viewed(movies(f"top 1: {QUERY}", "nolan bale"))
+    advanced(run, view, 2)
+    path = tmp_path / "found.csv"
+    export([shown.result for shown in view.results.listed()], path, view.meanings)
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    ranks = {row["query"]: row["rank"] for row in rows}
+    assert ranks == {QUERY: "1", "nolan bale": ""}
+    assert all((row["score"] != "") == (row["query"] == QUERY) for row in rows)

@@ -22,6 +22,10 @@ HELP: Final = """\
   actor.name:travolta      in one attribute; actor:travolta in one relation
   (tarantino OR rodriguez) either
   -trailer                 tuples with it take no part
+  fraud ; refund           one before the other
+  rank: ...   top 5: ...   with scores, only the best
+  pattern: a ; b where ... tuples in an order, as skws search --pattern
+  window open when ... close when ...: ...   in windows that the data defines
   Enter adds the query, Ctrl+J or Ctrl+Enter replaces the selected one
   Tab completes, Up and Down walk the history, Ctrl+R picks from it
   Ctrl+S saves a query, Ctrl+D takes what is meant
@@ -32,13 +36,14 @@ HELP: Final = """\
   y   Y           copy, as JSON         Ctrl+O      export what is listed
   [ ]             query left, right     x           remove the query
   e               keep ended results    i           back to the keywords
+  s               best or newest first
 
 [b]The run[/b]
   Space pauses and resumes, + and - change the speed of a replay
 
 [b]Schema[/b]
-  Ctrl+S saves, Ctrl+J or Ctrl+Enter applies to the running engine, Ctrl+Z undoes,
-  Ctrl+T infers from the source
+  Ctrl+S saves, Ctrl+Z undoes, Ctrl+T infers from the source
+  Ctrl+J or Ctrl+Enter applies to the running engine
 
 Keys can be changed in keys.yaml, see docs/tui.md.
 """

@@ -34,8 +34,11 @@ def export(results: Sequence[LiveResult], path: Path, meanings: Meanings) -> Non
     if len(found) < len(results):
         _export_lines(results, path)
         return
-    # The formats tell results apart by themselves: the plan of any of the queries will do.
-    with open_writer(FORMATS[path.suffix], path, meanings.plan(found[0].query), BytesIO()) as writer:
+    # The formats tell results apart by themselves: the plan of any of the queries will do,
+    # if it has scores where some results have one.
+    scored = any(result.score is not None for result in found)
+    plan = meanings.plan(f"rank: {found[0].query}" if scored else found[0].query)
+    with open_writer(FORMATS[path.suffix], path, plan, BytesIO()) as writer:
         for result in found:
             writer.write(result)
 

@@ -294,11 +294,11 @@ def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None
     for command in early:
         run.post(command)
     view.absorb(outbox.take(), 0)
-    assert view.queries == (QUERY, "nolan bale", f"top 1: {QUERY}")
+    assert list(view.queries) == [QUERY, "nolan bale", f"top 1: {QUERY}"]
     run.start()
     for _ in range(4):
         advanced(run, view, 1)
-    assert view.queries == (QUERY, "nolan bale")  # the other is the same query, and was refused
+    assert list(view.queries) == [QUERY, "nolan bale"]  # the other is the same query, and was refused
     assert len(alive(view, QUERY)) == 2
     assert len(alive(view, "nolan bale")) == 3
 

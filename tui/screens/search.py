@@ -40,7 +40,7 @@ class SearchScreen(LiveScreen):
         Binding("enter", "detail", "Detail", id="detail"),
         Binding("y", "copy", "Copy", id="copy"),
         Binding("Y", "copy_json", "Copy JSON", show=False, id="copy-json"),
-        Binding("x,delete", "remove_query", "Remove query", id="remove-query"),
+        Binding("x,delete", "remove_query", "Remove", id="remove-query"),
         Binding("left_square_bracket", "query(-1)", "Query left", show=False, id="previous-query"),
         Binding("right_square_bracket", "query(1)", "Query right", show=False, id="next-query"),
         Binding("e", "keep_ended", "Keep ended", show=False, id="keep-ended"),

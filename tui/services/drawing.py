@@ -13,7 +13,7 @@ from typing import Final
 from rich.style import Style
 from rich.text import Text
 
-from schema.model import Schema
+from schema.model import AttributeType, Schema
 from skws.ranking.score import Score
 from skws.results.model import LiveResult, Result, TupleShown
 from skws.results.writers.scores import explained, short
@@ -21,6 +21,7 @@ from skws.results.writers.text import instant, lifespan, shortened, value_text, 
 from tui.services.results import Shown
 from tui.services.view import View
 
+_TIMESTAMP: Final = AttributeType.TIMESTAMP
 _VALUE_WIDTH: Final = 48
 _QUERY_WIDTH: Final = 40
 
@@ -161,12 +162,15 @@ class Drawer:
     def _attributes(self, result: LiveResult, shown: TupleShown) -> Text:
         """Values with keywords stand first, then others that are searched: they are what was asked for."""
         known = self._view.schema.index.get(shown.relation)
-        search = self._view.schema.relations[known].search if known is not None else ()
+        relation = self._view.schema.relations[known] if known is not None else None
+        search = relation.search if relation is not None else ()
+        times = [a.name for a in relation.attributes if a.type is _TIMESTAMP] if relation is not None else []
         parts: list[tuple[int, Text]] = []
         for name, value in shown.row.items():
             if value is None:
                 continue
-            drawn = self._value(result, shown.relation, name, value_text(value), _VALUE_WIDTH)
+            text = _short(value_text(value)) if name in times else value_text(value)
+            drawn = self._value(result, shown.relation, name, text, _VALUE_WIDTH)
             place = 0 if drawn.spans else 1 if name in search else 2
             parts.append((place, Text.assemble((f"{visible(name)} ", self._palette.dim), drawn)))
         return Text("  ").join(part for _, part in sorted(parts, key=itemgetter(0)))

@@ -81,8 +81,9 @@ class LiveRows:
         if now is not None and isinstance(self._window, TimeWindow):
             ended = now - self._window.length
             records = [record for record in records if record.time > ended]
-        if len(records) > self._kept and not any(record.delete for record in records):
-            self.cut = self.cut or not isinstance(self._window, CountWindow)
+        counted = isinstance(self._window, CountWindow)
+        if len(records) > self._kept and not (counted or any(record.delete for record in records)):
+            self.cut = True
             records = records[-self._kept :]
         with self._lock:
             for record in records:

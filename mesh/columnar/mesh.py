@@ -90,10 +90,10 @@ class ColumnarMesh:
         """
         self._labels.append(labelled, len(self._live))
         places, entry = _swapped(self._open.probe(arrived.hashes))
-        front = [self._joined(self._waiting.partials, places, arrived.slots[entry])]
+        front = [self._continued(places, arrived.slots[entry])]
         slots, hashes = self._entries(labelled)
         places, entry = _swapped(self._closed.probe(hashes))
-        front.append(self._joined(self._waiting.partials, places, slots[entry]))
+        front.append(self._continued(places, slots[entry]))
         self._labelled.add(hashes, slots)
         front += self._bridged(arrived, labelled)
         front.append(self._rooted(labelled.taken(self._awake[labelled.query])))
@@ -197,12 +197,14 @@ class ColumnarMesh:
         places, entry = _swapped(self._closed.probe(entrances.hashes))
         if not len(places):
             return []
-        on_bridge = self._joined(self._waiting.partials, places, entrances.slots[entry])
+        on_bridge = self._continued(places, entrances.slots[entry])
         is_new = on_bridge.members[:, self._width - 2] >= arrived.first
-        groups, wanted = self._spread(on_bridge.taken(~is_new))
-        places, slots = self._labelled.probe(mixed(wanted, groups.query))
+        again = on_bridge.taken(~is_new)
+        partial, groups, wanted = self._spread(again)
+        places, slots = self._labelled.probe(mixed(wanted, again.query[partial]))
         closing = slots >= arrived.first
-        return [on_bridge.taken(is_new), self._joined(groups, places[closing], slots[closing])]
+        places, slots = places[closing], slots[closing]
+        return [on_bridge.taken(is_new), self._joined(again, groups[places], partial[places], slots)]
 
     def _rooted(self, labelled: Labelled) -> Partials:
         """The partials of size 1: tuples that belong to a root."""
@@ -228,26 +230,28 @@ class ColumnarMesh:
             if complete.any():
                 results.append(front.taken(complete))
                 front = front.taken(~complete)
-            groups, wanted = self._spread(front)
-            front = self._joined(groups, *self._partners(groups, wanted))
-            passing = self._operators.passing(groups.operator)
-            waiting.append(groups.taken(~passing) if passing.any() else groups)
-            hashes.append(wanted[~passing] if passing.any() else wanted)
+            partial, groups, wanted = self._spread(front)
+            places, slots = self._partners(groups, front.query[partial], wanted)
+            grown = self._joined(front, groups[places], partial[places], slots)
+            stays = np.flatnonzero(~self._operators.passing(groups))
+            waiting.append(front.taken(partial[stays]).in_groups(groups[stays]))
+            hashes.append(wanted[stays])
+            front = grown
         if waiting:
             self._wait(Partials.together(waiting), np.concatenate(hashes))
         return self._truly_joined(Partials.together(results))
 
-    def _partners(self, groups: Partials, wanted: Hashes) -> tuple[Ints, Ints]:
-        """Live tuples for partials, as (place of the partial, slot)."""
-        is_open, by_query = self._operators.open(groups.operator), mixed(wanted, groups.query)
+    def _partners(self, groups: Ints, query: Ints, wanted: Hashes) -> tuple[Ints, Ints]:
+        """Live tuples for groups of queries, as (place in ``groups``, slot)."""
+        is_open, by_query = self._operators.open(groups), mixed(wanted, query)
         open_places, free = _probe_some(self._live.probe, wanted, np.flatnonzero(is_open))
         closed_places, carrying = _probe_some(self._labelled.probe, by_query, np.flatnonzero(~is_open))
         places, slots = [open_places, closed_places], [free, carrying]
-        bridged = np.flatnonzero(self._operators.bridged(groups.operator))
+        bridged = np.flatnonzero(self._operators.bridged(groups))
         bridged = bridged[self._bridges.reached(by_query[bridged])]
         if len(bridged):
             bridged, bridges = _probe_some(self._live.probe, wanted, bridged)
-            is_free = self._labels.of(groups.query[bridged], bridges) == 0
+            is_free = self._labels.of(query[bridged], bridges) == 0
             places.append(bridged[is_free])
             slots.append(bridges[is_free])
         return np.concatenate(places), np.concatenate(slots)
@@ -259,8 +263,11 @@ class ColumnarMesh:
         self._open.add(hashes[opened], first + opened)
         self._closed.add(mixed(hashes[closed], groups.query[closed]), first + closed)
 
-    def _spread(self, new: Partials) -> tuple[Partials, Hashes]:
-        """Each partial once for every group of its operator, with the hash it waits for, if not NULL."""
+    def _spread(self, new: Partials) -> tuple[Ints, Ints, Hashes]:
+        """Each partial once for every group of its operator: its place, the group, the hash it waits for.
+
+        Not where that is of a NULL.
+        """
         first, counts = self._operators.groups(new.operator)
         partial = np.repeat(np.arange(len(new), dtype=np.int64), counts)
         groups = ranges(first, counts)
@@ -268,30 +275,38 @@ class ColumnarMesh:
         known, hashes = self._live.wanted(self._operators.edge(groups), joining)
         if not known.all():
             partial, groups = partial[known], groups[known]
-        query, _, members, start, end = (column[partial] for column in new.columns())
-        return Partials(query, groups, members, start, end), hashes
+        return partial, groups, hashes
 
-    def _joined(self, waiting: Partials, places: Ints, partners: Ints) -> Partials:
-        """Partials joined with a tuple each, where that is wanted, new to them, and alive with them."""
-        if not len(places):
-            return Partials.none(self._width)
-        groups = waiting.operator[places].astype(np.int64, copy=False)
-        query = waiting.query[places].astype(np.int64, copy=False)
-        operators = self._operators.next(groups, self._labels.of(query, partners))
-        wanted = np.flatnonzero(operators != NONE)
-        places, partners = places[wanted], partners[wanted]
+    def _continued(self, places: Ints, partners: Ints) -> Partials:
+        """Waiting partials, by their places, joined with a tuple each."""
+        waiting = self._waiting.partials
+        return self._joined(waiting, waiting.operator[places], places, partners)
+
+    def _joined(self, partials: Partials, groups: Ints, places: Ints, partners: Ints) -> Partials:
+        """Partials joined with a tuple each, where that is wanted, new to them, and alive with them.
+
+        ``groups``, ``places`` and ``partners`` tell of each pair the group, and
+        where the partial and the tuple stand.
+        """
         tuples = self._live.tuples
-        members = waiting.members[places].astype(np.int64, copy=False)
-        start = np.maximum(waiting.start[places], tuples.start[partners])
-        end = np.minimum(waiting.end[places], tuples.end[partners])
-        new = (members != partners[:, None]).all(axis=1)
-        kept = np.flatnonzero((start < end) & new)
+        start = np.maximum(partials.start[places], tuples.start[partners])
+        end = np.minimum(partials.end[places], tuples.end[partners])
+        kept = np.flatnonzero(start < end)  # of many pairs one is dead: this rules out most for least
+        places, partners = places[kept], partners[kept]
+        query = partials.query[places].astype(np.int64, copy=False)
+        labels = self._labels.of(query, partners)
+        operators = self._operators.next(groups[kept].astype(np.int64, copy=False), labels)
+        members = partials.members[places]
+        wanted = operators != NONE
+        for node in range(self._width - 1):
+            wanted &= members[:, node] != partners
+        chosen = np.flatnonzero(wanted)
         if self._in_order:
-            kept = kept[self._in_sequence(operators[wanted[kept]], members[kept], partners[kept])]
-        operators = operators[wanted[kept]]
-        members = members[kept]
-        members[np.arange(len(kept)), self._operators.size(operators) - 1] = partners[kept]
-        return Partials(query[wanted[kept]], operators, members, start[kept], end[kept])
+            chosen = chosen[self._in_sequence(operators[chosen], members[chosen], partners[chosen])]
+        operators, kept = operators[chosen], kept[chosen]
+        members = members[chosen].astype(np.int64, copy=False)
+        members[np.arange(len(chosen)), self._operators.size(operators) - 1] = partners[chosen]
+        return Partials(query[chosen], operators, members, start[kept], end[kept])
 
     def _in_sequence(self, operators: Ints, members: Ints, partners: Ints) -> Flags:
         """Which partners came before and after those members that their keywords ask it of."""

@@ -34,6 +34,10 @@ class Partials:
     def taken(self, chosen: Ints | Flags) -> Partials:
         return Partials(*(column[chosen] for column in self.columns()))
 
+    def in_groups(self, groups: Ints) -> Partials:
+        """The same partials with the groups that they wait in."""
+        return Partials(self.query, groups, self.members, self.start, self.end)
+
     @classmethod
     def none(cls, width: int) -> Partials:
         nothing = np.empty(0, dtype=np.int64)

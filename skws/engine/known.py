@@ -131,8 +131,12 @@ def _with_twins(relation: Ints, start: Ints) -> Flags:
     twins = np.zeros(len(start), dtype=bool)
     streaming = np.flatnonzero(start != ALWAYS)  # static tuples have their name already
     relation, start = relation[streaming], start[streaming]
-    order = np.lexsort((relation, start))
-    equal = (np.diff(relation[order]) == 0) & (np.diff(start[order]) == 0)
-    twins[streaming[order[1:][equal]]] = True
-    twins[streaming[order[:-1][equal]]] = True
+    if not len(start):
+        return twins
+    if (start[1:] < start[:-1]).any():
+        instant = np.unique(start, return_inverse=True)[1]
+    else:
+        instant = np.concatenate([[0], np.cumsum(np.diff(start) != 0)])
+    where = instant * (int(relation.max()) + 1) + relation
+    twins[streaming] = np.bincount(where)[where] > 1
     return twins

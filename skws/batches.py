@@ -14,7 +14,7 @@ from schema.model import Row
 from skws.blocks import Block, RowBlock
 from skws.records import Record
 
-BATCH = 16_384  # records; larger ones gain little
+BATCH = 32_768  # records; larger ones gain little
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -75,9 +75,15 @@ class Table:
 
     def keep(self, kept: Flags) -> Ints:
         """Drop all other rows; gives each row's new place, -1 for the dropped."""
-        renumbered = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int64)
-        self._columns = [column[: self.size][kept] for column in self._columns]
-        self.size = int(kept.sum())
+        renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
+        places = np.flatnonzero(kept)
+        first = self.size - len(places)
+        # What is oldest goes first: most often the kept rows are the last ones, and are copied as one.
+        if kept[first:].all():
+            self._columns = [column[first : self.size].copy() for column in self._columns]
+        else:
+            self._columns = [column[places] for column in self._columns]
+        self.size = len(places)
         return renumbered
 
 

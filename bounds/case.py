@@ -29,7 +29,7 @@ class Node:
     ) -> None:
         aliases = query.nodes[number]
         pairs = tuple(comparisons(query))
-        self.children = query.children(number)
+        self.children = query.graph.children(number)
         self.relations = tuple(query.query.stream(a).relation for a in aliases)
         self._readers = tuple(columns.reader(a) for a in aliases)
         self._size = len(query.closure.members)
@@ -48,7 +48,7 @@ class Node:
         self, query: Modified, number: int, columns: Columns, *, distinct: bool, probe: set[int]
     ) -> None:
         needed = kept(query, number)
-        alone = query.roots == (number,)
+        alone = query.graph.roots == (number,)
         best = () if alone or not distinct else needed.unbounded
         mode = Keep.FLAG if distinct else Keep.COUNT
         if best:
@@ -114,16 +114,16 @@ class CaseRun:
         ]
         for node in self.nodes:
             node.link(self.nodes)
-        self._roots = query.roots
-        self._alone = len(query.roots) == 1
+        self._roots = query.graph.roots
+        self._alone = len(query.graph.roots) == 1
         self._tops = [self._top(query, columns, root) for root in self._roots]
 
     def _shared(self, query: Modified, number: int) -> set[int]:
         """Classes by which a node is looked up: those its parent has, or that all other roots keep."""
-        if query.parents[number]:
-            (parent,) = query.parents[number]
+        if query.graph.parents[number]:
+            (parent,) = query.graph.parents[number]
             return {c for c, nodes in enumerate(query.nodes_of_class) if parent in nodes}
-        others = [set(kept(query, r).exact) for r in query.roots if r != number]
+        others = [set(kept(query, r).exact) for r in query.graph.roots if r != number]
         return set.intersection(*others) if others else set()
 
     def _top(self, query: Modified, columns: Columns, first: int) -> tuple[list[Step], list[Table]]:
@@ -133,7 +133,7 @@ class CaseRun:
         own = self.nodes[first]
         steps = [step_for(((), own.classes), bound, pairs, own.best)]
         tables: list[Table] = []
-        for root in query.roots:
+        for root in query.graph.roots:
             if root != first:
                 other = self.nodes[root]
                 steps.append(step_for(other.synopsis.layout, bound, pairs, other.best))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from copy import copy
 from itertools import pairwise
 
 from bounds.query import Atom, Attr, Constant, Extreme, Op, Term
@@ -29,20 +30,36 @@ class Closure:
         self.members: list[list[Term]] = [[] for _ in range(max(self.class_of.values(), default=-1) + 1)]
         for term, number in self.class_of.items():
             self.members[number].append(term)
-        self.above = self._above()
-        self.below = self._below()
-        self._anchored = sum(1 << i for i, m in enumerate(self.members) if any(map(self._anchor, m)))
-        self._discrete = [all(t.domain.discrete for t in members) for members in self.members]
-        self.consistent = not any(self.above[i] >> i & 1 for i in range(len(self.above))) and self._fits()
+        self._anchored = _mask(i for i, m in enumerate(self.members) if any(map(self._anchor, m)))
+        self._discrete = _mask(i for i, m in enumerate(self.members) if all(t.domain.discrete for t in m))
+        constants = [t for t in terms if isinstance(t, Constant)]
+        self._fixed = {self.class_of[t]: t.value for t in constants if isinstance(t.value, int)}
+        self.above = [0] * len(self.members)
+        self.below = [0] * len(self.members)
+        self._order(self._steps())
 
-    def _steps(self) -> Iterator[tuple[int, int]]:
-        """Each (smaller, greater) class that an atom or the order of constants tells directly."""
-        for atom in self.atoms:
+    def adding(self, atoms: tuple[Atom, ...]) -> Closure:
+        """P+ of more atoms between terms that are there."""
+        if any(atom.op is Op.EQUAL for atom in atoms):
+            return Closure((*self.atoms, *atoms), self.class_of, self.anchors)
+        more = copy(self)
+        more.atoms = (*self.atoms, *atoms)
+        more.above, more.below = self.above.copy(), self.below.copy()
+        more._order(self._ordered(atoms))  # noqa: SLF001 - of the same class
+        return more
+
+    def _ordered(self, atoms: Iterable[Atom]) -> Iterator[tuple[int, int]]:
+        """The (smaller, greater) class that each atom tells directly."""
+        for atom in atoms:
             left, right = self.class_of[atom.left], self.class_of[atom.right]
             if atom.op is Op.LESS:
                 yield left, right
             elif atom.op is Op.GREATER:
                 yield right, left
+
+    def _steps(self) -> Iterator[tuple[int, int]]:
+        """The (smaller, greater) classes that atoms and the order of constants tell directly."""
+        yield from self._ordered(self.atoms)
         families: dict[object, list[Constant]] = defaultdict(list)
         for term in self.class_of:
             if isinstance(term, Constant):
@@ -55,43 +72,32 @@ class Closure:
                 ends = self.class_of[term], self.class_of[term.attr]
                 yield ends if term.low else ends[::-1]
 
-    def _above(self) -> list[int]:
-        above = [0] * len(self.members)
-        for low, high in self._steps():
-            above[low] |= 1 << high
-        for middle, bit in enumerate(1 << number for number in range(len(above))):
-            beyond = above[middle]
-            if not beyond:
+    def _order(self, steps: Iterable[tuple[int, int]]) -> None:
+        """Enter (smaller, greater) classes, with all that follows from them."""
+        above, below = self.above, self.below
+        for low, high in steps:
+            if above[low] >> high & 1:
                 continue
-            for low, mask in enumerate(above):
-                if mask & bit:
-                    above[low] = mask | beyond
-        return above
-
-    def _below(self) -> list[int]:
-        below = [0] * len(self.above)
-        for low, mask in enumerate(self.above):
-            rest = mask
-            while rest:
-                high = rest & -rest
-                below[high.bit_length() - 1] |= 1 << low
-                rest ^= high
-        return below
+            lows, highs = below[low] | 1 << low, above[high] | 1 << high
+            for number in bits(lows):
+                above[number] |= highs
+            for number in bits(highs):
+                below[number] |= lows
+        self.consistent = not any(mask >> i & 1 for i, mask in enumerate(above)) and self._fits()
 
     def _fits(self) -> bool:
         """True if between constants there is room for all integers that have to be different."""
         least: dict[int, int] = {}
-        for number in sorted(range(len(self.members)), key=lambda i: -self.above[i].bit_count()):
-            if not self._discrete[number]:
-                continue
-            below = [least[low] + 1 for low in least if self.above[low] >> number & 1]
-            fixed = [t.value for t in self.members[number] if isinstance(t, Constant)]
-            if fixed and isinstance(fixed[0], int):
-                if max(below, default=fixed[0]) > fixed[0]:
-                    return False
-                least[number] = fixed[0]
-            elif below:
-                least[number] = max(below)
+        for number in sorted(bits(self._discrete), key=lambda i: self.below[i].bit_count()):
+            below = max(
+                [least[low] + 1 for low in bits(self.below[number] & self._discrete) if low in least],
+                default=None,
+            )
+            fixed = self._fixed.get(number, below)
+            if below is not None and fixed is not None and below > fixed:
+                return False
+            if fixed is not None:
+                least[number] = fixed
         return True
 
     def less(self, low: Term, high: Term) -> bool:
@@ -122,7 +128,7 @@ class Closure:
         if self.anchored(number):
             return True
         below, above = self.below[number] & self._anchored, self.above[number] & self._anchored
-        return self._discrete[number] and bool(below) and bool(above)
+        return bool(self._discrete >> number & 1 and below and above)
 
     def because(self, low: Term, high: Term) -> tuple[Atom, ...]:
         """The atoms of a shortest derivation of ``low < high`` or ``low = high``, without added cases."""
@@ -160,3 +166,15 @@ def _classes(terms: Iterable[Term], atoms: Iterable[Atom]) -> dict[Term, int]:
             leader[find(atom.left)] = find(atom.right)
     numbers: dict[Term, int] = {}
     return {term: numbers.setdefault(find(term), len(numbers)) for term in leader}
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The numbers of the bits that are set, from the least."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _mask(numbers: Iterable[int]) -> int:
+    return sum(1 << number for number in numbers)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from bounds.closure import bits
 from bounds.modified import Modified
 from bounds.query import Attr
 
@@ -35,11 +36,9 @@ def comparisons(query: Modified) -> tuple[tuple[int, int], ...]:
 
 def _comparisons(query: Modified) -> Iterator[tuple[int, int]]:
     closure = query.closure
-    held = [any(isinstance(t, Attr) for t in members) for members in closure.members]
-    for low in range(len(held)):
-        for high in range(len(held)):
-            if not (held[low] and held[high] and closure.above[low] >> high & 1):
-                continue
+    held = sum(1 << n for n, m in enumerate(closure.members) if any(isinstance(t, Attr) for t in m))
+    for low in bits(held):
+        for high in bits(closure.above[low] & held):
             both_timed = low in query.timed and high in query.timed
             if both_timed and query.nodes_of_class[low] and query.nodes_of_class[high]:
                 continue

@@ -39,14 +39,14 @@ class Kept:
 
 def kept(query: Modified, node: int) -> Kept:
     """What a node of a forest keeps, or shows to the output if it is the only root."""
-    inside = query.subtree(node)
+    inside = query.graph.subtrees[node]
     own = [n for n, nodes in enumerate(query.nodes_of_class) if nodes & inside]
     outward = list(_outward(query, inside))
     valued = {n for n in own if n in query.output or _joins_out(query, n, inside)}
     valued |= {number for number, _, _ in outward}
     known = {n for n in own if n not in valued and _meets_known(query, n)}
     exact = tuple(n for n in own if n in valued)
-    unbounded = tuple(n for n in exact if not query.closure.bounded(n))
+    unbounded = tuple(n for n in exact if n in query.unbounded)
     directions = {n: {up for number, _, up in outward if number == n} for n in unbounded}
     free = [n for n in unbounded if n not in query.output and not _joins_out(query, n, inside)]
     return Kept(
@@ -65,12 +65,14 @@ def keepable(query: Modified, node: int, *, distinct: bool) -> bool:
     when duplicates do not count, and only of one: of two, a tuple may be the
     least in one and not in the other, and all of them would have to be kept.
     """
-    if query.roots == (node,):
+    if query.graph.roots == (node,):
         return not distinct or not any(not query.closure.bounded(n) for n in query.output)
-    needed = kept(query, node)
-    if not needed.unbounded:
+    inside = query.graph.subtrees[node]
+    if not any(query.nodes_of_class[n] & inside for n in query.unbounded):
         return True
-    return distinct and len(needed.unbounded) == 1 == len(needed.least) + len(needed.greatest)
+    needed = kept(query, node)
+    extremes = len(needed.least) + len(needed.greatest)
+    return not needed.unbounded or (distinct and len(needed.unbounded) == 1 == extremes)
 
 
 def unkeepable(query: Modified, *, distinct: bool) -> tuple[Failure, ...]:

@@ -1,17 +1,17 @@
 """Modified queries (the paper, Definition 7): equal timestamps merged, upper-bounded streams finite.
 
 A *node* is an infinite stream, or several whose timestamps are equal, merged
-into one; it is named by its aliases. The dependency graph has an edge from
-each node to every node that P+ tells to be earlier.
+into one; it is named by its aliases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bounds.closure import Closure
+from bounds.graph import Graph
 from bounds.query import Atom, Attr, Constant, Domain, Kind, Query, Stream, Term
 from bounds.split import extremes
 
@@ -23,6 +23,7 @@ class Modified:
     query: Query
     closure: Closure
     nodes: tuple[tuple[str, ...], ...]
+    graph: Graph
     finite: tuple[Stream, ...]
     static: tuple[Stream, ...]
 
@@ -48,66 +49,32 @@ class Modified:
         return frozenset(times.values())
 
     @cached_property
+    def unbounded(self) -> frozenset[int]:
+        """The classes with attributes of nodes whose values are not finitely many."""
+        return frozenset(
+            n for n, nodes in enumerate(self.nodes_of_class) if nodes and not self.closure.bounded(n)
+        )
+
+    @cached_property
     def output(self) -> frozenset[int]:
         """The classes that are projected out."""
         return frozenset(self.closure.class_of[t] for t in self.query.output if isinstance(t, Attr))
 
-    @cached_property
-    def later(self) -> tuple[frozenset[int], ...]:
-        """For each node those that P+ tells to be later: the dependency graph."""
-        times = [self.closure.class_of[self._time(node[0])] for node in self.nodes]
-        above = self.closure.above
-        return tuple(frozenset(j for j, t in enumerate(times) if above[own] >> t & 1) for own in times)
-
-    @cached_property
-    def parents(self) -> tuple[frozenset[int], ...]:
-        """For each node the later nodes with no other between; a tree if at most one everywhere."""
-        return tuple(
-            frozenset(p for p in later if not any(p in self.later[q] for q in later)) for later in self.later
-        )
-
-    @cached_property
-    def component(self) -> tuple[int, ...]:
-        """The least node of the connected component of each node in the dependency graph."""
-        least = list(range(len(self.nodes)))
-        for _ in self.nodes:
-            for node, later in enumerate(self.later):
-                for other in (node, *later):
-                    least[node] = least[other] = min(least[node], least[other])
-        return tuple(least)
-
-    def is_tree(self, node: int) -> bool:
-        """Whether the component of ``node`` is a tree (Theorem 1, C1)."""
-        own = self.component[node]
-        return all(len(p) <= 1 for n, p in enumerate(self.parents) if self.component[n] == own)
-
-    @cached_property
-    def roots(self) -> tuple[int, ...]:
-        """The nodes that nothing has to come after."""
-        return tuple(n for n, parents in enumerate(self.parents) if not parents)
-
-    def depth(self, node: int) -> int:
-        """The distance of a node of a tree to its root."""
-        (parent,) = self.parents[node] or (None,)
-        return 0 if parent is None else 1 + self.depth(parent)
-
-    def children(self, node: int) -> tuple[int, ...]:
-        return tuple(n for n, parents in enumerate(self.parents) if node in parents)
-
-    def subtree(self, node: int) -> frozenset[int]:
-        """A node and all below it in its tree."""
-        return frozenset({node}).union(*(self.subtree(child) for child in self.children(node)))
-
     def name(self, node: int) -> str:
         return "+".join(self.nodes[node])
 
-    def _time(self, alias: str) -> Attr:
-        return self.query.stream(alias).clock
+    def refined(self, atoms: Iterable[Atom]) -> Modified | None:
+        """With more atoms between attributes of one node and constants; None if contradictory.
+
+        Such atoms tell nothing of the order of time, nor which streams are finite.
+        """
+        more = tuple(atoms)
+        closure = self.closure.adding(more)
+        return replace(self, query=self.query.adding(*more), closure=closure) if closure.consistent else None
 
 
-def modified(query: Query, extra: Iterable[Atom] = ()) -> Modified | None:
-    """A conjunctive query, with ``extra`` atoms, preprocessed by steps 2 and 3; None if contradictory."""
-    query = query.adding(*extra)
+def modified(query: Query) -> Modified | None:
+    """A conjunctive query, preprocessed by steps 2 and 3; None if contradictory."""
     also = [t for t in query.output if isinstance(t, Attr)]
     also += [s.time for s in query.streams if s.time is not None]
     static = [s for s in query.streams if s.kind is Kind.STATIC]
@@ -120,7 +87,8 @@ def modified(query: Query, extra: Iterable[Atom] = ()) -> Modified | None:
     closure = Closure((*query.atoms, *extremes(known)), also, anchors) if anchors else first
     if not closure.consistent:
         return None
-    return Modified(query, closure, _nodes(query, closure, anchors), tuple(finite), tuple(static))
+    nodes = _nodes(query, closure, anchors)
+    return Modified(query, closure, nodes, _graph(query, closure, nodes), tuple(finite), tuple(static))
 
 
 def _ordered(attr: Attr) -> bool:
@@ -146,3 +114,9 @@ def _nodes(query: Query, closure: Closure, anchors: list[str]) -> tuple[tuple[st
         if stream.alias not in anchors and stream.time is not None:
             groups.setdefault(closure.class_of[stream.time], []).append(stream.alias)
     return tuple(tuple(group) for group in groups.values())
+
+
+def _graph(query: Query, closure: Closure, nodes: tuple[tuple[str, ...], ...]) -> Graph:
+    times = [closure.class_of[query.stream(node[0]).clock] for node in nodes]
+    above = (closure.above[time] for time in times)
+    return Graph(tuple(frozenset(n for n, t in enumerate(times) if mask >> t & 1) for mask in above))

@@ -20,6 +20,7 @@ from bounds.query import Atom, Attr, Domain, Op, Query, Term
 from bounds.theorem2 import time_cases
 
 MOST_CASES = 2000
+"""Cases that one query is run in, each with synopses of its own."""
 
 Criterion = Callable[[Modified], tuple[Failure, ...]]
 
@@ -40,44 +41,54 @@ class Case:
 class Budget:
     """How many more cases may be looked at."""
 
-    left: int = MOST_CASES
+    left: int
+
+    def spend(self) -> None:
+        """Raises TooManyCasesError if nothing is left."""
+        self.left -= 1
+        if self.left < 0:
+            raise TooManyCasesError
 
 
-def cases(
-    query: Query, criterion: Criterion, budget: Budget | None = None, *, times: bool = False
-) -> Iterator[Case]:
+def cases(query: Query, criterion: Criterion) -> Iterator[Case]:
     """Disjoint cases of a conjunctive query, each of which passes or is split to the end.
 
-    With ``times`` the order of streams is told apart too, until the dependency
-    graph is a forest. Raises TooManyCasesError.
+    In each the dependency graph is a forest. Raises TooManyCasesError.
     """
-    yield from _Search(criterion, budget or Budget(), times).cases(query, ())
+    budget = Budget(MOST_CASES)
+    for forest in forests(query, budget):
+        yield from _cases(forest, criterion, budget)
 
 
-class _Search:
-    def __init__(self, criterion: Criterion, budget: Budget, times: bool) -> None:
-        self._criterion = criterion
-        self._times = times
-        self._budget = budget
-
-    def cases(self, query: Query, extra: tuple[Atom, ...]) -> Iterator[Case]:
-        self._budget.left -= 1
-        if self._budget.left < 0:
-            raise TooManyCasesError
-        found = modified(query, extra)
-        if found is None:
-            return
-        ordered = time_cases(found) if self._times else ()
-        failures = () if ordered else self._criterion(found)
-        split = ordered or (_split(found, failures) if failures and all(f.joins for f in failures) else ())
-        if not split:
-            yield Case(found, failures)
-        for atoms in split:
-            yield from self.cases(query, (*extra, *atoms))
+def forests(query: Query, budget: Budget) -> Iterator[Modified]:
+    """The order of streams told apart until the dependency graph is a forest. Raises TooManyCasesError."""
+    budget.spend()
+    found = modified(query)
+    if found is None:
+        return
+    ordered = time_cases(found)
+    if not ordered:
+        yield found
+    for atoms in ordered:
+        yield from forests(query.adding(*atoms), budget)
 
 
-def _split(query: Modified, failures: tuple[Failure, ...]) -> tuple[tuple[Atom, ...], ...]:
-    """The three orders of a pair that is not ordered yet; none if everything is."""
+def _cases(query: Modified, criterion: Criterion, budget: Budget) -> Iterator[Case]:
+    budget.spend()
+    failures = criterion(query)
+    orders = pair_orders(query, failures)
+    if not orders:
+        yield Case(query, failures)
+    for atoms in orders:
+        refined = query.refined(atoms)
+        if refined is not None:
+            yield from _cases(refined, criterion, budget)
+
+
+def pair_orders(query: Modified, failures: tuple[Failure, ...]) -> tuple[tuple[Atom, ...], ...]:
+    """The three orders of a pair that is not ordered yet; none if everything is, or no order would help."""
+    if not failures or not all(f.joins for f in failures):
+        return ()
     for one, first, other in chain(_blamed(query, failures), _local(query)):
         if one != other and not query.closure.decided(one, other):
             return tuple((Atom(one, op, other, case=True),) for op in (first, first.turned, Op.EQUAL))
@@ -104,7 +115,7 @@ def _blamed(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Te
 
 
 def _local(query: Modified) -> Iterator[tuple[Term, Op, Term]]:
-    for term in _used(query):
+    for term in compared(query):
         if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
             yield from ((term, Op.GREATER, other) for other in _beside(query, term))
 
@@ -114,10 +125,11 @@ def _beside(query: Modified, attr: Attr) -> Iterator[Term]:
     for other in query.closure.class_of:
         if other.domain.family is attr.domain.family:
             beside = isinstance(other, Attr) and query.node_of.get(other.stream) == query.node_of[attr.stream]
-            if not isinstance(other, Attr) or (beside and other in _used(query)):
+            if not isinstance(other, Attr) or (beside and other in compared(query)):
                 yield other
 
 
 @lru_cache(maxsize=16)
-def _used(query: Modified) -> dict[Term, None]:
+def compared(query: Modified) -> dict[Term, None]:
+    """The terms that stand in atoms."""
     return dict.fromkeys(t for a in query.query.atoms for t in (a.left, a.right))

@@ -10,7 +10,7 @@ from bounds.failure import Failure
 from bounds.modified import modified
 from bounds.query import Atom, Attr, Extreme, Kind, Op, Query, Stream, Union
 from bounds.split import conjunctions
-from bounds.verdict import Verdict, check
+from bounds.verdict import Verdict, is_bounded
 
 MOST_TRIED = 200
 MOST_OFFERED = 6
@@ -57,8 +57,8 @@ def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
 
 def _helps(union: Union) -> bool:
     """Whether a changed query is bounded, and not only for having no results any more."""
-    possible = all(any(modified(c) for c in conjunctions(query)) for query in union.queries)
-    return possible and check(union).bounded is True
+    possible = all(any(map(modified, conjunctions(query))) for query in union.queries)
+    return possible and is_bounded(union)
 
 
 def _applied(union: Union, changes: Iterable[Change]) -> Union:

@@ -9,12 +9,12 @@ from typing import Any
 
 from bounds.case import CaseRun, Rows
 from bounds.horizon import horizon
+from bounds.kept import unkeepable
 from bounds.naive import added
 from bounds.promises import Promises
 from bounds.query import Kind, Query, Stream, Union
 from bounds.refine import MOST_CASES, Case, TooManyCasesError, cases
 from bounds.split import conjunctions
-from bounds.verdict import keepable
 from schema.errors import UsageError
 from schema.model import Row, Schema
 
@@ -173,10 +173,10 @@ def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:
 
 def _kept_cases(query: Query, *, distinct: bool) -> Iterator[Case]:
     """The disjoint cases that a query is run in. Raises UsageError if the synopses of one are not bounded."""
-    criterion = partial(keepable, distinct=distinct)
+    criterion = partial(unkeepable, distinct=distinct)
     try:
         for conjunction in conjunctions(query):
-            for case in cases(conjunction, criterion, times=True):
+            for case in cases(conjunction, criterion):
                 if case.failures:
                     raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
                 yield case

@@ -12,7 +12,7 @@ from bounds.query import Attr
 
 def forms_trees(query: Modified) -> Iterator[Failure]:
     """C1: the dependency graph of every stream is a tree, its latest stream the root."""
-    for node, parents in enumerate(query.parents):
+    for node, parents in enumerate(query.graph.parents):
         if len(parents) > 1:
             names = sorted(query.name(p) for p in parents)
             streams = (*query.nodes[node], *(a for p in sorted(parents) for a in query.nodes[p]))
@@ -36,18 +36,18 @@ def joins_within_reach(query: Modified) -> Iterator[Failure]:
 
 def output_is_kept(query: Modified) -> Iterator[Failure]:
     """C3: what is projected out is at most one step from its root, and bounded unless of the one root."""
-    alone = len(query.roots) == 1
+    alone = len(query.graph.roots) == 1
     for attr in dict.fromkeys(t for t in query.query.output if isinstance(t, Attr)):
         node = query.node_of.get(attr.stream)
-        if node is None or not query.is_tree(node):
+        if node is None or not query.graph.is_tree(node):
             continue
         number = query.closure.class_of[attr]
         written = query.query.written(attr)
-        if not query.closure.bounded(number) and not (alone and query.depth(node) == 0):
+        if not query.closure.bounded(number) and not (alone and query.graph.depth(node) == 0):
             message = f"{attr} is projected out and has to be kept, but is not bounded"
             yield Failure("C3", message, (), (attr.stream,), (attr,), columns=written)
-        elif query.depth(node) > 1:
-            steps = f"{query.depth(node)} steps before the last stream of its tree"
+        elif query.graph.depth(node) > 1:
+            steps = f"{query.graph.depth(node)} steps before the last stream of its tree"
             message = f"{attr} is projected out, but {attr.stream} comes {steps}"
             yield Failure("C3", message, (), (attr.stream,), (attr,), necessary=False, columns=written)
 
@@ -58,14 +58,14 @@ def equalities_are_bounded(query: Modified) -> Iterator[Failure]:
     The paper's exception, a root alone, follows: P+ makes both sides bounded if one is.
     """
     for number, nodes in equalities(query):
-        if not query.closure.bounded(number) and all(query.is_tree(n) for n in nodes):
+        if not query.closure.bounded(number) and all(query.graph.is_tree(n) for n in nodes):
             yield unbounded_equality("C4", query, number)
 
 
 def inequalities_are_bounded(query: Modified) -> Iterator[Failure]:
     """C5: MaxRef and MinRef are empty, except for a root alone."""
     for node in range(len(query.nodes)):
-        if not query.is_tree(node) or (query.roots == (node,)):
+        if not query.graph.is_tree(node) or (query.graph.roots == (node,)):
             continue
         found = references(query, node)
         for join in dict.fromkeys((*found.greatest, *found.least)):
@@ -108,11 +108,11 @@ def _ends(query: Modified, pair: tuple[Attr, Attr]) -> tuple[int, int]:
 
 
 def _within_reach(query: Modified, one: int, other: int) -> bool:
-    if one == other or not (query.is_tree(one) and query.is_tree(other)):
+    if one == other or not (query.graph.is_tree(one) and query.graph.is_tree(other)):
         return True  # a component that is no tree fails C1
-    if query.component[one] != query.component[other]:
-        return query.depth(one) == query.depth(other) == 0
-    parents = query.parents
+    if query.graph.component[one] != query.graph.component[other]:
+        return query.graph.depth(one) == query.graph.depth(other) == 0
+    parents = query.graph.parents
     return parents[one] == parents[other] or one in parents[other] or other in parents[one]
 
 

@@ -61,7 +61,7 @@ def failures(query: Modified) -> tuple[Failure, ...]:
 
 def time_cases(query: Modified) -> tuple[tuple[Atom, ...], ...]:
     """Atoms that tell the order of two streams that one earlier stream waits for; none for a forest."""
-    for parents in query.parents:
+    for parents in query.graph.parents:
         if len(parents) > 1:
             one, other = (query.query.stream(query.nodes[p][0]).clock for p in sorted(parents)[:2])
             return tuple((Atom(one, op, other, case=True),) for op in (Op.LESS, Op.EQUAL, Op.GREATER))

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 
 from bounds import theorem1, theorem2
 from bounds.failure import Failure
 from bounds.kept import unkeepable
-from bounds.modified import Modified
+from bounds.modified import Modified, modified
 from bounds.query import Query, Union
-from bounds.refine import Budget, Criterion, TooManyCasesError, cases
+from bounds.refine import Budget, Criterion, TooManyCasesError, forests
+from bounds.search import Blame, failing
 from bounds.split import conjunctions
+
+MOST_LOOKED_AT = 800
+"""Cases of one query that are looked at for a verdict: about half a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,7 @@ class Verdict:
 def check(union: Union) -> Verdict:
     """Theorem 1 or Theorem 2 for all queries of a union (a union is bounded if all its queries are)."""
     try:
-        found = tuple(
-            _merged(f for query in union.queries for f in _failures(query, distinct=union.distinct))
-        )
+        found = tuple(_merged(_failures(union)))
     except TooManyCasesError:
         failure = Failure("orders", "there are too many orders of attributes to tell apart", necessary=False)
         return Verdict(None, union.distinct, (failure,), certain=False)
@@ -53,43 +56,61 @@ def check(union: Union) -> Verdict:
     return Verdict(False, False, found, certain=necessary and not _repeats(union))
 
 
-def keepable(query: Modified, *, distinct: bool) -> tuple[Failure, ...]:
-    """The criterion that the synopses rest on: what a forest of nodes keeps is bounded."""
-    return unkeepable(query, distinct=distinct)
+def is_bounded(union: Union) -> bool:
+    """Whether the verdict is that a union is bounded; sooner told than why not."""
+    try:
+        return next(_failures(union), None) is None
+    except TooManyCasesError:
+        return False
 
 
-def _failures(query: Query, *, distinct: bool) -> Iterator[Failure]:
+def _failures(union: Union) -> Iterator[Failure]:
+    for query in union.queries:
+        yield from _query_failures(query, distinct=union.distinct)
+
+
+def _query_failures(query: Query, *, distinct: bool) -> Iterator[Failure]:
     told: set[object] = set()
-    budget = Budget()
+    budget = Budget(MOST_LOOKED_AT)
     for conjunction in conjunctions(query):
+        plain = modified(conjunction)
+        if plain is None:
+            continue
         theorem = theorem2.failures if distinct else theorem1.failures
-        found = tuple(_lasting(conjunction, theorem, told, budget))
-        yield from found
-        if distinct and not found:
-            criterion = partial(keepable, distinct=True)
-            yield from _lasting(conjunction, criterion, told, budget, times=True)
+        yield from lasting(plain, theorem, told, budget)
+        if distinct and not told:
+            criterion = partial(unkeepable, distinct=True)
+            of_forests = (tuple(lasting(f, criterion, told, budget)) for f in forests(conjunction, budget))
+            yield from next(filter(None, of_forests), ())
 
 
-def _lasting(
-    query: Query, criterion: Criterion, told: set[object], budget: Budget, *, times: bool = False
-) -> Iterator[Failure]:
-    """For what a query fails at once, and for what in the first case that is split to the end.
+def lasting(query: Modified, criterion: Criterion, told: set[object], budget: Budget) -> Iterator[Failure]:
+    """For what a query fails at once, and for what in the first case found that fails for good.
 
     What has been told of another query of the union is not looked for again.
     """
+    found = sorted(criterion(query), key=lambda f: not f.necessary)
+    yield from _explained((f for f in found if not f.joins), query, told)
+    for failure in found:
+        for blame in _blames(query, failure):
+            case = _key(failure) not in told and failing(query, criterion, blame, budget)
+            if case:
+                remaining = (f for f in criterion(case) if f.joins and _key(f) not in told)
+                yield from _explained(remaining, case, told)
+                return
 
-    def at_once(modified: Modified) -> tuple[Failure, ...]:
-        return tuple(f for f in criterion(modified) if not f.joins)
 
-    def later(modified: Modified) -> tuple[Failure, ...]:
-        return tuple(f for f in criterion(modified) if f.joins and _key(f) not in told)
+def _explained(failures: Iterable[Failure], query: Modified, told: set[object]) -> Iterator[Failure]:
+    for failure in failures:
+        told.add(_key(failure))
+        yield failure.explained(query.closure)
 
-    for part in (at_once, later):
-        for case in cases(query, part, budget, times=times):
-            if case.failures:
-                yield from (f.explained(case.query.closure) for f in case.failures)
-                told.update(map(_key, case.failures))
-                break
+
+def _blames(query: Modified, failure: Failure) -> Iterator[Blame]:
+    """What one failing case needs: a join, or two of them where a stream has to keep several values."""
+    pairs = {(query.closure.class_of[j.low], query.closure.class_of[j.high]): j for j in failure.joins}
+    for joins in combinations(pairs.values(), 2) if len(pairs) > 1 else ((j,) for j in pairs.values()):
+        yield Blame(failure.condition, joins)
 
 
 def _key(failure: Failure) -> object:

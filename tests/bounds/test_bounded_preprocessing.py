@@ -92,7 +92,7 @@ def test_constants_of_integers_need_no_split() -> None:
 def test_equal_timestamps_merge_streams() -> None:
     query = _only("SELECT 1 FROM s, t, u WHERE s.i = t.j AND t.j > u.k")
     assert query.nodes == (("s", "t"), ("u",))
-    assert query.depth(1) == 1
+    assert query.graph.depth(1) == 1
 
 
 def test_joins_within_a_merged_stream_are_its_own() -> None:
@@ -121,8 +121,8 @@ def test_a_time_below_only_stays_infinite() -> None:
 
 def test_the_dependency_graph_leaves_out_what_follows() -> None:
     query = _only("SELECT 1 FROM s, t, u WHERE s.i > t.j AND t.j > u.k")
-    assert [sorted(p) for p in query.parents] == [[], [0], [1]]
-    assert [sorted(p) for p in query.later] == [[], [0], [0, 1]]
+    assert [sorted(p) for p in query.graph.parents] == [[], [0], [1]]
+    assert [sorted(p) for p in query.graph.later] == [[], [0], [0, 1]]
 
 
 def test_static_relations_bound_attributes() -> None:

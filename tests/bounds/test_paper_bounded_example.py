@@ -55,5 +55,5 @@ def test_it_is_bounded_only_if_duplicates_are_kept(distinct: str, bounded: bool)
 def test_it_needs_no_case_to_be_told_apart() -> None:
     (conjunction,) = conjunctions(sql(f"SELECT s.a, t.b {WHERE}", SCHEMA).queries[0])
     (case,) = cases(conjunction, failures)
-    assert [case.query.depth(node) for node in range(3)] == [0, 1, 2]
-    assert case.query.roots == (0,)
+    assert [case.query.graph.depth(node) for node in range(3)] == [0, 1, 2]
+    assert case.query.graph.roots == (0,)

@@ -71,9 +71,13 @@ def inequalities(query: Modified) -> tuple[Inequality, ...]:
 
 
 def equalities(query: Modified) -> Iterator[tuple[int, frozenset[int]]]:
-    """Each class that joins two nodes or more, with its nodes; application times apart."""
+    """Each class that joins two nodes or more, with its nodes; application times apart.
+
+    What equals a constant is left out: each node checks that by itself.
+    """
     for number, nodes in enumerate(query.nodes_of_class):
-        if len(nodes) > 1 and number not in query.timed:
+        attributes_only = all(isinstance(t, Attr) for t in query.closure.members[number])
+        if len(nodes) > 1 and number not in query.timed and attributes_only:
             yield number, nodes
 
 

@@ -143,6 +143,15 @@ def test_what_fails_for_the_form_of_synopses_alone_can_be_run(
             Run(sql(query), STREAMS, {})
 
 
+def test_what_equals_a_constant_is_no_join_between_streams() -> None:
+    """Out of reach of each other as t and s are, each checks its own attribute."""
+    apart = "SELECT 1 FROM s, t, u WHERE t.j < u.k AND s.a = 1 AND t.b = 1"
+    assert check(sql(apart)).bounded
+    assert (
+        check(sql(apart.replace("s.a = 1 AND t.b = 1", "s.a = t.b AND t.b > 0 AND t.b < 3"))).bounded is False
+    )
+
+
 def test_the_smallest_repairs_come_first() -> None:
     union = sql(f"SELECT DISTINCT s.a, t.b FROM s, t, u WHERE {CHAIN} AND s.a > t.b AND 0 < t.b AND t.b < 5")
     told = [str(r) for r in repairs(union, check(union))]

@@ -148,6 +148,12 @@ def _check_time(located: Located, draft: Draft) -> None:
         located.report(located.key_place((*draft.path, "time")), message)
 
 
+def _check_source(located: Located, draft: Draft) -> None:
+    if draft.entry.get("source") is not None and draft.entry.get("table") is not True:
+        message = f"{draft.name}.source: only a table has a source of its own; add 'table: true'"
+        located.report(located.key_place((*draft.path, "source")), message)
+
+
 def _check_bounds(located: Located, draft: Draft) -> None:
     for name, kind in (draft.types or {}).items():
         written = mapping(mapping(draft.entry.get("attributes")).get(name))
@@ -176,4 +182,4 @@ def _check_bounds_of(located: Located, path: Path, kind: AttributeType, written:
         located.report(located.value_place((*path, "min")), message)
 
 
-_RELATION_CHECKS = (_check_names, _check_search, _check_time, _check_bounds)
+_RELATION_CHECKS = (_check_names, _check_search, _check_time, _check_source, _check_bounds)

@@ -98,7 +98,10 @@ class RelationDocument(_Level):
     time: Name | None = Field(default=None, examples=["released"])
     """The timestamp attribute that is the event time (default: the record's own time)."""
     table: Flag = False
-    """A static table, loaded whole before the streams; its tuples never expire."""
+    """A static table, there before the streams; its tuples never expire."""
+    source: Text | None = Field(default=None, examples=["movies.parquet", "sqlite:movies.db"])
+    """Where the rows of a table are read from: a file, a folder, sqlite:FILE or postgresql://... (default:
+    they come with the streams). A path is relative to this file."""
     finite: Flag = False
     """A stream that ends, so that remembering all of it needs bounded memory."""
 

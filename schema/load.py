@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from schema.check import (
@@ -43,13 +44,31 @@ def load_schema(
         raise SchemaError(f"{path}: cannot be read as the YAML of a schema: {error.strerror}") from None
     if len(raw) > MAX_BYTES:
         raise SchemaError(f"{path}: larger than {MAX_BYTES >> 20} MiB; expected the YAML of a schema")
-    return parse_schema(
+    schema = parse_schema(
         _decode(raw, str(path)),
         str(path),
         check_window=check_window,
         check_expression=check_expression,
         default_name=path.stem,
     )
+    return _with_sources_beside(path, schema)
+
+
+def _with_sources_beside(path: Path, schema: Schema) -> Schema:
+    """The schema with paths of sources as seen from the folder that the YAML is in."""
+    if not any(relation.source for relation in schema.relations):
+        return schema
+    placed = tuple(
+        replace(r, source=r.source and _beside(path.absolute().parent, r.source)) for r in schema.relations
+    )
+    return replace(schema, relations=placed)
+
+
+def _beside(folder: Path, source: str) -> str:
+    scheme, colon, name = source.partition(":")
+    if colon and scheme == "sqlite":
+        return f"sqlite:{folder / name.removeprefix('//')}"
+    return source if colon and name.startswith("//") else str(folder / source)
 
 
 def parse_schema(
@@ -117,6 +136,7 @@ def _relation(name: str, entry: RelationDocument) -> Relation:
         time=entry.time,
         table=entry.table,
         finite=entry.finite,
+        source=entry.source,
     )
 
 

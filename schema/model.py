@@ -6,7 +6,7 @@ A row is a plain tuple of values in the order of the relation's attributes;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import TypeAlias
@@ -56,7 +56,8 @@ class Relation:
 
     ``search`` names the attributes in which keywords are looked for; ``key``
     is unique among live tuples; ``time`` is the event-time attribute;
-    ``finite`` promises that the stream ends.
+    ``finite`` promises that the stream ends; ``source`` is where the rows of a
+    table are read from, None if they come with the streams.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Relation:
     time: str | None = None
     table: bool = False
     finite: bool = False
+    source: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         names = [a.name for a in self.attributes]
@@ -150,3 +152,9 @@ class Schema:
 
     def relation(self, name: str) -> Relation:
         return self.relations[self.index[name]]
+
+
+def sourced(schema: Schema) -> list[int]:
+    """Positions of the tables whose rows come from sources of their own."""
+    gone = schema.evolution.removed_relations
+    return [n for n, relation in enumerate(schema.relations) if relation.source and n not in gone]

@@ -35,6 +35,7 @@ _EXPECTED: dict[tuple[str, ...], str] = {
     ("relations", "*", "search", "*"): "the name of an attribute",
     ("relations", "*", "time"): "the name of an attribute",
     ("relations", "*", "table"): "true or false",
+    ("relations", "*", "source"): "a path or an address (text)",
     ("relations", "*", "finite"): "true or false",
     ("relations", "*", "attributes", "*", "type"): f"a type ({_TYPES})",
     ("relations", "*", "attributes", "*", "min"): "a number or a timestamp",

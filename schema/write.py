@@ -87,6 +87,8 @@ def _relation_lines(relation: Relation) -> Iterator[str]:
         yield f"    time: {scalar(relation.time)}"
     if relation.table:
         yield "    table: true"
+    if relation.source is not None:
+        yield f"    source: {scalar(relation.source)}"
     if relation.finite:
         yield "    finite: true"
 

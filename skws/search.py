@@ -6,13 +6,13 @@ The command line, the terminal UI and tests all search by this module.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from mesh.factory import MeshKind, PurgeKind
 from schema.errors import UsageError
-from schema.model import Schema
+from schema.model import Schema, sourced
 from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.columnar import ColumnarEngine
@@ -162,6 +162,10 @@ class Search:
         Raises BadRecordsError, SourceError.
         """
         run = self._on_spark if self.request.engine is EngineName.SPARK else self._in_process
+        if sourced(self.plan.schema):
+            from skws.tables.cache import pinned  # noqa: PLC0415 - an index needs Arrow
+
+            self.plan = replace(self.plan, schema=pinned(self.plan.schema, report))
         with self.bad:
             for result in islice(self._best(run(report)), self.request.limit):
                 self.found += result.op == "+"

@@ -112,6 +112,7 @@ class Bridges:
     def _look_around(self, first: int) -> tuple[Ints, Ints]:
         """The closers from some place on, with the live tuples next to them."""
         source, edge = (column[first:] for column in self._closers.columns())
+        self._live.gather(edge, source)
         _, hashes = self._live.wanted(edge, source)
         place, bridge = self._live.probe(hashes)
         return source[place], bridge

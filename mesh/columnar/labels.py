@@ -63,6 +63,8 @@ class Labels:
     def of(self, query: Ints, slots: Ints) -> Ints:
         """The label of each (query, tuple)."""
         found = np.zeros(len(slots), dtype=np.int64)
+        if len(slots) and slots.max() >= len(self._some):  # free tuples that came since
+            self._some = np.concatenate([self._some, np.zeros(int(slots.max()) + 1, dtype=bool)])
         carrying = np.flatnonzero(self._some[slots])
         if len(carrying):
             places = _place(slots[carrying], query[carrying])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -21,11 +22,28 @@ class Arrived:
     hashes: Hashes
 
 
+class Reserve(Protocol):
+    """Tuples that are alive but not among the live ones until a join value reaches them.
+
+    Who takes part in a query by its keywords is always there.
+    """
+
+    def demand(self, edge: Ints, values: Ints) -> None:
+        """See to it that all tuples that edges lead to by join values are among the live ones."""
+
+    def counted(self, edge: Ints, values: Ints) -> tuple[Flags, Ints]:
+        """Which edges lead to such tuples alone, and how many there are."""
+
+
 class LiveTuples:
-    """The tuples of the window; some may be dead and not yet purged."""
+    """The tuples of the window; some may be dead and not yet purged.
+
+    ``reserve``: those that are looked up elsewhere when they are wanted.
+    """
 
     def __init__(self, schema: Schema) -> None:
         self.key_sets = KeySets(schema)
+        self.reserve: Reserve | None = None
         self._store = TupleStore(self.key_sets.width)
         self._index = SortedRuns()
 
@@ -67,6 +85,13 @@ class LiveTuples:
         values = self.tuples.keys[members, self.key_sets.source[edge]]
         known: Flags = values != NULL
         return known, index_hashes(self.key_sets.edge_index[edge[known]], values[known])
+
+    def gather(self, edge: Ints, members: Ints) -> None:
+        """See to it that all partners of members by edges are here; to be called before looking them up."""
+        if self.reserve is not None and len(edge):
+            values = self.tuples.keys[members, self.key_sets.source[edge]]
+            known = values != NULL
+            self.reserve.demand(edge[known], values[known])
 
     def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
         """Which pairs of tuples agree on an edge, by all 64 bits of their values."""

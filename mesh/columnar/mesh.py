@@ -231,7 +231,7 @@ class ColumnarMesh:
                 results.append(front.taken(complete))
                 front = front.taken(~complete)
             partial, groups, wanted = self._spread(front)
-            places, slots = self._partners(groups, front.query[partial], wanted)
+            places, slots = self._partners(front, partial, groups, wanted)
             grown = self._joined(front, groups[places], partial[places], slots)
             stays = np.flatnonzero(~self._operators.passing(groups))
             waiting.append(front.taken(partial[stays]).in_groups(groups[stays]))
@@ -241,20 +241,30 @@ class ColumnarMesh:
             self._wait(Partials.together(waiting), np.concatenate(hashes))
         return self._truly_joined(Partials.together(results))
 
-    def _partners(self, groups: Ints, query: Ints, wanted: Hashes) -> tuple[Ints, Ints]:
-        """Live tuples for groups of queries, as (place in ``groups``, slot)."""
+    def _partners(self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes) -> tuple[Ints, Ints]:
+        """Live tuples for groups, as (place in ``groups``, slot); ``partial``: of which partials they are."""
+        query = front.query[partial]
         is_open, by_query = self._operators.open(groups), mixed(wanted, query)
+        self._gather(front, partial, groups, is_open)
         open_places, free = _probe_some(self._live.probe, wanted, np.flatnonzero(is_open))
         closed_places, carrying = _probe_some(self._labelled.probe, by_query, np.flatnonzero(~is_open))
         places, slots = [open_places, closed_places], [free, carrying]
         bridged = np.flatnonzero(self._operators.bridged(groups))
         bridged = bridged[self._bridges.reached(by_query[bridged])]
         if len(bridged):
+            self._gather(front, partial, groups, bridged)
             bridged, bridges = _probe_some(self._live.probe, wanted, bridged)
             is_free = self._labels.of(query[bridged], bridges) == 0
             places.append(bridged[is_free])
             slots.append(bridges[is_free])
         return np.concatenate(places), np.concatenate(slots)
+
+    def _gather(self, front: Partials, partial: Ints, groups: Ints, chosen: Ints | Flags) -> None:
+        """See to it that the partners of some groups are among the live tuples."""
+        if self._live.reserve is not None:
+            groups = groups[chosen]
+            members = front.members[partial[chosen], self._operators.node(groups)]
+            self._live.gather(self._operators.edge(groups), members)
 
     def _wait(self, groups: Partials, hashes: Hashes) -> None:
         first = self._waiting.append(groups.columns())

@@ -11,6 +11,7 @@ from bounds.run import Output, Run
 from schema.errors import UsageError
 from schema.model import Row, Schema
 from skws.replay import BadRecordLog, Replay
+from skws.tables.whole import with_sources
 
 
 class Added(NamedTuple):
@@ -34,7 +35,7 @@ class Replayed:
         self._names = [r.name for r in schema.relations]
         self._used = {s.relation for q in union.queries for s in q.streams}
         tables: dict[str, list[Row]] = defaultdict(list)
-        for record in replay.tables(bad):
+        for record in with_sources(schema, replay.tables(bad)):
             tables[self._names[record.relation]].append(record.row)
         self._run = Run(union, schema, tables)
         self.records = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,14 +18,14 @@ SQLITE = "sqlite:"
 class Database(Protocol):
     """Tables that can be read. All methods may raise SourceError.
 
-    ``name`` is fit to be shown; ``stamp`` changes when the data does, None if that cannot be told.
+    ``name`` is fit to be shown.
     """
 
     @property
     def name(self) -> str: ...
 
-    @property
-    def stamp(self) -> str | None: ...
+    def stamp(self, relations: Sequence[Relation]) -> str:
+        """What changes when the rows of some relations do."""
 
     def schema(self) -> Schema:
         """Inferred from the catalog."""

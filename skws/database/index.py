@@ -38,17 +38,16 @@ def _make(database: Database, schema: Schema, kept: Path, report: Callable[[int]
     if kept.exists() and not is_store(kept):
         raise UsageError(f"--index {kept}: there is a file that is no index; it is left as it is")
     mark = _mark(database, schema)
-    if mark is not None and is_made_from(kept, mark):
+    if is_made_from(kept, mark):
         return
     new = kept.with_name(f"{kept.name}.new")
     new.unlink(missing_ok=True)
     make_store(new, schema, database.rows, report)
-    mark_made(new, mark or "")
+    mark_made(new, mark)
     new.replace(kept)
 
 
-def _mark(database: Database, schema: Schema) -> str | None:
-    """What tells the data and how it is read; None if the data cannot be told."""
-    if database.stamp is None:
-        return None
-    return blake2b(f"{database.stamp} {schema!r}".encode(), digest_size=16).hexdigest()
+def _mark(database: Database, schema: Schema) -> str:
+    """What tells the data and how it is read."""
+    text = f"{database.stamp(schema.relations)} {schema!r}"
+    return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,19 +34,27 @@ class PostgresDatabase:
     def name(self) -> str:
         return self.address.shown
 
-    @property
-    def stamp(self) -> None:
-        """Whether rows have changed cannot be told."""
-        return None
+    def stamp(self, relations: Sequence[Relation]) -> str:
+        """How many rows there are, and the sum of hashes of what is read of each; the server reads all."""
+        found = [self._stamp(relation) for relation in relations]
+        return repr((self.name, found))
+
+    def _stamp(self, relation: Relation) -> tuple[str, ...]:
+        table = self._fitted(relation)
+        row = SQL("ROW({})::text").format(SQL(", ").join(Identifier(a.name) for a in relation.attributes))
+        statement = SQL("SELECT count(*), sum(hashtextextended({}, 0)) FROM {}").format(
+            row, Identifier(table.namespace, table.name)
+        )
+        with self.address.sql() as connected, connected.cursor() as cursor:
+            cursor.execute(statement)
+            ((count, hashes),) = cursor.fetchall()
+        return table.namespace, table.name, str(count), str(hashes)
 
     def schema(self) -> Schema:
         return all_tables(inferred(self.address, None, "none").schema())
 
     def rows(self, relation: Relation) -> Iterator[Row]:
-        faults = list(fit_static(relation, self._tables))
-        if faults:
-            raise SourceError(f"{self.name}: {'; '.join(faults)}")
-        table = self._tables[relation.name]
+        table = self._fitted(relation)
         statement = SQL("SELECT {} FROM {}").format(
             SQL(", ").join(SQL("{}::text").format(Identifier(a.name)) for a in relation.attributes),
             Identifier(table.namespace, table.name),
@@ -55,6 +63,13 @@ class PostgresDatabase:
             cursor.itersize = _BATCH
             cursor.execute(statement)
             yield from typed(self.name, relation, iter(cursor))
+
+    def _fitted(self, relation: Relation) -> Table:
+        """Raises SourceError if there is no table for a relation."""
+        faults = list(fit_static(relation, self._tables))
+        if faults:
+            raise SourceError(f"{self.name}: {'; '.join(faults)}")
+        return self._tables[relation.name]
 
     @cached_property
     def _tables(self) -> dict[str, Table]:

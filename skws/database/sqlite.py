@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -52,8 +52,7 @@ class SqliteDatabase:
     def name(self) -> str:
         return str(self._path)
 
-    @property
-    def stamp(self) -> str:
+    def stamp(self, relations: Sequence[Relation]) -> str:  # noqa: ARG002 - one file has them all
         """Path, size and time of the file and of its write-ahead log."""
         files = (self._path, Path(f"{self._path}-wal"))
         found = [file.stat() for file in files if file.exists()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from mesh.columnar import Labelled
 from mesh.columnar.columns import Ints
 from skws.batches import Rows
-from windows.tuples import StreamTuple
+from skws.blocks import Block
+from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, ExpressionWindow, Unbounded, Window
 
 
@@ -63,6 +64,27 @@ def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) 
         np.array([t.time for t in tuples], dtype=np.int64),
         np.array([t.place for t in tuples], dtype=np.int64),
         {place: t for place, t in enumerate(tuples) if follow(t)},
+    )
+
+
+def of_table_rows(blocks: Sequence[Block], occurrences: Mapping[int, int]) -> Arrivals:
+    """Rows of static tables, alive for ever; ``occurrences``: how many equal rows come before, by number."""
+    sizes = [len(block) for block in blocks]
+    relation = np.repeat([block.relation for block in blocks], sizes).astype(np.int64)
+    block = np.repeat(np.arange(len(blocks), dtype=np.int64), sizes)
+    place = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
+    rows, size = Rows(block, place, tuple(blocks)), len(relation)
+    return Arrivals(
+        relation,
+        rows,
+        np.full(size, ALWAYS),
+        np.full(size, FOREVER),
+        np.zeros(size, dtype=np.int64),
+        np.zeros(size, dtype=np.int64),
+        {
+            number: StreamTuple(int(relation[number]), rows.row(number), ALWAYS, FOREVER, occurrence=before)
+            for number, before in occurrences.items()
+        },
     )
 
 

@@ -108,9 +108,11 @@ class ColumnarEngine:
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, before the stream; give the results of static tuples alone."""
+        before = self._finder.table_rows
+        found = self._finder.open_tables()
         static = static_tuples(self.schema, ((self._place(r.relation), r.row) for r in records))
-        self.counts.static += len(static)
-        found = self._finder.insert(of_tuples(static, lambda t: t.occurrence > 0))
+        self.counts.static += len(static) + self._finder.table_rows - before
+        found += self._finder.insert(of_tuples(static, lambda t: t.occurrence > 0))
         yield from self._told(self._report(found, snapshot=True))
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
@@ -152,7 +154,8 @@ class ColumnarEngine:
         self._queries = queries
         for number, plan in queries:
             self._finder.add(number, plan)
-        found = self._finder.insert(live)
+        found = self._finder.open_tables() if before.has_tables else []
+        found += self._finder.insert(live)
         self._finder.excluded = before.excluded
         return list(self._told(retracted)) + list(self._told(self._new_by(change, found)))
 

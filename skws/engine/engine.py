@@ -20,6 +20,7 @@ from skws.plan import Plan
 from skws.records import Record
 from skws.results.assemble import Assembler, TupleNames
 from skws.results.model import Op, Result
+from skws.tables.whole import with_sources
 from windows.lifespans import Lifespans, static_tuples
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER
@@ -62,7 +63,8 @@ class Engine:
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, before the stream; give the results of static tuples alone."""
         found: list[Found] = []
-        for static in static_tuples(self.plan.schema, ((self._place(r.relation), r.row) for r in records)):
+        rows = ((self._place(r.relation), r.row) for r in with_sources(self.plan.schema, records))
+        for static in static_tuples(self.plan.schema, rows):
             self.counts.static += 1
             found += self._insert(static)
         yield from self._completed(found, snapshot=True)

@@ -14,13 +14,14 @@ import numpy as np
 
 from mesh.columnar import ColumnarMesh, Labelled, LiveTuples, Partials, TupleColumns
 from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.live import Arrived
 from mesh.columnar.store import NO_MEMBER
 from mesh.generate import CNGen
 from mesh.tree import Tree
 from purging.sweep import Sweep
 from schema.graph import edges
-from schema.model import Row, Schema
-from skws.engine.arrivals import Arrivals, natural_ends
+from schema.model import Row, Schema, sourced
+from skws.engine.arrivals import Arrivals, natural_ends, of_table_rows
 from skws.engine.engine import EXCLUDED
 from skws.engine.events import COMPLETED, Event, retracted
 from skws.engine.join_values import JoinValues
@@ -34,6 +35,8 @@ from windows.window import FOREVER, Window, by_position
 
 if TYPE_CHECKING:
     from skws.engine.automata import NetworkAutomata
+    from skws.keywords import Matcher
+    from skws.tables.reserve import TableReserve, Taken
 
 
 class Standing(NamedTuple):
@@ -42,6 +45,7 @@ class Standing(NamedTuple):
     mesh: ColumnarMesh
     assembler: Assembler
     automata: NetworkAutomata | None
+    matcher: Matcher
 
 
 class Finder:
@@ -59,6 +63,7 @@ class Finder:
         on_compact: Callable[[int, Ints], None] = lambda _, __: None,
     ) -> None:
         self.live = LiveTuples(schema)
+        self._schema = schema
         self.queries: dict[int, Standing] = {}
         self.excluded = 0
         self._window = window
@@ -71,14 +76,48 @@ class Finder:
         self._edges = edges(schema)
         self._sweep = Sweep()
         self._scoring = Scoring(schema, self.live, self.known)
+        self._reserve: TableReserve | None = None
+
+    def open_tables(self) -> list[Partials]:
+        """Have the tables with a source of their own behind the live tuples; gives their results.
+
+        To be called before the stream; once is enough. Raises SkwsError.
+        """
+        if self.has_tables or not sourced(self._schema):
+            return []
+        # Only for who has such tables: an index needs Arrow.
+        from skws.tables.cache import open_tables  # noqa: PLC0415
+        from skws.tables.reserve import TableReserve  # noqa: PLC0415
+
+        reserve = TableReserve(self._schema, open_tables(self._schema), self._take_in)
+        self._reserve = self.live.reserve = reserve
+        self._scoring.tables(reserve.tables)
+        found = []
+        for standing in self.queries.values():
+            carriers = reserve.carriers(standing.matcher)
+            found += [] if carriers is None else self.insert(_arrivals(carriers))
+        return found
+
+    @property
+    def has_tables(self) -> bool:
+        """True if there are tables behind the live tuples."""
+        return self._reserve is not None
+
+    @property
+    def table_rows(self) -> int:
+        """Of all tables with a source of their own."""
+        return 0 if self._reserve is None else len(self._reserve)
 
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> list[Partials]:
         """Answer a query from now on; gives its results that are alive."""
+        carriers = None if self._reserve is None else self._reserve.carriers(plan.matcher)
+        if carriers is not None:
+            self._take_in(carriers)
         generator = generator or plan.generator()
         mesh, automata = self._mesh_of(generator), None
         if plan.by_automata:
             mesh, automata = self._split(plan, generator)
-        self.queries[query] = Standing(mesh, Assembler(plan), automata)
+        self.queries[query] = Standing(mesh, Assembler(plan), automata, plan.matcher)
         labelled = Labelling.only(query, plan.matcher).of(self.known.rows)
         self._labelling.add(query, plan.matcher)
         self._scoring.add(query, plan, labelled)
@@ -97,12 +136,7 @@ class Finder:
     def insert(self, new: Arrivals) -> list[Partials]:
         """Add tuples; gives the results that they complete."""
         labelled = self._labelling.of(new.rows) if new.labelled is None else new.labelled
-        self.known.add(new.relation, new.start, new.rows, new.times)
-        first = len(self.live)
-        for place, followed in new.followed.items():
-            self.known.follow(followed, first + place)
-        keys = self._values.of(new.rows)
-        arrived = self.live.insert(TupleColumns(new.relation, new.start, new.end, keys, new.place))
+        first, arrived = self._enter(new)
         labelled = Labelled(labelled.tuple + first, labelled.query, labelled.label)
         self._scoring.arrived(first, new.rows, labelled)
         labelled = self._coded(labelled)
@@ -112,9 +146,10 @@ class Finder:
         return [self._truly_joined(results) for results in found if len(results)]
 
     def arrivals(self, removed: Collection[int]) -> Arrivals:
-        """All tuples but those of removed relations, to be inserted elsewhere."""
+        """All tuples but those of removed relations and of ``open_tables``, to be inserted elsewhere."""
         tuples = self.live.tuples
-        kept = np.flatnonzero(~np.isin(tuples.relation, list(removed)))
+        left = [*removed, *(() if self._reserve is None else self._reserve.tables)]
+        kept = np.flatnonzero(~np.isin(tuples.relation, left))
         kept = kept[np.argsort(tuples.start[kept], kind="stable")]
         place = {slot: at for at, slot in enumerate(kept.tolist())}
         return Arrivals(
@@ -126,6 +161,19 @@ class Finder:
             tuples.place[kept],
             {place[slot]: known for slot, known in self.known.followed.items() if slot in place},
         )
+
+    def _enter(self, new: Arrivals) -> tuple[int, Arrived]:
+        """Add tuples to the live ones, where no mesh hears of them; gives the slot of the first."""
+        self.known.add(new.relation, new.start, new.rows, new.times)
+        first = len(self.live)
+        for place, followed in new.followed.items():
+            self.known.follow(followed, first + place)
+        keys = self._values.of(new.rows)
+        return first, self.live.insert(TupleColumns(new.relation, new.start, new.end, keys, new.place))
+
+    def _take_in(self, taken: Taken) -> None:
+        """Rows of tables that nobody waits for."""
+        self._enter(_arrivals(taken))
 
     def release(self, known: list[StreamTuple]) -> None:
         """Take tuples out, with all partials; they may be inserted again."""
@@ -180,7 +228,7 @@ class Finder:
             for (query, operator, slots), start, end, due, at, score in zip(*columns, judged, strict=True):
                 known = readings.get((query, operator))
                 if known is None:
-                    mesh, assembler, _ = self.queries[query]
+                    mesh, assembler, *_ = self.queries[query]
                     known = assembler.reading(mesh.network(operator)), assembler
                     readings[query, operator] = known
                 reading, assembler = known
@@ -226,7 +274,7 @@ class Finder:
         self, query: int, operator: int, slots: list[int], time: int, tick: int | None = None
     ) -> Event:
         """The retraction of a result at an event time; ``tick`` is its place in the output, else the time."""
-        mesh, assembler, _ = self.queries[query]
+        mesh, assembler, *_ = self.queries[query]
         members = [self.known.member(slot) for slot in slots if slot >= 0]
         times = [member.time for member in members if not member.static]
         named = [self.known.name(slot) for slot in slots if slot >= 0]
@@ -320,6 +368,10 @@ class Finder:
         if accepts is None:
             return None
         return lambda slots: np.array([accepts(self.known.row(s)) for s in slots.tolist()], dtype=bool)
+
+
+def _arrivals(taken: Taken) -> Arrivals:
+    return of_table_rows(taken.blocks, taken.occurrences)
 
 
 def rows_of(results: Partials) -> Iterator[tuple[int, int, list[int]]]:

@@ -17,6 +17,7 @@ from schema.graph import Edge, edges
 from schema.model import AttributeType, Schema, Value
 from skws.batches import Rows
 from skws.blocks import Block, integers_of
+from skws.tables.values import join_values
 
 _LARGEST = (1 << 63) - 1
 
@@ -26,6 +27,8 @@ class JoinValues:
 
     def __init__(self, schema: Schema, key_sets: KeySets) -> None:
         self._schema = schema
+        # Indexes on disk have values that are the same in every process.
+        self._lasting = any(relation.source for relation in schema.relations)
         self._key_sets = key_sets
         self._told_apart = [self._tells_apart(edge) for edge in edges(schema)]
         self._all_told_apart = True
@@ -49,6 +52,11 @@ class JoinValues:
 
     def _column(self, blocks: Sequence[Block], columns: tuple[int, ...]) -> Ints:
         """The join values of all rows of some blocks of one relation."""
+        if self._lasting:
+            found = [join_values(block, columns) for block in blocks]
+            told_apart = len(columns) > 1 or all(_tells_least_apart(b.integers(columns[0])) for b in blocks)
+            self._all_told_apart &= told_apart
+            return np.concatenate(found) if len(found) != 1 else found[0]
         if len(columns) > 1:
             together = zip(*(_values(blocks, column) for column in columns), strict=True)
             return _integers([None if None in values else hash(values) for values in together])
@@ -72,6 +80,11 @@ class JoinValues:
 
 def _values(blocks: Sequence[Block], column: int) -> Iterable[Value]:
     return chain.from_iterable(block.values(column) for block in blocks)
+
+
+def _tells_least_apart(integers: Ints | None) -> bool:
+    """False if the one integer is there that cannot stand for itself."""
+    return integers is None or not (integers == NULL).any()
 
 
 def _integer(value: Value) -> int | None:

@@ -118,7 +118,7 @@ class KnownTuples:
         """Which new tuples may not be the first of their relation at their instant."""
         twins = _with_twins(relation, start)
         earlier = start <= self._latest
-        if earlier.any():  # in the middle of an instant, or late
+        if earlier.any():  # in the middle of an instant, late, or a static tuple that is wanted now
             twins |= earlier & (start != ALWAYS)
             self._in_order &= bool((start >= self._latest).all())
         if len(start):

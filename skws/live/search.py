@@ -225,12 +225,14 @@ class LiveSearch:
 
     def _new_engine(self) -> ColumnarEngine:
         kind = BoundedEngine if self.stream.bounded else ColumnarEngine
-        return kind(
+        engine = kind(
             self.stream.schema,
             self.stream.window,
             lateness=self.stream.lateness,
             accepts_root=self._share.accepts_root(),
         )
+        _exhaust(engine.load_tables(()))  # those with a source of their own
+        return engine
 
     def _taken(self, batch: RecordBatch, evaluators: list[Evaluator], *, ended: bool) -> list[LiveResult]:
         accepted = self._order.accepted(passed_over(batch, self.stream.schema.evolution.removed_relations))

@@ -21,6 +21,7 @@ from skws.live.share import Share
 from skws.live.standing import Standing
 from skws.live.stream import Stream
 from skws.records import Record
+from skws.tables.whole import with_sources
 from windows.window import MICROSECOND
 
 FORCE: Final = "force"
@@ -57,6 +58,8 @@ class StandingSql:
         self._union = _read(standing, stream)
         self._used = {s.relation for q in self._union.queries for s in q.streams}
         self._tables: dict[str, list[Row]] = defaultdict(list)
+        for record in with_sources(stream.schema, ()):
+            self._tables[self._schema.relations[record.relation].name].append(record.row)
         self._run = Run(self._union, stream.schema, self._tables)
         self._now: int | None = None
         self._rows: dict[str, list[Row]] = {}

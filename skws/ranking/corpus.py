@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from skws.batches import Rows
 from skws.keywords import occurrences
 from skws.plan import Plan
 from skws.ranking.timeline import LiveSums
+from windows.tuples import ALWAYS
+from windows.window import FOREVER
 
 Place: TypeAlias = tuple[int, int]
 """A relation and one of its columns, by position; NAME stands for the relation's name."""
@@ -27,16 +29,34 @@ class Texts(NamedTuple):
     characters: int
 
 
+class TableTexts(Protocol):
+    """A table that is counted as a whole. ``texts[c]``: the texts of a column, and their characters."""
+
+    @property
+    def texts(self) -> Mapping[int, tuple[int, int]]: ...
+
+    def __len__(self) -> int: ...
+
+
 class Corpus:
     """The texts of all searched attributes."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
+        self._whole: set[int] = set()  # relations that are counted already
         self._sums: dict[Place, LiveSums] = {
             (relation, column): LiveSums(2)
             for relation, described in enumerate(schema.relations)
             for column in (*described.search_columns, NAME)
         }
+
+    def add_tables(self, tables: Mapping[int, TableTexts]) -> None:
+        """Tables by relation; their rows do not count once more when they come."""
+        always, forever = np.array([ALWAYS]), np.array([FOREVER])
+        for relation, table in tables.items():
+            self._whole.add(relation)
+            for column, found in (*table.texts.items(), (NAME, (len(table), 0))):
+                self._sums[relation, column].add(always, forever, np.array([found], dtype=np.int64))
 
     def add(self, rows: Rows, start: Ints, end: Ints) -> None:
         """Tuples, with their lifespans."""
@@ -60,6 +80,8 @@ class Corpus:
     def _lengths(self, rows: Rows) -> Iterator[tuple[Place, Ints, Ints]]:
         """For each place: the numbers of the rows that are not NULL there, and (1, length) of each."""
         for block, mine, at in rows.by_block():
+            if block.relation in self._whole:
+                continue
             for column in self._schema.relations[block.relation].search_columns:
                 values = block.values(column)
                 lengths = np.array(

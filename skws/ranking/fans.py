@@ -16,6 +16,11 @@ def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
     counts = np.zeros(len(edge), dtype=np.int64)
     known, hashes = live.wanted(edge, member)
     asked = np.flatnonzero(known)
+    if live.reserve is not None:
+        values = live.tuples.keys[member[asked], live.key_sets.source[edge[asked]]]
+        kept_there, there = live.reserve.counted(edge[asked], values)
+        counts[asked[kept_there]] = there[kept_there]
+        asked, hashes = asked[~kept_there], hashes[~kept_there]
     _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
     starts, ends = _lifespans(live, edge[asked[first]], member[asked[first]])
     order = np.argsort(which, kind="stable")

@@ -7,7 +7,7 @@ for each of them sees the whole window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from schema.model import Row, Schema
 from skws.batches import Rows
 from skws.engine.known import KnownTuples
 from skws.plan import Plan
-from skws.ranking.corpus import NAME, Corpus, Keywords, Place
+from skws.ranking.corpus import NAME, Corpus, Keywords, Place, TableTexts
 from skws.ranking.evidence import Evidence, JoinFan, Match
 from skws.ranking.fans import fans
 from skws.ranking.rankings import Ranking
@@ -61,6 +61,13 @@ class Scoring:
         self._corpus: Corpus | None = None  # until a query asks
         self._queries: dict[int, Ranked] = {}
         self._latest = ALWAYS
+        self._tables: Mapping[int, TableTexts] = {}
+
+    def tables(self, tables: Mapping[int, TableTexts]) -> None:
+        """By relation: tables whose rows are among the live tuples only as they are wanted."""
+        self._tables = tables
+        if self._corpus is not None:
+            self._corpus.add_tables(tables)
 
     def __len__(self) -> int:
         """How many queries have a ranking."""
@@ -76,6 +83,7 @@ class Scoring:
         tuples = self._live.tuples
         if self._corpus is None:
             self._corpus = Corpus(self._schema)
+            self._corpus.add_tables(self._tables)
             self._corpus.add(self._known.rows, tuples.start, tuples.end)
             self._latest = int(tuples.start.max(initial=ALWAYS))
         choice = plan.ranking

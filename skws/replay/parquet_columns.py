@@ -35,6 +35,7 @@ _KINDS = {
     AttributeType.NUMBER: {pa.float32(), pa.float64()},
     AttributeType.BOOLEAN: {pa.bool_()},
 }
+_RANGED = {AttributeType.NUMBER, AttributeType.TIMESTAMP}
 _STORED = {
     AttributeType.TEXT: pa.string(),
     AttributeType.STRING: pa.string(),
@@ -70,13 +71,35 @@ def batches(splits: Sequence[Split], schema: Schema, advance: Advance = ignore) 
             yield _merged(parts)
 
 
+def table_batches(path: Path, relation: Relation) -> Iterator[pa.RecordBatch] | None:
+    """The rows of a table as columns, in the order of its attributes; None if the file is not plain."""
+    names = [attribute.name for attribute in relation.attributes]
+    ranged = [a.name for a in relation.attributes if a.type in _RANGED]
+    with opened(path) as file:
+        arrow = file.schema_arrow
+        if sorted(arrow.names) != sorted(names) or not all(
+            _fits(arrow.field(a.name).type, a.type) for a in relation.attributes
+        ):
+            return None
+        for batch in file.iter_batches(1 << 16, columns=ranged) if ranged else ():
+            if not all(map(_in_range, batch.columns)):
+                return None
+    return _stored_batches(path, relation, names)
+
+
+def _stored_batches(path: Path, relation: Relation, names: list[str]) -> Iterator[pa.RecordBatch]:
+    with opened(path) as file:
+        for batch in file.iter_batches(1 << 16, columns=names):
+            columns = [_stored(batch.column(a.name), a.type) for a in relation.attributes]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
 def _is_plain(path: Path, relation: Relation) -> bool:
     with opened(path) as file:
         if not _has_plain_columns(file.schema_arrow, relation):
             return False
         time = relation.time or "time"
-        ranged = {AttributeType.NUMBER, AttributeType.TIMESTAMP}
-        checked = {time, *(a.name for a in relation.attributes if a.type in ranged)}
+        checked = {time, *(a.name for a in relation.attributes if a.type in _RANGED)}
         last = EARLIEST
         for batch in file.iter_batches(1 << 16, columns=list(checked)):
             if batch.column(time).null_count:

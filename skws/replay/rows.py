@@ -145,6 +145,8 @@ class RowReader:
         The time attribute wins for an insertion; a deletion happens at its own
         time, and only without one at that of the row.
         """
+        if self.relation.source is not None:
+            raise MalformedError(f"rows of {self.relation.name} come from its source alone")
         if self.table:
             return 0
         if self.time_column is None or (delete and given is not None):

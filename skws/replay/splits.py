@@ -67,12 +67,20 @@ class _File:
     relation: int | None
 
 
-def plan(path: Path, schema: Schema, *, split_bytes: int = SPLIT_BYTES, first: int = 0) -> list[Split]:
+def plan(
+    path: Path,
+    schema: Schema,
+    *,
+    split_bytes: int = SPLIT_BYTES,
+    first: int = 0,
+    relation: int | None = None,
+) -> list[Split]:
     """The splits of a file, or of all files under a directory in order of name; ordinals from ``first``.
 
     Names that begin with ``.`` or ``_`` are passed over. A file or directory
     named like a relation (in any case) holds its bare rows, unless the first
-    record of the file names its relation itself.
+    record of the file names its relation itself. ``relation``: whose rows they
+    are where no name tells.
 
     Raises SourceError: nothing there, nothing to read, an unknown format, or a
     file that belongs to no relation.
@@ -82,7 +90,7 @@ def plan(path: Path, schema: Schema, *, split_bytes: int = SPLIT_BYTES, first: i
     try:
         if not path.exists():
             raise SourceError(f"{path}: no such file or directory{_neighbour(path)}")
-        files = list(_files(path, schema, None))
+        files = list(_files(path, schema, relation, by_name=relation is None))
         ordinals = count(first)
         splits = [split for file in files for split in _splits(file, split_bytes, ordinals)]
     except OSError as error:
@@ -101,17 +109,20 @@ def _known_suffixes() -> str:
     return ", ".join(SUFFIXES) + "; .jsonl.gz, .csv.gz"
 
 
-def _files(path: Path, schema: Schema, inherited: int | None) -> Iterator[_File]:
-    """The files at and under ``path``; ``inherited``: the relation that a directory above is named for."""
+def _files(path: Path, schema: Schema, inherited: int | None, *, by_name: bool = True) -> Iterator[_File]:
+    """The files at and under ``path``; ``inherited``: the relation that a directory above is named for.
+
+    ``by_name``: whether a name tells a relation.
+    """
+    named = relation_named(path, schema) if by_name else None
+    relation = inherited if named is None else named
     if path.is_dir():
-        named = relation_named(path, schema)
         for entry in sorted(path.iterdir()):
             if not entry.name.startswith((".", "_")):
-                yield from _files(entry, schema, inherited if named is None else named)
+                yield from _files(entry, schema, relation, by_name=by_name)
         return
     kind = format_of(path)
-    named = relation_named(path, schema)
-    yield _File(path, kind, _bare(path, kind, schema, inherited if named is None else named))
+    yield _File(path, kind, _bare(path, kind, schema, relation))
 
 
 def format_of(path: Path) -> Format:

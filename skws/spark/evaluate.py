@@ -111,9 +111,9 @@ class SliceRun:
             {place: t for place, t in enumerate(static) if t.occurrence},
             _labelled(np.array([t.keywords for t in static], dtype=np.int64)),
         )
-        found = self._finder.insert(arrivals)
+        found = [*self._finder.open_tables(), *self._finder.insert(arrivals)]
         if self._begin == ALWAYS:
-            self.counts["static"] += len(static)
+            self.counts["static"] += len(static) + self._finder.table_rows
             self.counts["excluded"] += self._finder.excluded
             yield from self._finder.events(found, snapshot=True)
 

@@ -29,10 +29,12 @@ from skws.spark.batch import BatchRun
 from skws.spark.decode import batched, unbatched
 from skws.spark.evaluate import COUNTED, RESULTS, RESULTS_ARROW, result_row
 from skws.spark.positions import with_positions
+from skws.tables.whole import with_sources
 from skws.windowing.engine import WindowedEngine
 from skws.windowing.request import WindowsRequest
 from windows.expressions.source import RowSource
 from windows.expressions.spans import Tracker
+from windows.lifespans import static_tuples
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import ExpressionWindow
 
@@ -131,7 +133,8 @@ def _run_slices(
 ) -> Iterator[tuple[Any, ...]]:
     for number, group in groupby(rows, key=lambda row: row[0]):
         engine = WindowedEngine.of(plan)
-        alone = engine.load(static())
+        sources = ((r.relation, r.row) for r in with_sources(plan.schema, ()))
+        alone = engine.load([*static(), *static_tuples(plan.schema, sources)])
         if number:
             engine.stand_at(orjson.loads(cuts[number - 1].state))
         else:

@@ -29,6 +29,7 @@ from skws.engine.finder import Finder
 from skws.plan import Plan
 from skws.records import Record
 from skws.results.model import Result
+from skws.tables.whole import with_sources
 from skws.windowing.closed import ClosedWindows
 from skws.windowing.members import Members, with_successors
 from skws.windowing.request import WindowsRequest
@@ -127,6 +128,7 @@ class WindowedEngine:
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, which belong to every window; give the results of them alone."""
+        records = with_sources(self.schema, records)
         yield from self._told(self.load(static_tuples(self.schema, ((r.relation, r.row) for r in records))))
 
     def load(self, static: list[StreamTuple]) -> list[Event]:

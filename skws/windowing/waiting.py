@@ -83,6 +83,6 @@ class WaitingResults:
         began = np.where(self._streaming(results), times, ALWAYS).max(axis=1)
         columns = (rows_of(results), ends.tolist(), began.tolist(), time.tolist())
         for (query, operator, slots), tick, start, end in zip(*columns, strict=True):
-            mesh, assembler, _ = self._finder.queries[query]
+            mesh, assembler, *_ = self._finder.queries[query]
             named = [names[slot] for slot in slots if slot >= 0]
             yield completed(tick, assembler.result("+", mesh.network(operator), named, start, end))

@@ -261,6 +261,7 @@ def test_json_schema_serves_editors() -> None:
         "search",
         "time",
         "table",
+        "source",
         "finite",
     }
 

@@ -26,7 +26,8 @@ def found_topics(address: Address, schema: Schema, client: Client) -> Topics:
     """Raises SourceError if there is none, or one of the address is missing; KafkaException."""
     known = client.topics()
     gone = schema.evolution.removed_relations
-    wanted = address.topics or tuple(name for name, position in schema.index.items() if position not in gone)
+    here = {r.name for n, r in enumerate(schema.relations) if n not in gone and r.source is None}
+    wanted = address.topics or tuple(name for name in schema.index if name in here)
     missing = [topic for topic in wanted if topic not in known]
     if missing and (address.topics or len(missing) == len(wanted)):
         raise SourceError(

@@ -25,7 +25,7 @@ def fit(schema: Schema, known: Mapping[str, Table], database: str) -> Fitted:
     faults: list[str] = []
     found: dict[int, Table] = {}
     for position, relation in enumerate(schema.relations):
-        if position in schema.evolution.removed_relations:
+        if position in schema.evolution.removed_relations or relation.source is not None:
             continue
         faults += fit_static(relation, known)
         if relation.name in known:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from schema.model import sourced
 from skws.spark.streaming.faults import told_briefly
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.outbox import Told, in_order
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor
 from skws.spark.streaming.reader import NAME, Reading, source_of
+from skws.tables.cache import pinned
 
 SETTINGS: Final = {
     # transformWithState takes no other; with a changelog, a batch writes what it changed.
@@ -68,7 +71,10 @@ def streaming_session(spark: SparkSession, shards: int, state: str) -> SparkSess
 
 def meshed(parcels: DataFrame, reading: Reading, layout: Layout) -> DataFrame:
     """What the shards tell of each parcel, columns OUTPUT."""
-    processor = MeshProcessor(reading.start, reading.request, layout.shares)
+    request = reading.request
+    if sourced(request.schema):  # all shards are to see the same rows
+        request = replace(request, schema=pinned(request.schema))
+    processor = MeshProcessor(reading.start, request, layout.shares)
     return parcels.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
 

@@ -1,0 +1,1 @@
+"""Large static tables: indexed once on disk, probed by every process."""

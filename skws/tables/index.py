@@ -1,0 +1,82 @@
+"""The index of a table on disk, memory-mapped: what all processes of a machine share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from mesh.columnar.columns import Ints
+from schema.model import Relation
+from skws.blocks import ArrowBlock
+from skws.keywords import Matcher
+from skws.tables.joined import Joined
+from skws.tables.postings import Postings
+from skws.tables.rows import TableRows
+
+
+class TableIndex:
+    """Rows by number, by join value and by word. ``relation``: its position in the schema.
+
+    Of rows with equal keys the last one counts, and the others are nowhere
+    found. ``len`` is how many count; ``texts[c]`` are the texts of a searched
+    column and their characters.
+    """
+
+    def __init__(self, folder: Path, relation: int, described: Relation) -> None:
+        meta = orjson.loads((folder / "meta.json").read_bytes())
+        self.folder = folder
+        self.relation = relation
+        self._size: int = meta["rows"]
+        self._rows = TableRows(folder / "rows.arrow", relation)
+        self._postings = Postings(folder)
+        self._gone: Ints = np.load(folder / "gone.npy")
+        self._occurrences: Ints = np.load(folder / "occurrences.npy", mmap_mode="r")
+        self._joined = {
+            tuple(described.columns[name] for name in names): Joined(folder, number)
+            for number, names in enumerate(meta["keys"])
+        }
+        self.texts: dict[int, tuple[int, int]] = {
+            described.columns[name]: tuple(found) for name, found in meta["texts"].items()
+        }
+
+    def __len__(self) -> int:
+        return self._size - len(self._gone)
+
+    @property
+    def size(self) -> int:
+        """Rows by number, those included that do not count."""
+        return self._size
+
+    def rows(self, numbers: Ints) -> ArrowBlock:
+        """A copy of some rows."""
+        return self._rows.taken(numbers)
+
+    def every(self) -> Ints:
+        """The numbers of all rows."""
+        return np.setdiff1d(np.arange(self._size, dtype=np.int64), self._gone, assume_unique=True)
+
+    def by(self, columns: tuple[int, ...]) -> Joined:
+        """The rows by the values of columns that the schema joins on."""
+        return self._joined[columns]
+
+    def occurrence(self, numbers: Ints) -> dict[int, int]:
+        """How many equal rows come before, where there are any; by place in ``numbers``."""
+        if not len(self._occurrences):
+            return {}
+        place = np.searchsorted(self._occurrences[:, 0], numbers)
+        met = np.flatnonzero(place < len(self._occurrences))
+        met = met[self._occurrences[place[met], 0] == numbers[met]]
+        return dict(zip(met.tolist(), self._occurrences[place[met], 1].tolist(), strict=True))
+
+    def carrying(self, matcher: Matcher) -> Ints:
+        """The rows that carry keywords of a query, or are excluded from it."""
+        if matcher.named(self.relation):
+            return self.every()
+        parts = [
+            self._postings.containing(alternative)
+            for _, alternative in matcher.alternatives()
+            if any(alternative.applies(self.relation, column) for column in self.texts)
+        ]
+        return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)

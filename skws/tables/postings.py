@@ -1,0 +1,141 @@
+"""Which rows contain a word: words to chunks of text, chunks to rows; flat arrays, memory-mapped.
+
+A chunk is what stands between white space. Each distinct one is analysed once,
+when the index is made, by the analysis of all engines.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mesh.columnar.columns import Ints, ranges
+from skws.arrow_arrays import integers
+from skws.keywords import tokens
+from skws.keywords.query import Alternative, Phrase, Prefix, Term
+
+Pairs = npt.NDArray[np.uint64]
+"""A chunk's number, then a row's."""
+_ROW_BITS: Final = np.uint64(32)
+_ROW: Final = np.uint64((1 << 32) - 1)
+
+
+class Gathered:
+    """The chunks of the texts of a table, as they are read."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._pairs: list[Pairs] = []
+
+    def add(self, first: int, texts: pa.Array) -> None:
+        """The texts of rows from ``first`` on."""
+        split = pc.utf8_split_whitespace(texts)
+        found = split.flatten().dictionary_encode()
+        numbers = self._numbers
+        known = np.array(
+            [numbers.setdefault(chunk, len(numbers)) for chunk in found.dictionary.to_pylist()],
+            dtype=np.uint64,
+        )
+        rows = integers(pc.list_parent_indices(split).cast(pa.int64())) + first
+        if len(rows):
+            which = integers(found.indices.cast(pa.int64()))
+            self._pairs.append(_distinct(known[which] << _ROW_BITS | rows.view(np.uint64)))
+
+    def save(self, folder: Path) -> None:
+        """Write the postings."""
+        pairs = np.concatenate(self._pairs) if self._pairs else np.empty(0, dtype=np.uint64)
+        self._pairs.clear()
+        pairs.sort()
+        counts = np.bincount((pairs >> _ROW_BITS).view(np.int64), minlength=len(self._numbers))
+        _save(folder, "chunk_first", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        _save(folder, "chunk_rows", (pairs & _ROW).astype(np.uint32))
+        _save_terms(folder, _terms(self._numbers))
+
+
+class Postings:
+    """The rows that contain words."""
+
+    def __init__(self, folder: Path) -> None:
+        self._chunk_first = _load(folder, "chunk_first")
+        self._chunk_rows = _load(folder, "chunk_rows")
+        self._letters = _load(folder, "terms")
+        self._bounds = _load(folder, "term_bounds")
+        self._first = _load(folder, "term_first")
+        self._chunks = _load(folder, "term_chunks")
+
+    def containing(self, alternative: Alternative) -> Ints:
+        """The rows that may satisfy a predicate, in order; the matcher knows which do."""
+        match alternative:
+            case Term(stem=stem):
+                return self._rows(f"s{stem}", exact=True)
+            case Prefix(start=start):
+                return self._rows(f"w{start}", exact=False)
+            case Phrase(stems=stems):
+                return reduce(np.intersect1d, (self._rows(f"s{stem}", exact=True) for stem in stems))
+
+    def _rows(self, term: str, *, exact: bool) -> Ints:
+        letters = term.encode()
+        first = bisect_left(range(len(self._first) - 1), letters, key=self._term)
+        if exact:
+            last = first + (first < len(self._first) - 1 and self._term(first) == letters)
+        else:
+            last = bisect_left(range(len(self._first) - 1), letters + b"\xff", key=self._term)
+        chunks = np.unique(self._chunks[self._first[first] : self._first[last]]).astype(np.int64)
+        begins = self._chunk_first[chunks]
+        places = ranges(begins, self._chunk_first[chunks + 1] - begins)
+        return np.unique(self._chunk_rows[places]).astype(np.int64)
+
+    def _term(self, number: int) -> bytes:
+        return self._letters[self._bounds[number] : self._bounds[number + 1]].tobytes()
+
+
+def _distinct(values: Pairs) -> Pairs:
+    """Each value once; sorting is much faster than ``np.unique``, which hashes."""
+    values = np.sort(values)
+    found: Pairs = values[np.concatenate([[True], values[1:] != values[:-1]])]
+    return found
+
+
+def _terms(chunks: Mapping[str, int]) -> dict[bytes, list[int]]:
+    """Stems and, where they are searched by prefix, words; each with the chunks that hold it."""
+    found: dict[bytes, list[int]] = defaultdict(list)
+    for chunk, number in chunks.items():
+        terms = set()
+        for token in tokens(chunk):
+            terms.add(b"s" + token.stem.encode())
+            if token.searchable:
+                terms.add(b"w" + token.word.encode())
+        for term in terms:
+            found[term].append(number)
+    return found
+
+
+def _save_terms(folder: Path, terms: Mapping[bytes, list[int]]) -> None:
+    ordered = sorted(terms)
+    _save(folder, "terms", np.frombuffer(b"".join(ordered), dtype=np.uint8))
+    _save(folder, "term_bounds", _bounds(map(len, ordered)))
+    _save(folder, "term_first", _bounds(len(terms[term]) for term in ordered))
+    chunks = [number for term in ordered for number in terms[term]]
+    _save(folder, "term_chunks", np.array(chunks, dtype=np.uint32))
+
+
+def _bounds(lengths: Iterable[int]) -> Ints:
+    return np.cumsum([0, *lengths], dtype=np.int64)
+
+
+def _save(folder: Path, name: str, values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
+    np.save(folder / f"{name}.npy", values)
+
+
+def _load(folder: Path, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    found: Ints = np.load(folder / f"{name}.npy", mmap_mode="r")
+    return found

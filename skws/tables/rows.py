@@ -1,0 +1,94 @@
+"""The rows of a table on disk: an Arrow file in memory-mapped parts of equal size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from mesh.columnar.columns import Ints
+from schema.model import AttributeType, Relation
+from skws.arrow_arrays import of_integers
+from skws.blocks import ArrowBlock
+
+PART: Final = 1 << 16  # rows
+_KINDS: Final = {
+    AttributeType.TEXT: pa.string(),
+    AttributeType.STRING: pa.string(),
+    AttributeType.INTEGER: pa.int64(),
+    AttributeType.NUMBER: pa.float64(),
+    AttributeType.BOOLEAN: pa.bool_(),
+    AttributeType.TIMESTAMP: pa.int64(),
+}
+
+
+def arrow_schema(relation: Relation) -> pa.Schema:
+    """A column for each attribute; time stamps in microseconds."""
+    return pa.schema([(attribute.name, _KINDS[attribute.type]) for attribute in relation.attributes])
+
+
+def write_rows(path: Path, relation: Relation, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """Write rows in parts of PART; tells how many are written so far."""
+    schema, held, size, done = arrow_schema(relation), [], 0, 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in chain(batches, [None]):
+            if batch is not None:
+                held.append(batch)
+                size += batch.num_rows
+                if size < PART:
+                    continue
+            joined = pa.Table.from_batches(held, schema).combine_chunks().to_batches()
+            held, size = [], 0
+            for whole in joined:
+                for first in range(0, whole.num_rows, PART):
+                    part = whole.slice(first, PART)
+                    if part.num_rows == PART or batch is None:
+                        writer.write_batch(part)
+                        done += part.num_rows
+                        yield done
+                    else:
+                        held, size = [part], part.num_rows
+
+
+class TableRows:
+    """Rows by number, from 0; nothing but what is asked for is in this process's own memory."""
+
+    def __init__(self, path: Path, relation: int) -> None:
+        self._relation = relation
+        self._file = pa.ipc.open_file(pa.memory_map(str(path)))
+        self._parts: dict[int, pa.RecordBatch] = {}
+
+    def parts(self) -> Iterator[tuple[int, ArrowBlock]]:
+        """The parts in order, each with the number of its first row."""
+        for number in range(self._file.num_record_batches):
+            yield number * PART, ArrowBlock(self._relation, self._file.get_batch(number).columns)
+
+    def taken(self, numbers: Ints) -> ArrowBlock:
+        """A copy of some rows, in the order given."""
+        order = np.argsort(numbers, kind="stable")
+        part = numbers[order] // PART
+        borders = np.searchsorted(part, np.unique(part))
+        pieces = [
+            self._part(int(some[0]) // PART).take(of_integers(some % PART))
+            for some in np.split(numbers[order], borders[1:])
+            if len(some)
+        ]
+        empty = [pa.RecordBatch.from_pylist([], self._file.schema)]
+        table = pa.Table.from_batches(pieces or empty).combine_chunks()
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        if len(pieces) > 1 or (back != np.arange(len(back))).any():
+            table = table.take(of_integers(back))
+        columns = [
+            column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in table.columns
+        ]
+        return ArrowBlock(self._relation, columns)
+
+    def _part(self, number: int) -> pa.RecordBatch:
+        if number not in self._parts:
+            self._parts[number] = self._file.get_batch(number)
+        return self._parts[number]

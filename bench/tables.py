@@ -1,0 +1,139 @@
+"""A stream joined with a table of millions of rows, or of a thousand: ``python -m bench.tables``."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from schema.load import parse_schema
+from schema.model import Schema
+from skws.batches import RecordBatch
+from skws.engine.columnar import ColumnarEngine
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.records import Record
+from skws.tables.cache import CACHE, cache_folder, open_tables
+from windows.window import parse_window
+
+STREAM = 200_000  # tuples, a thousand a second
+QUERY = "rare gift"
+_SCHEMA = """
+name: shop
+window: 20 seconds
+relations:
+  product:
+    attributes: {{pid: integer, name: text, maker: integer}}
+    key: [pid]
+    table: true
+    source: {source}
+  sale: {{attributes: {{oid: integer, pid: integer, note: text}}}}
+joins: [sale.pid = product.pid]
+"""
+
+
+def write_table(path: Path, rows: int) -> None:
+    """Products with names of three of 50,000 words; one in 10,000 is rare."""
+    import pyarrow as pa  # noqa: PLC0415 - the measuring process loads it by itself
+    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    rng = np.random.default_rng(1)
+    words = pa.array([f"word{n}" for n in range(50_000)])
+    with pq.ParquetWriter(
+        path, pa.schema([("pid", pa.int64()), ("name", pa.string()), ("maker", pa.int64())])
+    ) as out:
+        for first in range(0, rows, 500_000):
+            pid = np.arange(first, min(first + 500_000, rows))
+            parts = [words.take(pa.array(rng.zipf(1.3, len(pid)) % 50_000)) for _ in range(3)]
+            last = pc.if_else(pa.array(pid % 10_000 == 7), "rare", parts[2])
+            name = pc.binary_join_element_wise(*parts[:2], last, " ")
+            out.write_table(pa.table({"pid": pid, "name": name, "maker": pid // 100}))
+
+
+def stream(rows: int) -> Iterator[RecordBatch]:
+    """Sales of products at random, one in a thousand a gift, which is a rare product."""
+    rng = np.random.default_rng(2)
+    products = rng.integers(0, rows, STREAM)
+    products[::1000] = products[::1000] // 10_000 * 10_000 + 7
+    sold = products.tolist()
+    for first in range(0, STREAM, 16_384):
+        yield RecordBatch.of(
+            [
+                Record(1, 1000 * n, (n, sold[n], "a gift" if n % 1000 == 0 else "sold"))
+                for n in range(first, min(first + 16_384, STREAM))
+            ]
+        )
+
+
+def private_megabytes() -> float:
+    """Memory of this process alone."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")) / 1024
+
+
+def searched(schema: Schema, rows: int) -> str:
+    """One run over the stream, as a line."""
+    batches = list(stream(rows))
+    began = time.process_time()
+    engine = ColumnarEngine.of(Plan(schema, parse_query(QUERY, schema), parse_window(schema.window), 4))
+    found = sum(1 for _ in engine.load_tables(()))
+    loaded = time.process_time()
+    found += sum(1 for _ in engine.process_batches(batches))
+    took = time.process_time() - loaded
+    return (
+        f"begin {loaded - began:.2f} s, {STREAM / took:,.0f} tuples/s, {found} results,"
+        f" {engine.live_tuples:,} live, {private_megabytes():.0f} MB private"
+    )
+
+
+def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
+    path = folder / f"product-{rows}.parquet"
+    write_table(path, rows)
+    schema = parse_schema(_SCHEMA.format(source=path))
+    began = time.process_time()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:  # whose memory goes with it
+        took = pool.apply(_indexed, (schema,))
+    size = sum(file.stat().st_size for file in cache_folder().rglob("*.*"))
+    yield f"{rows:,} rows: indexed in {took:.1f} s of processor time, {size / 1e6:.0f} MB on disk in all"
+    (table,) = open_tables(schema)
+    values = np.sort(np.random.default_rng(3).integers(0, rows, 10_000))
+    joined = table.by((0,))
+    joined.partners(values)
+    began = time.process_time()
+    for _ in range(10):
+        joined.partners(values)
+    yield f"  a probe by a join value: {(time.process_time() - began) * 10:.2f} microseconds"
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for line in pool.starmap(searched, [(schema, rows)] * processes, chunksize=1):
+            yield f"  {line}"
+
+
+def _indexed(schema: Schema) -> float:
+    began = time.process_time()
+    open_tables(schema)
+    return time.process_time() - began
+
+
+def main() -> None:
+    """Print what was measured, and the load."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--processes", type=int, default=2)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[CACHE] = folder
+        for rows in (1000, chosen.rows):
+            for line in measured(Path(folder), rows, chosen.processes):
+                print(line, flush=True)
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

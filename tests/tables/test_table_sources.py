@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sqlite3
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -112,12 +113,16 @@ def write_sqlite(path: Path) -> None:
         connection.executemany("INSERT INTO product VALUES (?, ?, ?)", PRODUCTS)
 
 
-WRITERS = {
+def write_other(path: Path) -> None:
+    write_sqlite(path.with_name("other"))
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
     "p.jsonl": write_jsonl,
     "p.csv": write_csv,
     "p.parquet": write_parquet,
     "p.sqlite": write_sqlite,
-    "sqlite:other": lambda path: write_sqlite(path.with_name("other")),
+    "sqlite:other": write_other,
 }
 
 
@@ -150,9 +155,7 @@ def test_a_folder_of_files_and_a_window_expression(skws: Skws, tmp_path: Path) -
     schema, sales = shop(tmp_path, "parts")
     found = searched(skws, (schema, sales), "--engine", "local")
     assert [one["tuples"][0]["id"] for one in found] == ["product:2", "product:3"]
-    schema.write_text(
-        schema.read_text().replace("20 seconds", "'longest match [sale] .* [sale]'")
-    )
+    schema.write_text(schema.read_text().replace("20 seconds", "'longest match [sale] .* [sale]'"))
     done = skws("search", "lamp", "returned", "-s", schema, "-r", sales, "--engine", "local", "-f", "jsonl")
     assert "a lamp now" in done.out, done.err
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from schema.errors import UsageError
 from skws.live.results import moment
@@ -61,6 +62,22 @@ class Limiter:
         self._told += 1
         held, self.held_back = self.held_back, 0
         return replace(result, held_back=held) if held and isinstance(result, Result) else result
+
+    def state(self) -> dict[str, Any]:
+        """All that decides what is let through next, as JSON."""
+        return {
+            "rate": [self._rate.most, self._rate.length],
+            "stretch": self._stretch,
+            "told": self._told,
+            "held": list(self._held),
+            "held_back": self.held_back,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a ``state``; one of another rate counts no more."""
+        if state["rate"] == [self._rate.most, self._rate.length]:
+            self._stretch, self._told = state["stretch"], state["told"]
+            self._held, self.held_back = dict.fromkeys(state["held"]), state["held_back"]
 
     def _hold(self, name: str) -> None:
         self.held_back += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any, Final
 
 from schema.errors import SkwsError
 from skws.alerts.file import Alert
@@ -11,7 +12,9 @@ from skws.alerts.limit import Limiter
 from skws.results.model import LiveResult
 from skws.watch.sinks import parse_sink
 from skws.watch.sinks.base import Run, Sink
-from skws.watch.sinks.marks import NONE
+from skws.watch.sinks.marks import NONE, Marks
+
+_LIMITS: Final = "limits"
 
 
 class Routing:
@@ -25,6 +28,9 @@ class Routing:
         self._alerts: dict[str, Alert] = {}
         self._run: Run | None = None
         self._last = NONE
+        self._marks = Marks(None, _LIMITS)
+        self._before: dict[str, Any] = {"batch": NONE, "limits": {}}
+        self._begun = True
         self._set_out(alerts)
 
     @property
@@ -37,10 +43,14 @@ class Routing:
 
     def open(self, run: Run) -> None:
         self._run = run
+        self._marks = Marks(run.folder, _LIMITS)
+        self._begun = False
         for sink in self._all():
             sink.open(run)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        if not self._begun:
+            self._go_on(batch)
         told = self._within_limits(results)
         rest = [result for result in told if not self._ways.get(result.query)]
         for sink in self._job:
@@ -52,6 +62,13 @@ class Routing:
     def flush(self) -> None:
         for sink in self._all():
             sink.flush()
+        if self._begun and self._limiters and self._last != NONE:
+            state = {text: limiter.state() for text, limiter in self._limiters.items()}
+            new = {"batch": self._last, "limits": state}
+            if new != self._before:
+                # A run that ends before this batch is committed goes on from the one before.
+                self._marks.keep(self._last, **{_LIMITS: [new, self._before]})
+                self._before = new
 
     def close(self) -> None:
         for query, limiter in self._limiters.items():
@@ -93,6 +110,15 @@ class Routing:
                 kept = self._limiters.get(text) if before.get(text) == alert.limit else None
                 limiters[text] = kept or Limiter(alert.limit)
         self._alerts, self._ways, self._limiters = dict(alerts), ways, limiters
+
+    def _go_on(self, batch: int) -> None:
+        """Limits go on from where they were before the first batch that comes after a start."""
+        self._begun = True
+        kept = self._marks.read().get(_LIMITS, [])
+        self._before = next((state for state in kept if state["batch"] < batch), self._before)
+        for text, state in self._before["limits"].items():
+            if text in self._limiters:
+                self._limiters[text].restore(state)
 
     def _within_limits(self, results: Sequence[LiveResult]) -> list[LiveResult]:
         if not self._limiters:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -16,7 +18,7 @@ from skws.alerts.routing import Routing
 from skws.cli.main import run
 from skws.live.ranked import TOP
 from skws.live.standing import Query
-from skws.results.model import Result
+from skws.results.model import LiveResult, Result
 from skws.watch.sinks import open_sinks, parse_sink
 from skws.watch.sinks.base import Run, SinkError
 from tests.watch.watching import (
@@ -218,3 +220,57 @@ def test_a_command_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
     assert lines(letters)[0]["reason"] == "No such file or directory"
     sink.close()
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_limits_and_their_counts_survive_a_restart(tmp_path: Path, seed: int) -> None:
+    """As undisturbed, wherever the job ends: before a flush, or between a flush and its commit."""
+    rng = random.Random(seed)
+    alerts = {"q": Alert(Query("q"), limit=Rate.of("2 per 5 s"))}
+    batches = [
+        [result(rng.randrange(3 * n), n, rng.choice("+++-")) for _ in range(rng.randrange(4))]
+        for n in range(1, 60)
+    ]
+    expected, told = Kept(), Kept()
+    undisturbed = Routing([expected], alerts)
+    undisturbed.open(Run("run", None, SCHEMA, False, lambda _: True, lambda _: None))
+    for number, some in enumerate(batches, 1):
+        undisturbed.write(number, some)
+    committed = starts = 0
+    while committed < len(batches):
+        starts += 1
+        routing = Routing([told], alerts)
+        routing.open(Run("run", tmp_path, SCHEMA, False, lambda _: True, lambda _: None))
+        for number in range(committed + 1, len(batches) + 1):
+            routing.write(number, batches[number - 1])
+            if rng.random() < 0.4 or number == len(batches):
+                routing.flush()
+                if rng.random() < 0.3:
+                    break
+                committed = number
+            if rng.random() < 0.1:
+                break
+    assert told.batches == expected.batches
+    assert starts > 1
+    assert any(isinstance(one, Result) and one.held_back for some in told.batches.values() for one in some)
+
+
+class Kept:
+    """A sink that keeps what came with each batch; what comes again must be the same."""
+
+    name, every = "kept", 1.0
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[LiveResult]] = {}
+
+    def open(self, run: Run) -> None:
+        pass
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        assert self.batches.setdefault(batch, list(results)) == list(results)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -122,8 +122,16 @@ def _in_range(column: tuple[Any, ...]) -> bool:
 
 
 def _microseconds(times: list[Any]) -> Ints:
+    kinds = set(map(type, times))
     try:
-        if set(map(type, times)) == {int}:
+        if kinds == {float}:
+            # As round() does: to the nearest, halves to even.
+            with np.errstate(over="ignore"):
+                nearest = np.rint(np.array(times) * 1e6)
+            if not (nearest.min() >= EARLIEST and nearest.max() <= LATEST):
+                raise Unusual
+            return nearest.astype(np.int64)
+        if kinds == {int}:
             if not (min(times) * 1_000_000 >= EARLIEST and max(times) * 1_000_000 <= LATEST):
                 raise Unusual
             return np.array(times, dtype=np.int64) * 1_000_000

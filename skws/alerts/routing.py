@@ -67,7 +67,7 @@ class Routing:
             new = {"batch": self._last, "limits": state}
             if new != self._before:
                 # A run that ends before this batch is committed goes on from the one before.
-                self._marks.keep(self._last, **{_LIMITS: [new, self._before]})
+                self._marks.keep(self._last, limits=[new, self._before])
                 self._before = new
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Routing:
     def _go_on(self, batch: int) -> None:
         """Limits go on from where they were before the first batch that comes after a start."""
         self._begun = True
-        kept = self._marks.read().get(_LIMITS, [])
+        kept = self._marks.read().get("limits", [])
         self._before = next((state for state in kept if state["batch"] < batch), self._before)
         for text, state in self._before["limits"].items():
             if text in self._limiters:

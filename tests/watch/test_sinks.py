@@ -6,6 +6,7 @@ import io
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from schema.errors import UsageError
 from skws.choices import OutputFormat
+from skws.ranking.score import Part, Score
 from skws.results.model import Result, ResultTuple
 from skws.watch.sinks import Run, Sink, SinkError, parse_sink
 from skws.watch.sinks.stdout import StdoutSink
@@ -133,6 +135,50 @@ def test_sqlite_holds_what_holds(tmp_path: Path, how: str, rows: list[Any]) -> N
     (tuples,) = connected.execute("SELECT tuples FROM found WHERE id = 'id2'").fetchone()
     assert json.loads(tuples)[0]["row"]["name"] == "ada\ufffd\\u0000"
     connected.close()
+
+
+def scored(number: int, value: float) -> Result:
+    parts = (Part("keywords", value, ({"keyword": "ada"},)), Part("size", 1.0, ()))
+    return replace(result(number), score=Score(parts, 1.0, None, explained=number == 1))
+
+
+def test_scores_are_columns_where_asked(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    sink = opened(f"sqlite:{path}?scores=yes", run(None))
+    sink.write(1, [scored(1, 0.5), scored(2, 0.25), result(3)])
+    sink.write(2, [scored(2, 0.75)])
+    sink.close()
+    plain = opened(f"sqlite:{path}?table=plain", run(None))
+    plain.write(1, [scored(1, 0.5)])
+    plain.close()
+    with closing(sqlite3.connect(path)) as connected:
+        assert connected.execute("SELECT id, score FROM results ORDER BY id").fetchall() == [
+            ("id1", 0.5),
+            ("id2", 0.75),
+            ("id3", None),
+        ]
+        explained = connected.execute("SELECT explanation FROM results ORDER BY id").fetchall()
+        assert json.loads(explained[0][0])[0]["value"] == 0.5
+        assert explained[1:] == [(None,), (None,)]
+        assert "score" not in {row[1] for row in connected.execute("PRAGMA table_info(plain)")}
+    sink = opened(f"sqlite:{path}?table=plain&scores=yes", run(None))
+    with pytest.raises(SinkError, match="score"):
+        sink.write(2, [scored(2, 0.5)])
+
+
+def test_postgres_has_scores_where_asked(database: Database) -> None:
+    sink = opened(database.uri(scores="yes"), run(None))
+    sink.write(1, [scored(1, 0.5), result(2)])
+    sink.close()
+    found = "SELECT id, score, explanation->0->>'part' FROM results ORDER BY id"
+    assert database.ask(found) == [("id1", 0.5, "keywords"), ("id2", None, None)]
+
+
+def test_parquet_has_scores_wherever_there_are_some(tmp_path: Path) -> None:
+    sink = opened(f"parquet:{tmp_path / 'out'}", run(tmp_path))
+    sink.write(1, [result(1), scored(2, 0.5)])
+    sink.flush()
+    assert pq.read_table(tmp_path / "out").column("score").to_pylist() == [None, 0.5]
 
 
 def test_a_table_that_cannot_be_written_is_told(tmp_path: Path) -> None:
@@ -296,6 +342,7 @@ def test_people_see_of_which_query_a_result_is() -> None:
         ("sqlite:x?tabel=y", "did you mean 'table'"),
         ("sqlite:x?table=a;b", "expected letters"),
         ("sqlite:x?retractions=keep", "expected delete or mark"),
+        ("sqlite:x?scores=maybe", "expected yes or no"),
         ("https://", "expected https://HOST"),
         ("https://h/#attempts=0", "above 0"),
         ("parquet:x?every=soon", "every"),

@@ -49,7 +49,7 @@ def parse_sink(text: str, *, color: bool = False) -> Sink:
             every = parse_duration(given.get("every", "10 s"), what="every") / MICROSECOND
             return ParquetSink(Path(path), every)
         case "sqlite":
-            path, given = _split(text, rest, "?", ("table", "retractions"))
+            path, given = _split(text, rest, "?", ("table", "retractions", "scores"))
             return SqliteSink(Path(path), *_table(given))
         case "postgresql" | "postgres":
             return _postgres(text)
@@ -73,12 +73,15 @@ def _split(text: str, rest: str, by: str, known: tuple[str, ...]) -> tuple[str, 
     return before, given
 
 
-def _table(given: dict[str, str]) -> tuple[str, Retractions]:
+def _table(given: dict[str, str]) -> tuple[str, Retractions, bool]:
     what = given.get("retractions", "delete")
     known = [str(each) for each in Retractions]
     if what not in known:
         raise UsageError(f"retractions={what}: expected delete or mark{nearest(what, known)}")
-    return table_name(given.get("table", "results")), Retractions(what)
+    scores = given.get("scores", "no")
+    if scores not in {"yes", "no"}:
+        raise UsageError(f"scores={scores}: expected yes or no")
+    return table_name(given.get("table", "results")), Retractions(what), scores == "yes"
 
 
 def _postgres(text: str) -> Sink:
@@ -91,7 +94,7 @@ def _postgres(text: str) -> Sink:
         raise SourceError("PostgreSQL needs psycopg2: install skws with its extra, skws[postgres]") from None
     base, _, query = text.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
-    own = {name: value for name, value in pairs if name in {"table", "retractions"}}
+    own = {name: value for name, value in pairs if name in {"table", "retractions", "scores"}}
     rest = urlencode([(name, value) for name, value in pairs if name not in own])
     return PostgresSink(Address.of(f"{base}?{rest}" if rest else base), *_table(own))
 

@@ -58,7 +58,7 @@ class ParquetSink:
 
         path = self._folder / f"{self._prefix}{self._first:012d}-{self._last:012d}.parquet"
         with destination(path, sys.stdout.buffer) as opened:
-            writer = ParquetWriter(opened, ranked=any("score" in each.to_dict() for each in self._held[:1]))
+            writer = ParquetWriter(opened, ranked=any("score" in each.to_dict() for each in self._held))
             for result in self._held:
                 writer.write(result)
             writer.finish()

@@ -27,6 +27,8 @@ _TYPES: Final = {
     "snapshot": "boolean NOT NULL",
     "retracted": "double precision",
     "batch": "bigint NOT NULL",
+    "score": "double precision",
+    "explanation": "jsonb",
 }
 _PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 30.0)
 
@@ -37,10 +39,14 @@ class PostgresSink:
     every = 1.0
 
     def __init__(
-        self, address: Address, table: str = "results", retractions: Retractions = Retractions.DELETE
+        self,
+        address: Address,
+        table: str = "results",
+        retractions: Retractions = Retractions.DELETE,
+        scores: bool = False,
     ) -> None:
         self._address = address
-        self._statements = Statements(table, retractions, "%s", _TYPES)
+        self._statements = Statements(table, retractions, "%s", _TYPES, scores=scores)
         self._connection: connection | None = None
         self._done = NONE
 

@@ -23,6 +23,8 @@ _TYPES: Final = {
     "snapshot": "INTEGER NOT NULL",
     "retracted": "REAL",
     "batch": "INTEGER NOT NULL",
+    "score": "REAL",
+    "explanation": "TEXT",
 }
 _BUSY_SECONDS: Final = 30.0
 
@@ -33,10 +35,14 @@ class SqliteSink:
     every = 1.0
 
     def __init__(
-        self, path: Path, table: str = "results", retractions: Retractions = Retractions.DELETE
+        self,
+        path: Path,
+        table: str = "results",
+        retractions: Retractions = Retractions.DELETE,
+        scores: bool = False,
     ) -> None:
         self._path = path
-        self._statements = Statements(table, retractions, "?", _TYPES)
+        self._statements = Statements(table, retractions, "?", _TYPES, scores=scores)
         self._done = NONE
 
     @property

@@ -18,6 +18,8 @@ from skws.results.model import LiveResult
 
 PROGRESS: Final = "skws_progress"
 COLUMNS: Final = ("query", "id", "start", "end", "network", "tuples", "joins", "snapshot", "retracted")
+SCORES: Final = ("score", "explanation")
+"""Columns that a table of ranked results has besides, where they are asked for."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 # Behind an even number of backslashes, which stand for half as many of them.
 _ZERO: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
@@ -40,15 +42,19 @@ def table_name(text: str) -> str:
 class Statements:
     """The SQL of one table; ``mark`` stands where a parameter goes, ``types`` are the database's."""
 
-    def __init__(self, table: str, retractions: Retractions, mark: str, types: dict[str, str]) -> None:
+    def __init__(
+        self, table: str, retractions: Retractions, mark: str, types: dict[str, str], *, scores: bool = False
+    ) -> None:
         self._retractions = retractions
+        self._scores = scores
+        columns = COLUMNS + SCORES if scores else COLUMNS
         self.table = table
         quoted = '"' + table.replace(".", '"."') + '"'
         text = types["query"]
-        names = ", ".join(f'"{name}"' for name in COLUMNS)
-        described = ", ".join(f'"{name}" {types[name]}' for name in COLUMNS)
-        marks = ", ".join([mark] * len(COLUMNS))
-        renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in COLUMNS[2:])
+        names = ", ".join(f'"{name}"' for name in columns)
+        described = ", ".join(f'"{name}" {types[name]}' for name in columns)
+        marks = ", ".join([mark] * len(columns))
+        renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in columns[2:])
         self.create = (
             f'CREATE TABLE IF NOT EXISTS {quoted} ({described}, PRIMARY KEY ("query", "id"))',
             f"CREATE TABLE IF NOT EXISTS {PROGRESS} (run {text} PRIMARY KEY, batch {types['batch']})",
@@ -83,7 +89,8 @@ class Statements:
 
     def _for(self, result: LiveResult) -> tuple[str, tuple[Any, ...]]:
         if result.op == "+":
-            return self._put, _row(result)
+            row = _row(result)
+            return self._put, (*row, *_score(result)) if self._scores else row
         if self._retractions is Retractions.DELETE:
             return self._delete, (result.query, result.id)
         return self._retract, (result.end, result.query, result.id)
@@ -100,3 +107,10 @@ def _row(result: LiveResult) -> tuple[Any, ...]:
     tuples, joins = (_json(shown.get(name, [])) for name in ("tuples", "joins"))
     first = (result.query, result.id, result.start, result.end, shown.get("network", ""))
     return (*first, tuples, joins, result.snapshot, None)
+
+
+def _score(result: LiveResult) -> tuple[Any, ...]:
+    """Empty for results without a score; an explanation where one was asked for."""
+    shown = result.to_dict()
+    parts = shown.get("explanation")
+    return shown.get("score"), None if parts is None else _json(parts)

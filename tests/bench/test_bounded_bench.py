@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bench.bounded import decide, skws_run
+from bench.bounded import decide, keywords_run, skws_run
 from bench.bounded.load import records
 from bounds.sql import parse_sql
 from bounds.verdict import check
@@ -41,3 +41,12 @@ def test_decisions_are_taken_within_a_second() -> None:
     assert middle <= most < 2  # on a machine that has other work to do
     assert verdicts[True]
     assert verdicts[False]
+
+
+def test_a_keyword_query_finds_the_mergers_of_its_sector(capsys: pytest.CaptureFixture[str]) -> None:
+    keywords_run.main(6000, 3000)
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    expected = [sum(n % 7 == 0 and n % 2 == 0 for n in range(1, last + 1)) for last in (5000, 6000)]
+    assert [(line["records"], line["results"]) for line in told] == list(
+        zip((5000, 6000), expected, strict=True)
+    )

@@ -27,7 +27,9 @@ def memory_branch(plan: Plan) -> Branch:
         for network, verdict in zip(networks, verdicts, strict=True)
     )
     more = (Branch("... and more networks"),) if len(trees) > MOST_NETWORKS else ()
-    heading = f"memory, as nothing expires: {bounded} of {counted(len(networks), 'network')} bounded"
+    looked_at = counted(len(networks), "network")
+    of = f"the first {looked_at}" if more else looked_at
+    heading = f"memory, as nothing expires: {bounded} of {of} bounded"
     return Branch(heading, (*shown, *more, *_helping(plan)))
 
 

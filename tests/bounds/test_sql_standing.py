@@ -1,4 +1,4 @@
-"""Queries in SQL as standing queries: through restarts, on Spark, and by the command line."""
+"""Queries in SQL as standing queries: through restarts, on shards, and by the command line."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from patterns.automata import PCEA, Equality, Source, Transition, Unary
 from patterns.evaluation import Evaluator, by_label
+from patterns.evaluation.counting import count
 from patterns.evaluation.heap import Node, insert
+from patterns.evaluation.valuations import valuations
 from patterns.queries import automaton_of, parse_conjunctive_query
 from schema.model import Attribute, AttributeType, Relation, Schema
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -160,6 +162,18 @@ def test_runs_expire_by_count_and_by_time() -> None:
                 evaluator.update(1, (0, 0), position)
             longest = max(len(v) for v in evaluator.feed(0, (7,), distance))
             assert longest == (2 if distance <= inside else 1)
+
+
+@pytest.mark.parametrize("low", range(7))
+def test_expired_parts_of_a_heap_are_in_no_result(low: int) -> None:
+    """A run that gathers from a heap whose parts expire one after the other, left and right."""
+    low_left = (2, leaf(1, 11), None, 1, (12, A), None)
+    heap: Node = (5, (4, low_left, leaf(3, 13), 2, (14, A), None), leaf(2, 22), 2, (15, A), None)
+    whole: Node = (5, None, None, 1, (30, A), [(heap,)])
+    alive = {11: 1, 12: 2, 13: 3, 14: 4, 15: 5, 22: 2}
+    found = [{position for position, _ in v} - {30} for v in valuations(whole, low)]
+    assert sorted(found, key=sorted) == [{position} for position in sorted(alive) if alive[position] >= low]
+    assert count(whole, low) == len(found)
 
 
 def test_long_silences_forget_everything() -> None:

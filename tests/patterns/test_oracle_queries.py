@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from patterns.evaluation import Evaluator, Valuation, by_label
 from patterns.queries import ConjunctiveQuery, automaton_of, is_hierarchical, parse_conjunctive_query
 from schema.model import Row
 from tests.patterns.hierarchical_queries import (
+    ARITY,
     RELATIONS,
     SCHEMA,
     hierarchical_queries,
@@ -63,6 +66,38 @@ def test_one_tuple_for_several_atoms(text: str, stream: list[tuple[int, Row]]) -
     for position, (relation, row) in enumerate(stream):
         found = list(evaluator.feed(relation, row))
         assert images(query, found) == homomorphisms(query, stream[: position + 1], 0)
+
+
+# Runs of a variable that began at very different times: those that expire first lie between others.
+NESTED = [
+    "Q(x, y) <- R0(x, _, _), R1(x, y, _), R2(x, y, _)",
+    "Q(x, y, z) <- R0(x, y, _), R1(x, y, _), R2(x, z, _), R1(x, z, 1)",
+    "Q(x, y) <- R0(x, x, _), R1(y, y, _), R2(y, _, _)",
+]
+
+
+@pytest.mark.parametrize("window", [6, 9])
+@pytest.mark.parametrize("text", NESTED)
+def test_streams_of_many_windows(text: str, window: int) -> None:
+    query = parse_conjunctive_query(text, SCHEMA)
+    random, found = Random(window), 0
+    stream: list[tuple[int, Row]] = [
+        (random.randrange(RELATIONS), tuple(random.choice((0, 1)) for _ in range(ARITY))) for _ in range(150)
+    ]
+    by_count = Evaluator(automaton_of(query), RELATIONS, CountWindow(window))
+    by_time = Evaluator(automaton_of(query), RELATIONS, TimeWindow(window + 1))
+    for position, (relation, row) in enumerate(stream):
+        first = max(position - window, 0)
+        wanted = [
+            tuple(first + place for place in image)
+            for image in homomorphisms(query, stream[first : position + 1], 0)
+        ]
+        for evaluator in (by_count, by_time):
+            results = list(evaluator.feed(relation, row, position))
+            assert images(query, results) == wanted
+            assert evaluator.count() == len(results)
+        found += len(wanted)
+    assert found > 10
 
 
 @settings(deadline=None)

@@ -100,6 +100,24 @@ def star(body: Expression) -> Expression:
     return body if isinstance(body, Star) else Star(body)
 
 
+def repeated(body: Expression) -> Expression:
+    """One or more times the body, which then stands there twice; of what is repeated already, itself."""
+    if isinstance(body, Sequence) and body.parts and body.parts[-1] == star(sequence(*body.parts[:-1])):
+        return body
+    return sequence(body, star(body))
+
+
+def size(expression: Expression) -> int:
+    """How many times a tuple is read in it."""
+    match expression:
+        case Read():
+            return 1
+        case Star(body):
+            return size(body)
+        case _:
+            return sum(map(size, expression.parts))
+
+
 @cache
 def canonical(expression: Expression) -> str:
     """A text that is the same for equal expressions in every run: what to order them by."""

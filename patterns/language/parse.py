@@ -19,8 +19,9 @@ from patterns.language.expression import (
     alternation,
     conjunction,
     letters,
+    repeated,
     sequence,
-    star,
+    size,
 )
 from patterns.language.syntax import Agreement, Condition, Filter, Keyword, Pattern, Reference
 from schema.errors import PatternError, nearest
@@ -28,6 +29,8 @@ from schema.model import Relation, Schema
 
 # Nobody writes as many, and compiling takes time with the cube of them.
 MOST_ATOMS: Final = 64
+# A repetition doubles what is below it.
+MOST_READ: Final = 512
 
 
 def parse_pattern(text: str, schema: Schema) -> Pattern:
@@ -68,9 +71,19 @@ class _Reader:
             case "conjunction":
                 return conjunction(*parts)
             case "repetition":
-                return sequence(parts[0], star(parts[0]))
+                return self._repeated(tree, parts[0])
             case _:
                 return sequence(*parts)
+
+    def _repeated(self, tree: Tree[Token], body: Expression) -> Expression:
+        expression = repeated(body)
+        if size(expression) > MOST_READ:
+            raise PatternError.at(
+                self._text,
+                *span(tree),
+                "repetitions of repetitions are nested too deeply: each makes the automaton twice as large",
+            )
+        return expression
 
     def _atom(self, tree: Tree[Token]) -> Expression:
         name, *rest = cast("list[Token]", tree.children)

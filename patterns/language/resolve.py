@@ -15,7 +15,7 @@ from patterns.automata.predicates import Compared, Contains, Same, Test, Unary
 from patterns.constants import comparable, typed
 from patterns.language.expression import Letter, letters
 from patterns.language.syntax import Agreement, Filter, Keyword, Pattern, Reference, Span
-from schema.errors import PatternError, nearest
+from schema.errors import PatternError, UsageError, nearest
 from schema.model import Attribute, Row, Schema
 
 # Given a text, a relation and the columns to look in: which rows contain it. Raises UsageError.
@@ -130,7 +130,12 @@ class _Resolver:
             columns: tuple[int, ...] = (self._column(letter, condition.attribute, condition.span),)
         else:
             columns = relation.search_columns
-        return Contains(condition.text, columns, self._text_match(condition.text, letter.relation, columns))
+        try:
+            matches = self._text_match(condition.text, letter.relation, columns)
+        except UsageError as error:  # below its first line it shows the place in the keywords alone
+            reason = str(error).splitlines()[0]
+            raise self._fault(condition.span, f"the keywords {condition.text!r}: {reason}") from None
+        return Contains(condition.text, columns, matches)
 
     def _fault(self, span: Span, message: str) -> PatternError:
         return PatternError.at(self._pattern.text, *span, message)

@@ -272,3 +272,15 @@ def test_a_quoted_atom_is_any_tuple_that_contains_it() -> None:
     found = [list(evaluator.feed(relation, values)) for relation, values in stream]
     assert [len(results) for results in found] == [0, 0, 1, 0]
     assert by_label(found[2][0]) == {"fraud": {0}, "r": {2}}
+
+
+def test_repetitions_of_repetitions() -> None:
+    """A repetition doubles what is below it, but of what is repeated already it is the same."""
+    deep = parse_pattern("(" * 30 + "login a" + "+)" * 30, SCHEMA)
+    assert deep.expression == parse_pattern("login a+", SCHEMA).expression
+    nested = "login a"
+    for variable in "bcdefghij":
+        nested = f"({nested} ; refund {variable})+"
+    with pytest.raises(PatternError, match="nested too deeply") as refused:
+        parse_pattern(nested, SCHEMA)
+    assert "^^^" in str(refused.value)

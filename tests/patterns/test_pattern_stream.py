@@ -177,3 +177,9 @@ def test_equal_values_of_different_types_go_to_one_shard() -> None:
     assert root.shard(0, (3,), 1000) == root.shard(1, (3.0,), 1000)
     assert root.shard(0, (-0.0,), 1000) == root.shard(1, (0,), 1000)
     assert root.shard(2, (3,), 1000) is None
+
+
+def test_faults_of_keywords_are_shown_in_the_pattern() -> None:
+    with pytest.raises(PatternError, match="no partner") as refused:
+        read_query("A a where a ~ '\"x'", SCHEMA)
+    assert str(refused.value).splitlines()[1:] == ["  A a where a ~ '\"x'", "            ^^^^^^^^"]

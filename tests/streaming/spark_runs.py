@@ -14,7 +14,7 @@ from skws.watch.control import Answer
 from skws.watch.request import WatchRequest
 from tests.watch.watching import Collected, Notes
 
-PATIENCE = 120.0
+PATIENCE = 400.0
 
 
 class Running:

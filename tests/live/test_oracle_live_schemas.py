@@ -133,7 +133,7 @@ def searched(text: str, stream: Stream, step: Step) -> Counter[LiveResult]:
     return Counter(result for result in found if result.tuples[-1].position >= step.position)
 
 
-@pytest.mark.parametrize("window", [TimeWindow(12), TimeWindow(60), CountWindow(40)])
+@pytest.mark.parametrize("window", [TimeWindow(60), CountWindow(40)])
 @pytest.mark.parametrize("options", [{SIZE: "3"}, {SIZE: "2", GROUP: "yes"}])
 def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], window: Window) -> None:
     left = 0

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from uuid import uuid4
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 600.0  # a busy machine takes minutes for what a quiet one does in seconds
 PATTERN = "customer c ; order o where c.cid = o.cid"
 MARK = "SKWS_TEST_RUN"
+BUSY = "Python worker failed to connect back."  # within ten seconds, which Spark does not let be changed
 # By what stands in their command lines.
 KINDS = {
     "driver": "-m\0skws\0watch",
@@ -104,8 +105,7 @@ def killed_at_random(folder: Path, kinds: Sequence[str], seed: int, shards: int)
         writer.join()
     # A pattern waits for records that may still come; this one says that the time for them is over.
     append(source, customer(2000, 0, "eve"))
-    run = Run(folder, shards)
-    wait_for(run, lambda: count(out) >= 2 * writer.results)
+    run = started(folder, shards, lambda: count(out) >= 2 * writer.results)
     time.sleep(0.5)
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(PATIENCE) == 130, run.errors.read_text()
@@ -119,8 +119,7 @@ def killed_at_random(folder: Path, kinds: Sequence[str], seed: int, shards: int)
 def kill_one(folder: Path, kind: str, rng: random.Random, shards: int) -> None:
     """Of a run that has given something, at any moment of its batches."""
     before = count(folder / "out.jsonl")
-    run = Run(folder, shards)
-    wait_for(run, lambda: count(folder / "out.jsonl") > before)
+    run = started(folder, shards, lambda: count(folder / "out.jsonl") > before)
     time.sleep(rng.uniform(0, 1.5))
     os.kill(rng.choice(run.processes(kind)), signal.SIGKILL)
     if kind in {"worker", "keeper"}:
@@ -130,12 +129,19 @@ def kill_one(folder: Path, kind: str, rng: random.Random, shards: int) -> None:
     run.end()
 
 
-def wait_for(run: Run, done: object) -> None:
+def started(folder: Path, shards: int, done: Callable[[], bool]) -> Run:
+    """A run that has come so far; started again where Spark gave a worker too little time to start."""
+    run = Run(folder, shards)
     until = time.monotonic() + PATIENCE
-    while not done():  # type: ignore[operator]
-        assert run.process.poll() is None, run.errors.read_text()
+    while not done():
+        if run.process.poll() is not None:
+            errors = run.errors.read_text()
+            assert errors.rstrip().endswith(BUSY), errors
+            run.end()
+            run = Run(folder, shards)
         assert time.monotonic() < until, run.errors.read_text()
         time.sleep(0.05)
+    return run
 
 
 def count(out: Path) -> int:

@@ -154,8 +154,8 @@ class SparkWatch:
 
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
         place = self._place = stack.enter_context(Place(self.request))
-        self._reins.put(place.folder)
         layout = kept_layout(place.folder, self._shards)
+        self._reins.put(place.folder)
         spark = self._session(stack)
         layout = self._layout(spark, place, layout)
         first = place.first_offset()

@@ -14,7 +14,7 @@ from skws.batches import RecordBatch
 from skws.bounded.engine import BoundedEngine
 from skws.engine.columnar import ColumnarEngine
 from skws.live.changing import changed
-from skws.live.evaluator import Arrived, Evaluator, Load
+from skws.live.evaluator import Arrived, Evaluator, Kind, Load
 from skws.live.kinds import keyword_plan, kind_of
 from skws.live.order import Order, counting, passed_over
 from skws.live.results import in_order_of_time
@@ -68,6 +68,7 @@ class LiveSearch:
         self._standing: dict[str, Standing] = {}
         self._engine = self._new_engine() if keywords else None
         self._evaluators: dict[str, Evaluator] = {}
+        self._kinds: dict[str, Kind] = {}  # evaluators of a kind may share what they hold
         # From which position on a relation counts that came, or came back, with a change of the schema.
         self._since: dict[int, int] = {}
 
@@ -298,7 +299,8 @@ class LiveSearch:
         return found
 
     def _new_evaluator(self, standing: Standing) -> Evaluator | None:
-        evaluator = kind_of(standing.kind).evaluator(standing, self.stream, self._share)
+        kind = self._kinds.get(standing.kind) or self._kinds.setdefault(standing.kind, kind_of(standing.kind))
+        evaluator = kind.evaluator(standing, self.stream, self._share)
         if evaluator is not None:
             evaluator.load_tables(self._tables)
         return evaluator

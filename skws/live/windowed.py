@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import orjson
-
 from schema.errors import UsageError
 from schema.evolve import nameable
 from skws.keywords import parse_query
 from skws.live.evaluator import Arrived, Evaluator, Load
 from skws.live.share import Share
+from skws.live.shared_windows import Groups, Member
 from skws.live.standing import ALLOWED, WINDOW, Standing
 from skws.live.stream import Stream
 from skws.plan import Plan
 from skws.records import Record
-from skws.results.model import LiveResult, Result
+from skws.results.model import LiveResult
 from skws.windowing.admission import admit, check_same_windows
 from skws.windowing.engine import WindowedEngine
 from skws.windowing.timeline import Stretch
@@ -29,7 +28,10 @@ from windows.window import ExpressionWindow
 
 
 class WindowedKind:
-    """Reads the queries."""
+    """Reads the queries; one for each live search, in which those with the same windows share an engine."""
+
+    def __init__(self) -> None:
+        self._groups = Groups()
 
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises QueryError; UsageError, SchemaError for windows not to be read, or that pile up unasked."""
@@ -42,30 +44,25 @@ class WindowedKind:
 
     def evaluator(self, standing: Standing, stream: Stream, share: Share) -> Evaluator | None:
         """A query is answered whole by one shard."""
-        return WindowedQuery(_plan(standing, stream)) if share.owns(standing.name) else None
+        return WindowedQuery(_plan(standing, stream), self._groups) if share.owns(standing.name) else None
 
 
 class WindowedQuery:
-    """Answers one query."""
+    """Answers one query, by an engine that it may share with others."""
 
     keeps: Final = None
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, groups: Groups) -> None:
+        self._member = Member(plan)
+        self._groups = groups
+        self._group = groups.join(self._member)
         self._tables: list[Record] = []
-        self._static: list[Result] = []
-        self._engine = WindowedEngine.of(plan)
-        self._begun = False
 
     def load_tables(self, records: Sequence[Record]) -> None:
         self._tables += records
-        self._engine = self._new_engine()
 
     def take(self, arrived: Arrived) -> Iterable[LiveResult]:
-        if not self._begun:
-            self._engine.begin_at(arrived.position)
-            self._begun = True
-        return self._engine.process_batches([arrived.batch])
+        return self._group.take(self._member, arrived, self._tables)
 
     def end(self) -> Iterable[LiveResult]:
         """Windows that are open are not told."""
@@ -77,7 +74,7 @@ class WindowedQuery:
         The past is left out. How much of it is known depends on other queries,
         and from where on the stream is read decides where windows begin.
         """
-        return self._static
+        return WindowedEngine.of(self._member.plan).load_tables(self._tables) if self._tables else ()
 
     def succeed(self, former: Evaluator) -> Iterable[LiveResult]:
         """With the state of the former."""
@@ -85,26 +82,26 @@ class WindowedQuery:
         return ()
 
     def load(self) -> Load:
-        return Load(self._engine.live_tuples, len(self._engine.waiting()), self._engine.waiting_results)
+        """What a group holds is counted for one of its queries."""
+        if not self._group.started or self._group.first is not self._member:
+            return Load()
+        engine = self._engine
+        return Load(engine.live_tuples, len(engine.waiting()), engine.waiting_results)
 
     def stretches(self) -> list[Stretch]:
         """The windows that ended last, and those that are open."""
-        return self._engine.stretches()
+        return self._engine.stretches() if self._group.started else []
 
     def snapshot(self) -> bytes:
-        return orjson.dumps(self._engine.state() if self._begun else None)
+        return self._group.state()
 
     def restore(self, state: bytes) -> None:
-        held = orjson.loads(state)
-        self._engine = self._new_engine()
-        self._begun = held is not None
-        if held is not None:
-            self._engine.restore(held)
+        self._group.members.discard(self._member)
+        self._group = self._groups.join(self._member, state)
 
-    def _new_engine(self) -> WindowedEngine:
-        engine = WindowedEngine.of(self._plan)
-        self._static = list(engine.load_tables(self._tables))
-        return engine
+    @property
+    def _engine(self) -> WindowedEngine:
+        return self._group.engine(self._tables)
 
 
 def _plan(standing: Standing, stream: Stream) -> Plan:

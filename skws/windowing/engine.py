@@ -90,6 +90,11 @@ class WindowedEngine:
         self._finder.remove(number)
 
     @property
+    def queries(self) -> set[str]:
+        """The names of those that are answered."""
+        return set(self._names)
+
+    @property
     def waiting_results(self) -> int:
         """Results that wait for their window to end."""
         return len(self._waiting)

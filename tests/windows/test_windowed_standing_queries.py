@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import skws.live.shared_windows
 from schema.errors import UsageError
 from skws.batches import RecordBatch
 from skws.keywords import parse_query
-from skws.live.standing import PATTERN
+from skws.live.search import LiveSearch
+from skws.live.standing import PATTERN, Query
+from skws.live.stream import Stream
 from skws.pattern_search import read_query
 from skws.plan import Plan
 from skws.records import Record
@@ -107,3 +112,50 @@ def test_results_are_told_when_their_window_ends(tmp_path: Path) -> None:
     steps(watch)
     assert [result.end for result in sink.results] == [2.0, 5.0]
     watch.close()
+
+
+def test_queries_with_the_same_windows_share_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They give what each would give alone, also if one comes later, one goes, and a failure is between."""
+    made: list[WindowedEngine] = []
+
+    class Counted(WindowedEngine):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr(skws.live.shared_windows, "WindowedEngine", Counted)
+    rng = random.Random(5)
+    stream_of = Stream(SCHEMA, WINDOW)
+    asking = {text: Query(text).over(WINDOW, allowed=False).named(text, 4) for text in (*QUERIES, "ada")}
+
+    def searching(names: Sequence[str], states: dict[str, bytes]) -> LiveSearch:
+        live = LiveSearch(stream_of, keywords=False)
+        for name in names:
+            live.add(asking[name])
+        live.restore(states)
+        return live
+
+    together, alone = searching(QUERIES, {}), {name: searching([name], {}) for name in QUERIES}
+    told: Counter[str] = Counter()
+    for part in range(24):
+        if part == 6:
+            together.add(asking["ada"])
+            alone["ada"] = searching(["ada"], {})
+            alone["ada"].stand_at(together.position, together.now)
+        if part == 12:
+            together.remove("lamp")
+            del alone["lamp"]
+        if part == 18:
+            position, now, states = together.position, together.now, together.snapshot()
+            together = searching(["ada lamp", "ada"], states)
+            together.stand_at(position, now)
+        records = [r._replace(time=r.time + 60_000_000 * part) for r in stream(rng, 6)]
+        batch = RecordBatch.of(records)
+        found = list(together.take(batch))
+        expected = [result for live in alone.values() for result in live.take(batch)]
+        assert Counter(lines(found)) == Counter(lines(expected))
+        told.update(result.query for result in found)
+        made_now = len(made)
+    assert set(told) == set(asking)
+    # Alone: one each. Together: one for two, one for that which came later; and after the failure again.
+    assert made_now == 3 + 2 + 2

@@ -1,0 +1,65 @@
+"""Bridges at their worst: loads where nearly every look-up of one hits, with bridges and without.
+
+Run as ``python -m bench.bridges``. Processor seconds of the engine, reading
+apart; medians of three runs each, turn and turn about.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from statistics import median
+from time import process_time
+
+from bench.child import plan_of
+from bench.load import KEYWORDS, START, Load
+from mesh.columnar import bridges
+from skws.batches import batched
+from skws.engine.collector import expect_long_lived_objects
+from skws.engine.columnar import ColumnarEngine
+from skws.records import Record
+
+SECONDS = 2400
+RUNS = 3
+# The root keyword and the other one are in such shares of the tuples.
+CASES = ((0.5, 0.001), (0.002, 0.2), (0.02, 0.02), (0.001, 0.5))
+WITH, WITHOUT = bridges.LEAST_SIZE, 100
+
+
+def records(load: Load, root: float, other: float) -> Iterator[Record]:
+    """The load with a share of its own for each keyword."""
+    rng = random.Random(1)
+    widths = [len(relation.attributes) - 1 for relation in load.schema().relations]
+    for second in range(SECONDS):
+        for relation, width in enumerate(widths):
+            shares = zip(KEYWORDS, (root, other), strict=False)
+            words = ["pad", *(word for word, share in shares if rng.random() < share)]
+            values = (rng.randint(1, load.selectivity) for _ in range(width))
+            yield Record(relation, (START + second) * 1_000_000, (" ".join(words), *values))
+
+
+def run(load: Load, stream: list[Record], least_size: int) -> tuple[int, float]:
+    """Results and processor seconds; bridges are used in networks of ``least_size`` tuples and more."""
+    bridges.LEAST_SIZE = least_size
+    engine = ColumnarEngine.of(plan_of(load))
+    begun = process_time()
+    results = sum(1 for _ in engine.process_batches(batched(stream)))
+    return results, process_time() - begun
+
+
+def main() -> None:
+    expect_long_lived_objects()
+    load = Load()
+    print(f"{'root':>6} {'other':>6} {'results':>8} {'with s':>7} {'without s':>9} {'ratio':>6}")
+    for root, other in CASES:
+        stream = list(records(load, root, other))
+        done = [(run(load, stream, WITH), run(load, stream, WITHOUT)) for _ in range(RUNS)]
+        if len({results for pair in done for results, _ in pair}) > 1:
+            raise AssertionError("with bridges there are other results than without")
+        with_them, without = (median(pair[which][1] for pair in done) for which in (0, 1))
+        ratio = with_them / without
+        print(f"{root:6} {other:6} {done[0][0][0]:8} {with_them:7.2f} {without:9.2f} {ratio:6.2f}")
+
+
+if __name__ == "__main__":
+    main()

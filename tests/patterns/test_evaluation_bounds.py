@@ -8,6 +8,8 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import islice
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -230,7 +232,7 @@ def test_the_delay_between_results_does_not_grow(pcea: PCEA) -> None:
 def _most_lines_between(results: Iterator[object]) -> int:
     ran, most = 0, 0
 
-    def traced(_frame: object, event: str, _argument: object) -> Callable[..., object]:
+    def traced(_frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal ran
         ran += event == "line"
         return traced

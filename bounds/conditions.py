@@ -86,6 +86,8 @@ class Reader:
             into.atoms += [self._atom(inner, inner.this, Op.DIFFERENT, c) for c in inner.expressions]
         elif isinstance(inner, exp.Binary) and type(inner) in _OPS:
             into.atoms.append(self._atom(tree, inner.left, _NEGATED[_OPS[type(inner)]], inner.right))
+        elif isinstance(inner, exp.Is):
+            raise error_at(self._text, tree, _refusal(inner))
         else:
             raise error_at(self._text, tree, "NOT is read before a comparison or IN only")
 
@@ -185,6 +187,8 @@ def error_at(text: str, tree: exp.Expr, message: str) -> SqlError:
 def _refusal(tree: exp.Expr) -> str:
     if isinstance(tree, exp.Or):
         return "OR is not select-project-join: write IN for constants, or a UNION"
+    if isinstance(tree, exp.Is):
+        return "IS is not supported; NULL satisfies no comparison, so IS NOT NULL may be left out beside one"
     if isinstance(tree, exp.AggFunc):
         return "aggregates are not select-project-join"
     if isinstance(tree, exp.Query | exp.Exists):

@@ -1,6 +1,7 @@
 """A keyword query without a window on the bounded engine: ``-m bench.bounded.keywords_run RECORDS EVERY``.
 
-News of a thousand companies, the text of each a new one, so that memory grows where texts are remembered.
+News of a thousand companies, each with a word of its own. Up to half a million words are remembered, which
+comes on top of what the engine keeps.
 """
 
 from __future__ import annotations

@@ -116,7 +116,8 @@ def _keyless(relations: list[Relation]) -> Change:
 
 
 def _finite(relations: list[Relation]) -> Change:
-    told = " with a max of its time" if any(r.time for r in relations) else ""
+    whose = "its time" if len(relations) == 1 else "their times"
+    told = f" with a max of {whose}" if any(r.time for r in relations) else ""
     text = f"declare {_names(relations)} finite{told}, where the stream ends"
     return _change(text, relations, lambda r: replace(_bounding(r, (r.time or "",)), finite=True))
 

@@ -48,6 +48,8 @@ TYPED = Schema(
         ("SELECT s.a FROM s LEFT JOIN t ON s.a = t.b", (28, 42), "only inner joins"),
         ("SELECT s.a FROM s WHERE 1 < 2", (24, 29), "two constants are compared"),
         ("SELECT s.a FROM s WHERE s.a + 1 > 2", (24, 31), "is not an attribute, a constant"),
+        ("SELECT s.a FROM s WHERE s.a IS NOT NULL", (24, 27), "IS NOT NULL may be left out"),
+        ("SELECT s.a FROM s WHERE s.a IS NULL", (24, 27), "NULL satisfies no comparison"),
         ("SELECT * FROM s", (7, 8), "name what is projected out"),
         ("SELECT s.a FRM s WHERE", (15, 16), "this is not SQL from 's' on"),
         ("SELECT s.a FROM s; SELECT s.a FROM s", (0, 36), "expected one SELECT, found 2"),

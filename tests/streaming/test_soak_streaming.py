@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -16,7 +17,7 @@ from uuid import uuid4
 import pytest
 
 from schema.write import to_yaml
-from tests.streaming.test_killed_streaming import KINDS, MARK, processes_of
+from tests.streaming.test_killed_streaming import KINDS, MARK, PATIENCE, processes_of
 from tests.watch.test_soak import LOAD, ROOT, flat, options, resident, searched, soak, told, wait_until_read
 
 MINUTES = float(os.environ.get("SKWS_SOAK_MINUTES", "30"))
@@ -46,6 +47,11 @@ def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path) -> None:
         return memory(set(processes_of(mark, "")) - virtual_machines)
 
     try:
+        began = time.monotonic()
+        while not metrics.exists():  # it tells nothing before it runs
+            assert process.poll() is None, (tmp_path / "errors").read_text()
+            assert time.monotonic() < began + PATIENCE
+            time.sleep(0.1)
         memories, latency, results = soak(python, source, metrics, MINUTES * 60)
         wait_until_read(metrics, source)
         process.send_signal(signal.SIGINT)

@@ -115,7 +115,7 @@ def soak(
 
 def wait_until_read(metrics: Path, source: Path) -> None:
     written = source.read_bytes().count(b"\n")
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while (told := Metrics.from_json(metrics.read_bytes())).tuples + told.deletions < written:
         assert time.monotonic() < end
         time.sleep(0.1)

@@ -18,7 +18,7 @@ from tests.tui.ui import QUERY, movies, opened, scenario
 from tui.screens.networks import NetworksScreen
 from tui.services.asked import Asked, read_asked
 from tui.services.export import export
-from tui.services.news import Outbox
+from tui.services.news import News, Outbox
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, RemoveQuery
 from tui.services.stretches import windows_drawn
@@ -313,3 +313,11 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
     ranks = {row["query"]: row["rank"] for row in rows}
     assert ranks == {QUERY: "1", "nolan bale": ""}
     assert all((row["score"] != "") == (row["query"] == QUERY) for row in rows)
+
+
+def test_a_refused_query_does_not_take_the_results_of_the_same_keywords_along() -> None:
+    run, view = viewed(movies(QUERY))
+    advanced(run, view, 2)
+    view.absorb(News(queries=(QUERY, f"top 1: {QUERY}")), 2)
+    view.absorb(News(queries=(QUERY,)), 2)
+    assert len(alive(view, QUERY)) == 2

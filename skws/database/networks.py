@@ -6,7 +6,7 @@ A network is grown on only while rows are left in it (S-KWS paper, Section
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -20,13 +20,20 @@ from skws.database.store import Store
 
 Numbers: TypeAlias = tuple[int, ...]
 _REMEMBERED = 200_000  # values probed
+_TOGETHER = 256  # rows
+
+
+Fans: TypeAlias = Callable[[Tree, Numbers], Iterator[tuple[str, int]]]
+Hopeful: TypeAlias = Callable[[Tree, Sequence[Numbers], Fans], Sequence[Numbers]]
+"""Of the rows of a network but for its last node, those that may lead to a result that is wanted."""
 
 
 class NetworkResults:
-    """All results of a query in a store."""
+    """All results of a query in a store; ``hopeful`` leaves out what is not wanted before the last join."""
 
-    def __init__(self, carriers: Carriers, store: Store) -> None:
+    def __init__(self, carriers: Carriers, store: Store, hopeful: Hopeful) -> None:
         self._carriers = carriers
+        self._hopeful = hopeful
         self._edges = edges(carriers.plan.schema)
         self._bitmaps = [carriers.bitmaps(r) for r in range(len(carriers.plan.schema.relations))]
         self._by_value: dict[tuple[int, int, tuple[int, ...]], dict[tuple[Value, ...], list[int]]] = {}
@@ -43,7 +50,7 @@ class NetworkResults:
                 yield from self._grown(generator, root, rows, size)
 
     def fans(self, tree: Tree, numbers: Numbers) -> Iterator[tuple[str, int]]:
-        """Each join by name, with the rows that share its value where they are more."""
+        """Each join by name, with how many rows share its value at most; the last row may be missing."""
         for node in range(1, len(tree.edges)):
             edge = self._edges[tree.edges[node]]
             value = self._value(edge, numbers[tree.parents[node]])
@@ -77,11 +84,14 @@ class NetworkResults:
             for new, complete in generator.extensions(tree):
                 if complete and len(new.relations) < size:
                     continue
-                found = self._extended(new, held)
-                if complete:
-                    yield from ((new, numbers) for numbers in found)
-                elif found:
-                    stack.append((new, found))
+                if not complete:
+                    found = self._extended(new, held)
+                    stack += [(new, found)] if found else []
+                    continue
+                # Some at a time: what they lead to makes the others less hopeful.
+                for first in range(0, len(held), _TOGETHER):
+                    some = self._hopeful(new, held[first : first + _TOGETHER], self.fans)
+                    yield from ((new, numbers) for numbers in self._extended(new, some))
 
     def _extended(self, tree: Tree, held: Sequence[Numbers]) -> list[Numbers]:
         """The rows of a tree whose last node is new, given those of the tree without it."""

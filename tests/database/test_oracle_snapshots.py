@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.model import Relation, Row, Schema
+from schema.model import Join, Relation, Row, Schema
 from skws.database.address import all_tables
 from skws.database.search import SnapshotSearch
 from skws.database.store import Store, make_store
@@ -31,7 +32,15 @@ from windows.window import Unbounded
 def snapshots(draw: st.DrawFn) -> tuple[Schema, int, list[Record]]:
     schema = all_tables(draw(schemas()))
     words = draw(st.integers(1, 3))
-    return schema, words, draw(static_rows(schema, words, max_rows=10))
+    records = draw(static_rows(schema, words, max_rows=10))
+    # Texts of all lengths, so that larger results may be the better ones.
+    lengths = draw(st.lists(st.integers(0, 40), min_size=len(records), max_size=len(records)))
+    return schema, words, [_longer(each, length) for each, length in zip(records, lengths, strict=True)]
+
+
+def _longer(record: Record, length: int) -> Record:
+    text, *values = record.row
+    return record._replace(row=(f"{text}{' pad' * length}", *values))
 
 
 def in_store(plan: Plan, records: list[Record], most: int | None = None) -> list[Result]:
@@ -54,10 +63,16 @@ def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
 
 
 @pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])
-@given(snapshots(), st.integers(1, 4), st.booleans(), st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]))
+@given(
+    snapshots(),
+    st.integers(1, 4),
+    st.booleans(),
+    st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]),
+    st.integers(1, 8),
+)
 @settings(max_examples=80, deadline=None)
 def test_all_results_in_order_of_score(
-    rank: str, case: tuple[Schema, int, list[Record]], max_size: int, names: bool, more: str
+    rank: str, case: tuple[Schema, int, list[Record]], max_size: int, names: bool, more: str, most: int
 ) -> None:
     schema, words, records = case
     text = " ".join([*WORDS[:words], *(["r0"] if names else [])]) + more
@@ -68,7 +83,7 @@ def test_all_results_in_order_of_score(
     assert [each.place.rank for each in found if each.place] == list(range(1, len(found) + 1))
     plainly = [replace(each, place=None) for each in found]
     assert plainly == [replace(each, tick=None, expires=None) for each in expected]
-    assert in_store(plan, records, 3) == found[:3]
+    assert in_store(plan, records, most) == found[:most]
 
 
 def test_search_stops_early() -> None:
@@ -91,3 +106,31 @@ def test_search_stops_early() -> None:
             search = SnapshotSearch(plan, store)
             assert len(list(search.results(1))) == 1
             assert search.effort.size == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_larger_results_may_be_better(seed: int) -> None:
+    """Texts of all lengths, joined by values that few share: the best are among those of several tuples."""
+    rng = random.Random(seed)
+    relations = (
+        Relation("a", ATTRIBUTES, search=("t",), table=True),
+        Relation("b", ATTRIBUTES, search=("t",), table=True),
+    )
+    schema = Schema(
+        "s", relations, (Join("ab", "a", "b", (("x", "x"),)), Join("bb", "b", "b", (("x", "y"),)))
+    )
+    records = [
+        Record(
+            rng.randrange(2),
+            0,
+            (text + " pad" * rng.choice([0, 0, 60]), rng.randrange(30), rng.randrange(30)),
+        )
+        for text in rng.choices(["alpha", "beta", "alpha beta", "pad"], [3, 3, 1, 1], k=60)
+    ]
+    plan = Plan(schema, parse_query("alpha beta", schema), Unbounded(), 4, ranking=RankingChoice())
+    every = in_store(plan, records)
+    sizes = [len(each.tuples) for each in every]
+    assert sizes != sorted(sizes)
+    assert [each.id for each in every] == [each.id for each in in_engine(plan, records)]
+    for most in (1, 2, 5, 10, 20, len(every)):
+        assert in_store(plan, records, most) == every[:most]

@@ -138,5 +138,8 @@ def _with_twins(relation: Ints, start: Ints) -> Flags:
     else:
         instant = np.concatenate([[0], np.cumsum(np.diff(start) != 0)])
     where = instant * (int(relation.max()) + 1) + relation
-    twins[streaming] = np.bincount(where)[where] > 1
+    order = np.argsort(where, kind="stable")
+    equal = np.diff(where[order]) == 0
+    twins[streaming[order[1:][equal]]] = True
+    twins[streaming[order[:-1][equal]]] = True
     return twins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import skws.batches
 import skws.tables.cache
-from schema.model import Attribute, AttributeType, Row, Schema
+from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
 from skws.plan import Plan
@@ -151,3 +152,33 @@ def test_equal_for_queries_that_come_and_go(
             out.append(list(engine.process(stream[at : at + 1])))
         outputs.append(out)
     assert outputs[1] == outputs[0]
+
+
+@pytest.mark.parametrize("most", [3, 4, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_without_keywords_connect(monkeypatch: pytest.MonkeyPatch, seed: int, most: int) -> None:
+    """Results by way of rows that only join values reach, one or two of them between the keywords."""
+    rng = random.Random(seed)
+    kinds = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
+    names = ("a", "b", "link", "more")
+    relations = tuple(Relation(n, kinds, search=("t",), table=n in {"link", "more"}) for n in names)
+    on = [
+        ("a", "link", "x", "x"),
+        ("link", "b", "y", "y"),
+        ("link", "more", "y", "x"),
+        ("more", "b", "y", "x"),
+    ]
+    joins = tuple(Join(f"j{n}", left, right, ((x, y),)) for n, (left, right, x, y) in enumerate(on))
+    schema = Schema("s", relations, joins)
+
+    def row(text: str) -> Row:
+        return (text, rng.randrange(6), rng.randrange(6))
+
+    static = [Record(rng.choice([2, 3]), 0, row("pad")) for _ in range(12)]
+    stream = [Record(n % 2, n, row(("alpha", "beta")[n % 2])) for n in range(40)]
+    outputs = []
+    for given_schema, rows in ((schema, static), (indexed(monkeypatch, schema, static), [])):
+        plan = Plan(given_schema, parse_query("alpha beta", given_schema), TimeWindow(12), most)
+        outputs.append(told(ColumnarEngine.of(plan), rows, stream))
+    assert outputs[1] == outputs[0]
+    assert len(outputs[0]) > 5

@@ -56,7 +56,8 @@ def test_live_rows_are_those_of_a_plain_list(
     steps: list[tuple[tuple[int, int, str], bool]], window: Window
 ) -> None:
     rows = LiveRows(SCHEMA, window, kept=8)
-    model: list[tuple[int, int, tuple[object, ...]]] = []
+    model: list[tuple[int, int, tuple[object, ...]]] = []  # times; positions under a count window
+    inserted = 0
     for time, ((relation, number, words), delete) in enumerate(steps):
         row = (number, words) if relation == 0 else (words,)
         rows.add([Record(relation, time, row, delete)])
@@ -64,11 +65,14 @@ def test_live_rows_are_those_of_a_plain_list(
         if same and (delete or relation == 0):
             model.remove(same[0])
         if not delete:
-            model.append((time, relation, row))
-        model = model[-min(8, window.size if isinstance(window, CountWindow) else 8) :]
+            model.append((inserted if isinstance(window, CountWindow) else time, relation, row))
+            inserted += 1
         rows.expire(time)
         if isinstance(window, TimeWindow):
-            model = [m for m in model if m[0] > time - window.length]
+            model = [m for m in model if time < window.end(m[0])]
+        if isinstance(window, CountWindow):
+            model = [m for m in model if inserted - 1 < window.end(m[0])]
+        model = model[-8:]
     assert len(rows) == len(model)
     texts = [str(m[2][-1]) for m in model]
     assert rows.words() == Counter(token.word for text in texts for token in tokens(text))

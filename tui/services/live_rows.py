@@ -45,7 +45,7 @@ class LiveRows:
     def __init__(self, schema: Schema, window: Window, kept: int = KEPT_ROWS) -> None:
         self._schema = schema
         self._window = window
-        self._kept = min(kept, window.size) if isinstance(window, CountWindow) else kept
+        self._kept = kept
         self._lock = Lock()
         self._number = count()
         self._rows: OrderedDict[int, _Kept] = OrderedDict()
@@ -89,7 +89,7 @@ class LiveRows:
             for record in records:
                 self._take(record)
             while len(self._rows) > self._kept:
-                self.cut = self.cut or not isinstance(self._window, CountWindow)
+                self.cut = True
                 self._drop(next(iter(self._rows)))
             if len(self._words) > 4 * self._kept:
                 self._words = +self._words  # without those that no row has any more
@@ -157,6 +157,13 @@ class LiveRows:
             self._rows[number] = _Kept(identity, record.time, record.row)
             self._places.setdefault(identity, deque()).append(number)
             self._words.update(_words(relation, record.row))
+            if isinstance(self._window, CountWindow):
+                self._leave(self._window.end(0), number)
+
+    def _leave(self, life: int, number: int) -> None:
+        """At once, by the positions of insertions: of equal rows a later deletion takes one that is alive."""
+        while self._rows and (first := next(iter(self._rows))) + life <= number:
+            self._drop(first)
 
     def _drop(self, number: int) -> None:
         gone = self._rows.pop(number)

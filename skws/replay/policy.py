@@ -23,15 +23,22 @@ class BadRecordLog:
     ``count``: bad records so far; ``first``: the first few of them.
     ``dead_letters`` names the file they go to as JSON lines, made at the first
     one; raises UsageError if the policy needs it and it is not given.
+    ``remedy`` tells whom a bad record fails what to do.
     """
 
-    def __init__(self, on_error: OnError = OnError.FAIL, dead_letters: Path | None = None) -> None:
+    def __init__(
+        self,
+        on_error: OnError = OnError.FAIL,
+        dead_letters: Path | None = None,
+        remedy: str = "use --on-error skip or dead-letter to go on past bad records",
+    ) -> None:
         if on_error is OnError.DEAD_LETTER and dead_letters is None:
             raise UsageError("--on-error dead-letter needs the name of a file for the dead letters")
         self.on_error = on_error
         self.count = 0
         self.first: list[BadRecord] = []
         self._path = dead_letters
+        self._remedy = remedy
         self._file: IO[bytes] | None = None
         self._started = False
 
@@ -53,9 +60,7 @@ class BadRecordLog:
         if len(self.first) < KEPT:
             self.first.append(bad)
         if self.on_error is OnError.FAIL:
-            raise BadRecordsError(
-                f"{place(bad)}: {bad.reason} (use --on-error skip or dead-letter to go on past bad records)"
-            )
+            raise BadRecordsError(f"{place(bad)}: {bad.reason} ({self._remedy})")
         if self.on_error is OnError.DEAD_LETTER:
             self._write(bad)
 

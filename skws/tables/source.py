@@ -24,6 +24,7 @@ from skws.tables.make import as_batches
 from skws.tables.rows import arrow_schema
 
 _SQLITE_SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
+_REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
 
 
 class TableSource(Protocol):
@@ -88,7 +89,7 @@ class _Files:
     def batches(self) -> Iterator[pa.RecordBatch]:
         relation = self.schema.relations[self.number]
         read: set[Path] = set()
-        with BadRecordLog(OnError.FAIL, None) as bad:
+        with BadRecordLog(OnError.FAIL, remedy=_REMEDY) as bad:
             for split in self._splits:
                 if split.format is Format.PARQUET:
                     from skws.replay.parquet_columns import table_batches  # noqa: PLC0415 - reads Parquet

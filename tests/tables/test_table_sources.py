@@ -220,6 +220,7 @@ def test_bad_sources(skws: Skws, tmp_path: Path, source: str, text: str | None, 
     assert done.code == code
     assert told in done.err
     assert "Traceback" not in done.err
+    assert (code == 5) == ("whatever --on-error says" in done.err)
     assert made() == [] or code == 0
 
 

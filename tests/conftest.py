@@ -14,6 +14,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A test that leaves the signal ignored would let others wait for processes that never end."""
+    yield
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session for all tests: starting it takes seconds."""

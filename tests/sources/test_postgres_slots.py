@@ -118,7 +118,7 @@ def test_a_slot_waits_for_open_transactions_only_so_long(
         ):
             feed.start()
         assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
-        monkeypatch.setattr("skws.sources.postgres.slot.SLOT_SECONDS", 20)
+        monkeypatch.setattr(slot, "SLOT_SECONDS", 20)
         threading.Timer(0.3, writing.commit).start()
         with closing(opened(database)) as feed:
             items, _, _ = follow(feed, database, feed.start())

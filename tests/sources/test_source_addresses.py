@@ -122,17 +122,24 @@ def test_only_a_database_loads_psycopg2_and_nothing_loads_spark() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[2])
 
 
-def test_without_psycopg2_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("psycopg2", "skws.sources.postgres"))]:
+def _forget(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Have modules imported anew by this test; others go on with those that were there."""
+    for name in [name for name in sys.modules if name.startswith(modules)]:
         monkeypatch.delitem(sys.modules, name)
+        package, _, own = name.rpartition(".")
+        if package in sys.modules:
+            monkeypatch.delattr(sys.modules[package], own, raising=False)
+
+
+def test_without_psycopg2_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    _forget(monkeypatch, "psycopg2", "skws.sources.postgres")
     monkeypatch.setitem(sys.modules, "psycopg2", None)
     with pytest.raises(SourceError, match=r"needs psycopg2: install skws with its extra, skws\[postgres\]"):
         parse_source("postgresql://h/d")
 
 
 def test_without_confluent_kafka_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("confluent_kafka", "skws.sources.kafka"))]:
-        monkeypatch.delitem(sys.modules, name)
+    _forget(monkeypatch, "confluent_kafka", "skws.sources.kafka")
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(
         SourceError, match=r"needs confluent-kafka: .* with its extra, skws\[kafka\]"

@@ -73,6 +73,9 @@ def source_of(reading: Reading) -> type[DataSource]:
             return INPUT
 
         def simpleStreamReader(self, schema: StructType) -> FeedReader:  # noqa: N802, ARG002 - Spark's names
+            # Called in the reader's own process.
+            if current_thread() is main_thread():
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver says when to end
             return FeedReader(reading)
 
     return LiveSource
@@ -82,8 +85,6 @@ class FeedReader(SimpleDataSourceStreamReader):
     """Reads for Spark, in a process of its own. Raises SourceError, BadRecordsError."""
 
     def __init__(self, reading: Reading) -> None:
-        if current_thread() is main_thread():
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver says when to end
         self._reading = reading
         self._intake = Intake(reading.request.on_error)
         self._rest = Rest(SystemClock())

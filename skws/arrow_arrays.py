@@ -7,13 +7,26 @@ reading a hundred thousand rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schema.model import AttributeType
+
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+STORED: Final = {
+    AttributeType.TEXT: pa.string(),
+    AttributeType.STRING: pa.string(),
+    AttributeType.INTEGER: pa.int64(),
+    AttributeType.NUMBER: pa.float64(),
+    AttributeType.BOOLEAN: pa.bool_(),
+    AttributeType.TIMESTAMP: pa.int64(),
+}
+"""How values of attributes are held; time stamps in microseconds."""
 
 _MOST_BYTES = (1 << 31) - 1  # of a string array's texts together
 

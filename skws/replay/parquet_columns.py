@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schema.model import AttributeType, Relation, Schema
-from skws.arrow_arrays import integers
+from skws.arrow_arrays import STORED, integers
 from skws.batches import Ints, RecordBatch, Rows
 from skws.blocks import ArrowBlock
 from skws.replay.files import Advance, ignore
@@ -36,14 +36,6 @@ _KINDS = {
     AttributeType.BOOLEAN: {pa.bool_()},
 }
 _RANGED = {AttributeType.NUMBER, AttributeType.TIMESTAMP}
-_STORED = {
-    AttributeType.TEXT: pa.string(),
-    AttributeType.STRING: pa.string(),
-    AttributeType.INTEGER: pa.int64(),
-    AttributeType.NUMBER: pa.float64(),
-    AttributeType.BOOLEAN: pa.bool_(),
-    AttributeType.TIMESTAMP: pa.int64(),
-}
 
 
 def plain(splits: Sequence[Split], schema: Schema) -> bool:
@@ -209,7 +201,7 @@ class _Cursor:
 
 
 def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:
-    wanted = _STORED[kind]
+    wanted = STORED[kind]
     return column if column.type == wanted else column.cast(wanted)
 
 

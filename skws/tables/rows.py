@@ -11,24 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from mesh.columnar.columns import Ints
-from schema.model import AttributeType, Relation
-from skws.arrow_arrays import of_integers
+from schema.model import Relation
+from skws.arrow_arrays import STORED, of_integers
 from skws.blocks import ArrowBlock
 
 PART: Final = 1 << 16  # rows
-_KINDS: Final = {
-    AttributeType.TEXT: pa.string(),
-    AttributeType.STRING: pa.string(),
-    AttributeType.INTEGER: pa.int64(),
-    AttributeType.NUMBER: pa.float64(),
-    AttributeType.BOOLEAN: pa.bool_(),
-    AttributeType.TIMESTAMP: pa.int64(),
-}
 
 
 def arrow_schema(relation: Relation) -> pa.Schema:
     """A column for each attribute; time stamps in microseconds."""
-    return pa.schema([(attribute.name, _KINDS[attribute.type]) for attribute in relation.attributes])
+    return pa.schema([(attribute.name, STORED[attribute.type]) for attribute in relation.attributes])
 
 
 def write_rows(path: Path, relation: Relation, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -16,11 +16,11 @@ from schema.errors import SkwsError, UsageError
 from schema.model import Schema
 from skws.live.standing import Query
 from skws.results.model import LiveResult, Result
-from skws.watch.metrics import Metrics
 from tui.services.asked import query_of, read_asked
 from tui.services.news import Level, LogLine, Outbox
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, ApplySchema, Command, Observe, RemoveQuery
+from tui.services.steered import Steered
 
 if TYPE_CHECKING:
     from skws.watch import control
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _TOLD_EVERY: Final = 0.25  # seconds between metrics
 
 
-class Search(Protocol):
+class Search(Steered, Protocol):
     """A live search, wherever it runs. ``rows``: the latest tuples."""
 
     @property
@@ -42,18 +42,6 @@ class Search(Protocol):
 
     def run(self) -> None:
         """Until ``stop``. Raises SkwsError."""
-
-    def stop(self) -> None: ...
-
-    def post(self, command: control.Command) -> None: ...
-
-    def metrics(self) -> Metrics: ...
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def set_speed(self, speed: float) -> None: ...
 
     def observe(self, text: str) -> None:
         """Tell what the mesh of a query is at, soon."""

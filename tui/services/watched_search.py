@@ -19,6 +19,7 @@ from skws.watch.metrics import Metrics
 from tui.services.asked import query_of, read_asked
 from tui.services.live_rows import LiveRows
 from tui.services.meaning import plan_of
+from tui.services.steered import Steered
 from windows.window import CountWindow, ExpressionWindow
 
 if TYPE_CHECKING:
@@ -26,23 +27,11 @@ if TYPE_CHECKING:
     from tui.services.watch_run import WatchRun
 
 
-class Watch(Protocol):
+class Watch(Steered, Protocol):
     """A live search of ``skws watch``. ``event_time``: the latest, in microseconds."""
 
     @property
     def event_time(self) -> int | None: ...
-
-    def stop(self) -> None: ...
-
-    def post(self, command: control.Command) -> None: ...
-
-    def metrics(self) -> Metrics: ...
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def set_speed(self, speed: float) -> None: ...
 
 
 Watching = TypeVar("Watching", bound=Watch)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from skws.spark.java import use_java
 
-PACKAGES = ("schema", "windows", "purging", "mesh", "skws")
+PACKAGES = ("schema", "windows", "purging", "mesh", "patterns", "bounds", "skws")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 

@@ -1,0 +1,33 @@
+"""What executors are sent is all that they import of skws itself."""
+
+from __future__ import annotations
+
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+from skws.spark.session import packages_zip
+
+# Without a site there is no installation of skws to fall back on; the dependencies are put back by hand.
+EVERY_MODULE = """
+import sys
+from importlib import import_module
+from zipfile import ZipFile
+archive, *dependencies = sys.argv[1:]
+sys.path[:0] = [archive, *dependencies]
+names = [name for name in ZipFile(archive).namelist() if name.endswith(".py")]
+modules = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names]
+wanted = [module for module in modules if not module.endswith("__main__") and ".cli" not in module]
+for module in wanted:
+    import_module(module)
+    assert sys.modules[module].__file__.startswith(archive), module
+print(len(wanted))
+"""
+
+
+def test_every_module_loads_from_the_archive_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-S", "-P", "-c", EVERY_MODULE, str(packages_zip()), *site.getsitepackages()]
+    run = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 200

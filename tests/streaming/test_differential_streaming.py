@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from patterns.evaluation import Evaluator
+from schema.model import Row
+from skws.choices import EvaluatorName
 from skws.records import Record
 from skws.spark.streaming.layout import keys_for, spark_hash
+from skws.watch.control import Command
 from skws.watch.request import WatchRequest
 from tests.replays import write_replay
+from tests.streaming.shard_runs import all_shards, parcel_of
 from tests.streaming.spark_runs import running
 from tests.streaming.test_oracle_shards import SCHEMA, random_records, random_row
 from tests.watch.watching import Collected, opened, steps
@@ -50,6 +56,44 @@ def test_a_replay_gives_what_it_gives_in_one_process(tmp_path: Path, shards: int
     )
     assert metrics.relations[0].tuples == theirs.relations[0].tuples
     assert metrics.event_time == theirs.event_time
+
+
+def test_automata_find_on_spark_what_the_mesh_finds_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standing queries whose networks automata evaluate in the shards, divided by their roots."""
+    queries = {"a": "alpha beta -no", "b": "alpha"}
+    asked = WatchRequest(queries, SCHEMA, replayed(tmp_path, 4), window=TimeWindow(30), max_size=4)
+    by_automata = replace(asked, evaluator=EvaluatorName.AUTOMATA)
+    local = Collected()
+    watch = opened(asked, local)
+    steps(watch)
+    watch.close()
+    with running(by_automata, 2) as run:
+        run.end()
+    assert len(local.results) > 100
+    assert any(result.op == "-" for result in local.results)
+    assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local.results)
+    assert _fed_to_automata(monkeypatch, by_automata) > 0
+    assert _fed_to_automata(monkeypatch, asked) == 0
+
+
+def _fed_to_automata(monkeypatch: pytest.MonkeyPatch, asked: WatchRequest) -> int:
+    """How often automata are updated by a shard, as the workers make it of a request."""
+    fed = 0
+    update = Evaluator.update
+
+    def counting(self: Evaluator, relation: int, row: Row, tick: int = 0) -> bool:
+        nonlocal fed
+        fed += 1
+        return update(self, relation, row, tick)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Evaluator, "update", counting)
+        commands = [Command("add", name, str(query)) for name, query in asked.queries.items()]
+        (shard,) = all_shards(asked, 1)
+        shard.work(parcel_of(random_records(random.Random(4), 50), commands))
+    return fed
 
 
 def test_keys_bring_each_shard_to_a_partition_of_its_own(spark: SparkSession) -> None:

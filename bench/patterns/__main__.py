@@ -15,14 +15,20 @@ from bench.patterns.loads import EVENTS
 from bench.peers.environment import chosen, python_of
 from skws.choices import EvaluatorName
 
+# What is run unless all is asked for: a minute or two, mostly for engines to start.
+_FEW = 5_000
+_OFTEN = 3
+
 
 def engines(given: argparse.Namespace) -> int:
     """The table of every load; 1 if engines disagree."""
     pythons = {name: python_of(name, _told) for name in (chosen(given.engines) if given.engines else ())}
-    if given.core:
-        pythons = {"core": Path(given.core).absolute(), **pythons}
+    apart = {"core": given.core, "flink": given.flink}
+    pythons |= {name: Path(python).absolute() for name, python in apart.items() if python}
+    events = given.events or (EVENTS if given.full else _FEW)
+    repeat = given.repeat or (_OFTEN if given.full else 1)
     disagreed = 0
-    for load, number, runs in compare([SKWS, *peers(pythons)], given.events, given.repeat):
+    for load, number, runs in compare([SKWS, *peers(pythons)], events, repeat):
         print(f"\n{load.name}: {load.text}\n{number:,} events, window {load.window:,} tuples")
         print(f"{'engine':20} {'matches':>10} {'CPU s':>8} {'wall s':>8} {'events/CPU s':>13} {'to skws':>8}")
         for run in runs:
@@ -78,8 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     beside = commands.add_parser("engines", help="the loads by skws and by other engines")
     beside.add_argument("--engines", metavar="E,...", help="duckdb,pathway: in environments of their own")
     beside.add_argument("--core", metavar="PYTHON", help="an interpreter (3.13) with pycer 0.1.6")
-    beside.add_argument("--events", type=int, default=EVENTS, help="of the loads that are drawn")
-    beside.add_argument("--repeat", type=int, default=3)
+    beside.add_argument("--flink", metavar="PYTHON", help="an interpreter with apache-flink 2.3.0; and Java")
+    beside.add_argument("--full", action="store_true", help=f"{EVENTS:,} events, {_OFTEN} times: 20 minutes")
+    beside.add_argument("--events", type=int, help=f"of each load at most ({_FEW:,})")
+    beside.add_argument("--repeat", type=int, help="how often (once)")
     beside.set_defaults(run=engines)
     commands.add_parser("growth", help="updates by window and matches, enumeration").set_defaults(run=growth)
     apart = commands.add_parser("evaluators", help="candidate networks by automata and by the mesh")

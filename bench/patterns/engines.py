@@ -18,6 +18,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _CHILDREN = Path(__file__).parent / "children"
 # DuckDB answers a batch at a time: how many events matches may be late. None: all come at the end.
 BATCHES = (None, 1000, 100)
+_NAMES = {"core": "CORE", "flink": "Flink", "pathway": "Pathway"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,14 @@ SKWS = Engine("skws", (sys.executable, "-m", "bench.patterns.children.skws_engin
 
 
 def peers(pythons: dict[str, Path]) -> list[Engine]:
-    """The peers whose interpreters are given, by ``core``, ``duckdb`` and ``pathway``."""
+    """The peers whose interpreters are given, by ``core``, ``duckdb``, ``flink`` and ``pathway``."""
     found = []
     for peer, python in pythons.items():
         command = (str(python), str(_CHILDREN / f"{peer}_engine.py"))
         if peer == "duckdb":
             found += [Engine(_batched(batch), command, batch) for batch in BATCHES]
         else:
-            found.append(Engine({"core": "CORE", "pathway": "Pathway"}[peer], command))
+            found.append(Engine(_NAMES[peer], command))
     return found
 
 

@@ -1,0 +1,112 @@
+"""Flink SQL: interval joins, positions as milliseconds of event time; matches are written as text.
+
+Flink's own MATCH_RECOGNIZE gives one match for each first event, never all of them, so it cannot take these
+queries. Its process reads the events as it goes, so that is measured here; starting Java is not.
+One task slot, as the others have one thread. Needs Linux, for the processor time of Java.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from pyflink.table import EnvironmentSettings, TableEnvironment
+
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_PARENT, _USER, _SYSTEM = 1, 11, 12  # fields of /proc/PID/stat after the name of the command
+
+
+def write(task: dict[str, Any], folder: Path) -> dict[str, Path]:
+    """The events of each relation as CSV, with their positions."""
+    names = list(task["relations"])
+    lines: dict[str, list[str]] = {name: [] for name in names}
+    for position, line in enumerate(Path(task["events"]).read_text().splitlines()):
+        relation, *values = line.split()
+        lines[names[int(relation)]].append(",".join([str(position), *values]))
+    paths = {name: folder / f"{name}.csv" for name in names}
+    for name, path in paths.items():
+        path.write_text("\n".join(lines[name]) + "\n")
+    return paths
+
+
+def source(name: str, columns: list[str], path: Path) -> str:
+    described = ", ".join(f"{column} BIGINT" for column in ("place", *columns))
+    return (
+        f"CREATE TABLE {name} ({described}, ts AS TO_TIMESTAMP_LTZ(place, 3), WATERMARK FOR ts AS ts) "
+        f"WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'csv')"
+    )
+
+
+def query(task: dict[str, Any]) -> str:
+    """All matches. The join of the first two atoms keeps its times, so that the third is joined alike."""
+    first, second, third = task["atoms"]
+    window = task["window"]
+    interval = f"INTERVAL '{window // 1000}.{window % 1000:03}' SECOND(3, 3)"
+
+    def table(atom: dict[str, Any]) -> str:
+        test = "" if atom["status"] is None else f" WHERE status = {atom['status']}"
+        return f"(SELECT * FROM {atom['relation']}{test}) {atom['variable']}"
+
+    def near(one: dict[str, Any], other: dict[str, Any], left: str, right: str) -> str:
+        """``left`` and ``right``: prefixes under which the place and time of the two are found."""
+        within = f"{right}ts BETWEEN {left}ts - {interval} AND {left}ts + {interval}"
+        if not task["ordered"]:
+            return f"{within} AND {left}place <> {right}place"
+        less = "<" if one["variable"] < other["variable"] else ">"
+        return f"{within} AND {left}place {less} {right}place"
+
+    def on(atom: dict[str, Any], left: str) -> str:
+        return " AND ".join(f"{atom['variable']}.{column} = {left}.{column}" for column in atom["on"])
+
+    a, b, c = (atom["variable"] for atom in task["atoms"])
+    kept = "".join(f", {a}.{column} {column}" for column in third["on"])
+    pairs = (
+        f"SELECT {a}.place {a}_place, {a}.ts {a}_ts, {b}.place {b}_place, {b}.ts {b}_ts{kept} "
+        f"FROM {table(first)} JOIN {table(second)} "
+        f"ON {on(second, a)} AND {near(first, second, f'{a}.', f'{b}.')}"
+    )
+    return (
+        f"SELECT {a}_place, {b}_place, {c}.place FROM ({pairs}) pairs JOIN {table(third)} "
+        f"ON {on(third, 'pairs')} AND {near(first, third, f'{a}_', f'{c}.')} "
+        f"AND {near(second, third, f'{b}_', f'{c}.')}"
+    )
+
+
+def of_children() -> float:
+    """Processor seconds of this process's children: of Java."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # has ended
+            continue
+        if int(fields[_PARENT]) == os.getpid():
+            ticks += int(fields[_USER]) + int(fields[_SYSTEM])
+    return ticks / _CLOCK_TICKS
+
+
+def main() -> None:
+    task = json.loads(sys.argv[1])
+    folder = Path(task["events"]).parent
+    found = Path(tempfile.mkdtemp(dir=folder))
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    tables.get_config().set("parallelism.default", "1")
+    for name, path in write(task, folder).items():
+        tables.execute_sql(source(name, task["relations"][name], path))
+    tables.execute_sql(
+        "CREATE TABLE found (a BIGINT, b BIGINT, c BIGINT) "
+        f"WITH ('connector' = 'filesystem', 'path' = '{found}', 'format' = 'csv')"
+    )
+    asked = f"INSERT INTO found {query(task)}"
+    wall, cpu = time.perf_counter(), time.process_time() + of_children()
+    tables.execute_sql(asked).wait()
+    taken = {"cpu": time.process_time() + of_children() - cpu, "wall": time.perf_counter() - wall}
+    matches = sum(part.read_text().count("\n") for part in found.rglob("part-*"))
+    print(json.dumps({"matches": matches, **taken}))
+
+
+if __name__ == "__main__":
+    main()

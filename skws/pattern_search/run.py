@@ -136,11 +136,13 @@ class PatternSearch:
         """A run on Spark whose bad records have been dealt with."""
         from skws.spark.patterns import PatternBatch  # noqa: PLC0415 - only who asks for Spark loads it
         from skws.spark.search import running_spark  # noqa: PLC0415
+        from skws.spark.windowed_patterns import WindowedPatternBatch  # noqa: PLC0415
 
         request = self.request
+        kind = WindowedPatternBatch if isinstance(self._window, ExpressionWindow) else PatternBatch
         with (
             running_spark(request.master, report) as spark,
-            PatternBatch(spark, request.pattern, request.schema, request.window, self.replay) as run,
+            kind(spark, request.pattern, request.schema, request.window, self.replay) as run,
         ):
             for record in run.bad_records():
                 self.bad.add(record)
@@ -164,8 +166,4 @@ class PatternSearch:
 def _admitted(request: PatternRequest, window: ExpressionWindow) -> str:
     from skws.windowing.admission import admit  # noqa: PLC0415 - z3 and more, for who has an expression
 
-    if request.engine is EngineName.SPARK:
-        raise UsageError(
-            f"--pattern over the windows {window.text!r} needs --engine local: they are found in this process"
-        )
     return admit(request.schema, window, allowed=request.allow_unbounded_windows)

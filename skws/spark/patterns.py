@@ -34,7 +34,7 @@ from skws.spark.decode import BAD, batched, decoded, unbatched, unpack_bad
 from skws.spark.positions import with_positions
 from skws.spark.slices import Slicing, plan_slices, quantiles
 from windows.tuples import ALWAYS
-from windows.window import FOREVER, CountWindow, Unbounded, Window
+from windows.window import FOREVER, CountWindow, Unbounded, Window, parse_window
 
 _SHARED = "share int, position bigint, relation smallint, time bigint, successor boolean, packed binary"
 _ARROW_SHARED = pa.schema(
@@ -47,8 +47,8 @@ _ARROW_SHARED = pa.schema(
         ("packed", pa.binary()),
     ]
 )
-_FOUND = "position bigint, id string, result binary"
-_ARROW_FOUND = pa.schema([("position", pa.int64()), ("id", pa.string()), ("result", pa.binary())])
+FOUND = "position bigint, id string, result binary"
+ARROW_FOUND = pa.schema([("position", pa.int64()), ("id", pa.string()), ("result", pa.binary())])
 
 Evaluated = Callable[[PatternStream, Iterable[Taken], int], Iterator[tuple[Any, ...]]]
 
@@ -64,7 +64,7 @@ class PatternBatch:
         self._spark = spark
         self._text, self._schema, self._given = text, schema, window
         self._query = read_query(text, schema)
-        self._window = PatternStream(self._query, schema, window).window
+        self._window = window or self._query.window or parse_window(schema.window)
         self._decoded = decoded(spark, schema, replay.splits).persist(StorageLevel.MEMORY_AND_DISK)
 
     def __enter__(self) -> PatternBatch:
@@ -81,13 +81,8 @@ class PatternBatch:
 
     def results(self, limit: int | None = None) -> Iterator[PatternResult]:
         """Results by the positions of their last tuples, at one by id."""
-        found = self._evaluated(_results, _FOUND, _ARROW_FOUND).persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            ordered = found.sort("position", "id").select("result")
-            for row in islice(ordered.toLocalIterator(prefetchPartitions=True), limit):
-                yield PatternResult.from_json(bytes(row.result))
-        finally:
-            found.unpersist()
+        found = self._evaluated(_results, FOUND, ARROW_FOUND)
+        yield from islice(received(found, "position", "id"), limit)
 
     def count(self) -> int:
         """How many results there are; in texts, as they can be more than any column holds."""
@@ -106,20 +101,29 @@ class PatternBatch:
                 self.tuples += 0 if row.deletion else row.n
         return records
 
-    def _evaluated(self, run: Evaluated, columns: str, arrow: pa.Schema) -> DataFrame:
+    def _parts(self) -> int:
+        """Tasks to share the work out to: one where starting more costs more than the work."""
         parts = 1 if self._records < SMALL else self._spark.sparkContext.defaultParallelism
         self._spark.conf.set("spark.sql.shuffle.partitions", str(parts))
+        return parts
+
+    def _evaluated(self, run: Evaluated, columns: str, arrow: pa.Schema) -> DataFrame:
+        parts = self._parts()
         tuples = self._named(self._positioned(parts))
         shared, parts = self._shared_out(tuples, parts)
         ordered = shared.repartitionById(parts, "share").sortWithinPartitions("share", "position")
         return ordered.mapInArrow(self._evaluator(run, arrow), columns)
 
-    def _positioned(self, parts: int) -> DataFrame:
-        """The insertions that the pattern reads, with their positions among all."""
+    def _stream(self, parts: int) -> DataFrame:
+        """The insertions of the stream; ``tick`` is the position of each among them."""
         tables = [i for i, relation in enumerate(self._schema.relations) if relation.table]
         stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(tables))
+        return with_positions(stream, parts).where(~sf.col("deletion"))
+
+    def _positioned(self, parts: int) -> DataFrame:
+        """The insertions that the pattern reads, with their positions among all."""
         read = sf.col("relation").isin(sorted(self._query.pcea.relations))
-        placed = with_positions(stream, parts).where(~sf.col("deletion") & read)
+        placed = self._stream(parts).where(read)
         return placed.withColumnRenamed("tick", "position").withColumn(
             "tick", sf.col("position" if isinstance(self._window, CountWindow) else "time")
         )
@@ -166,6 +170,17 @@ class PatternBatch:
             yield from batched(_run_shares(unbatched(batches), query, schema, window, bounds, run), arrow)
 
         return evaluate
+
+
+def received(found: DataFrame, *order: str) -> Iterator[PatternResult]:
+    """Results in an order of their columns."""
+    # Sorting looks at its input twice, first to find out where to cut it.
+    kept = found.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        for row in kept.sort(*order).select("result").toLocalIterator(prefetchPartitions=True):
+            yield PatternResult.from_json(bytes(row.result))
+    finally:
+        kept.unpersist()
 
 
 def _by_time(window: Window, slicing: Slicing) -> Callable[[int, int, bytes], Iterable[int]]:

@@ -117,8 +117,6 @@ def test_a_pattern_lies_in_one_window(shop: Path, capsys: pytest.CaptureFixture[
     assert "again and again:" in capsys.readouterr().err
     assert run([*asked, *every, "--allow-unbounded-windows"]) == 0
     assert capsys.readouterr().out.strip() == "2"
-    assert run([*asked, "--engine", "spark"]) == 2
-    assert "needs --engine local" in capsys.readouterr().err
 
 
 def test_explain_tells_what_a_replay_left_in_open_windows(

@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import skws.spark.batch
+import skws.spark.patterns
+import skws.spark.window_cuts
 import skws.spark.windowed
+import skws.spark.windowed_patterns
+from schema.model import Schema
+from skws.choices import EngineName
 from skws.keywords import parse_query
+from skws.pattern_search import PatternRequest, PatternSearch
 from skws.plan import Plan
 from skws.replay import BadRecordLog, Replay
-from skws.spark.windowed import WindowedRun, _cuts
+from skws.spark.window_cuts import Cut, find_cuts
+from skws.spark.windowed import WindowedRun
+from skws.spark.windowed_patterns import WindowedPatternBatch
 from skws.windowing.engine import WindowedEngine
 from tests.replays import write_replay
 from tests.spark.test_differential_batch import STREAMS, TABLES, random_stream
 from windows.window import ExpressionWindow
 
 pytestmark = pytest.mark.spark
+
+
+def watched_cuts(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[Cut]:
+    """The cuts that a job will be found to have made."""
+    cuts: list[Cut] = []
+
+    def watched(ticked: DataFrame, schema: Schema, window: ExpressionWindow, least: int) -> list[Cut]:
+        cuts[:] = find_cuts(ticked, schema, window, least)
+        return cuts
+
+    monkeypatch.setattr(module, "find_cuts", watched)
+    return cuts
 
 
 @pytest.mark.parametrize(
@@ -41,25 +62,51 @@ def test_equal_record_for_record(
     assert schema in (STREAMS, TABLES)
     described = STREAMS if schema is STREAMS else TABLES
     monkeypatch.setattr(skws.spark.batch, "SMALL", 0)
-    monkeypatch.setattr(skws.spark.windowed, "_LOOK", 7)
+    monkeypatch.setattr(skws.spark.window_cuts, "_LOOK", 7)
     path = write_replay(tmp_path / "r.jsonl", described, random_stream(described, 3, 500, 7))
     replay = Replay.open(path, described, split_bytes=8_000)
     plan = Plan(described, parse_query("alpha beta -no", described), ExpressionWindow(text), 4)
     engine, log = WindowedEngine.of(plan), BadRecordLog()
     local = [*engine.load_tables(replay.tables(log)), *engine.process_batches(replay.batches(log))]
-    cuts = 0
-
-    def counted(*given: object) -> object:
-        nonlocal cuts
-        found = _cuts(*given)  # type: ignore[arg-type]
-        cuts = len(found)
-        return found
-
-    monkeypatch.setattr(skws.spark.windowed, "_cuts", counted)
+    cuts = watched_cuts(monkeypatch, skws.spark.windowed)
     with WindowedRun(spark, plan, replay) as run:
         distributed = list(run.results())
     assert distributed == local
     assert run.counts == engine.counts
     assert engine.counts.results > 5
     assert engine.counts.deletions
-    assert (cuts > 1) == sliced
+    assert (len(cuts) > 1) == sliced
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "sliced"),
+    [
+        ("plain p ; keyed k", "open when x > 4 and plain close when x = 0", True),
+        ("plain p AND keyed k", "every match [x = 1] .* [keyed] at most 20 records per y", False),
+    ],
+    ids=["first", "per key"],
+)
+def test_patterns_equal_record_for_record(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pattern: str,
+    text: str,
+    sliced: bool,
+) -> None:
+    monkeypatch.setattr(skws.spark.patterns, "SMALL", 0)
+    monkeypatch.setattr(skws.spark.window_cuts, "_LOOK", 7)
+    window = ExpressionWindow(text)
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 400, 7))
+    search = PatternSearch(PatternRequest(pattern, STREAMS, (path,), window, engine=EngineName.LOCAL))
+    local = list(search.results())
+    cuts = watched_cuts(monkeypatch, skws.spark.windowed_patterns)
+    replay = Replay.open(path, STREAMS, split_bytes=8_000)
+    with WindowedPatternBatch(spark, pattern, STREAMS, window, replay) as run:
+        distributed = list(run.results())
+        assert run.count() == len(local)
+        assert (run.tuples, run.deletions) == (search.counts.tuples, search.counts.deletions)
+    assert distributed == local
+    assert len(local) > 20
+    assert any(len({member.relation for member in result.tuples}) > 1 for result in local)
+    assert (len(cuts) > 1) == sliced

@@ -76,18 +76,23 @@ class LiveRows:
     def add(self, records: Sequence[Record], now: int | None = None) -> None:
         """Take in stream records in order of arrival; ``now``: the event time after them, if it is known.
 
-        Of many at once, what would leave with the next ones is not looked at.
+        Of many at once, what would leave with the next ones is not looked at,
+        unless one of them deletes: of equal rows it takes the oldest that is alive.
         """
-        if now is not None and isinstance(self._window, TimeWindow):
-            ended = now - self._window.length
-            records = [record for record in records if record.time > ended]
-        counted = isinstance(self._window, CountWindow)
-        if len(records) > self._kept and not (counted or any(record.delete for record in records)):
-            self.cut = True
-            records = records[-self._kept :]
+        deleting = any(record.delete for record in records)
         with self._lock:
+            if now is not None and not deleting:
+                self._expire(now)
+                records = self._alive(records, now)
+            if len(records) > self._kept and not (deleting or isinstance(self._window, CountWindow)):
+                self.cut = True
+                records = records[-self._kept :]
             for record in records:
+                if deleting:
+                    self._expire(record.time)
                 self._take(record)
+            if now is not None:
+                self._expire(now)
             while len(self._rows) > self._kept:
                 self.cut = True
                 self._drop(next(iter(self._rows)))
@@ -96,12 +101,8 @@ class LiveRows:
 
     def expire(self, event_time: int) -> None:
         """Let go of what has left the window; ``event_time`` in microseconds."""
-        if not isinstance(self._window, TimeWindow):
-            return
-        ended = event_time - self._window.length
         with self._lock:
-            while self._rows and next(iter(self._rows.values())).time <= ended:
-                self._drop(next(iter(self._rows)))
+            self._expire(event_time)
 
     def change_schema(self, schema: Schema) -> None:
         """Go on with another schema; the tuples of relations that are gone or other ones leave."""
@@ -145,6 +146,19 @@ class LiveRows:
         with self._lock:
             found = [(word, n) for word, n in self._words.items() if n > 0 and word.startswith(start)]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:most]
+
+    def _expire(self, now: int) -> None:
+        if not isinstance(self._window, TimeWindow):
+            return
+        ended = now - self._window.length
+        while self._rows and (first := next(iter(self._rows.items())))[1].time <= ended:
+            self._drop(first[0])
+
+    def _alive(self, records: Sequence[Record], now: int) -> Sequence[Record]:
+        if not isinstance(self._window, TimeWindow):
+            return records
+        ended = now - self._window.length
+        return [record for record in records if record.time > ended]
 
     def _take(self, record: Record) -> None:
         relation = self._schema.relations[record.relation]

@@ -103,9 +103,7 @@ class WatchedSearch(Generic[Watching]):
         left = [record for record in records if record.relation not in gone]
         if not self._by_count:
             left.sort(key=attrgetter("time"))  # sources that are many files give each its own order
-        now = self._watch.event_time or 0
-        self.rows.expire(now)
-        self.rows.add(left, now)
+        self.rows.add(left, self._watch.event_time or 0)
 
     def miss(self) -> None:
         """As an onlooker."""

@@ -10,6 +10,7 @@ from typing import Any
 from bounds.case import CaseRun, Rows
 from bounds.horizon import horizon
 from bounds.kept import unkeepable
+from bounds.modified import Modified
 from bounds.naive import added
 from bounds.promises import Promises
 from bounds.query import Kind, Query, Stream, Union
@@ -24,15 +25,25 @@ Output = tuple[Any, ...]
 class Run:
     """A union of queries at work.
 
-    ``tables``: the rows of static relations, by name. Raises UsageError if
+    ``tables``: the rows of static relations, by name. ``until``: when finite
+    streams have ended, None where the query tells. Raises UsageError if
     the synopses would not be bounded, or the end of a finite stream is not
     told.
     """
 
-    def __init__(self, union: Union, schema: Schema, tables: Mapping[str, Sequence[Row]]) -> None:
+    def __init__(
+        self,
+        union: Union,
+        schema: Schema,
+        tables: Mapping[str, Sequence[Row]],
+        *,
+        until: int | None = None,
+    ) -> None:
         self.distinct = union.distinct
         self._seen: set[Output] = set()
-        self.queries = [QueryRun(q, schema, tables, distinct=union.distinct) for q in union.queries]
+        self.queries = [
+            QueryRun(q, schema, tables, distinct=union.distinct, until=until) for q in union.queries
+        ]
         self._promises = Promises(schema)
 
     def step(self, time: int, rows: Rows) -> list[tuple[Output, int]]:
@@ -53,6 +64,11 @@ class Run:
         fresh = [key for key in found if key not in self._seen]
         self._seen.update(fresh)
         return [(key, 1) for key in fresh]
+
+    def end_finite(self) -> None:
+        """No finite stream will have tuples any more, whatever was told of their end."""
+        for run in self.queries:
+            run.end_finite()
 
     @property
     def entries(self) -> int:
@@ -80,7 +96,13 @@ class QueryRun:
     """
 
     def __init__(
-        self, query: Query, schema: Schema, tables: Mapping[str, Sequence[Row]], *, distinct: bool
+        self,
+        query: Query,
+        schema: Schema,
+        tables: Mapping[str, Sequence[Row]],
+        *,
+        distinct: bool,
+        until: int | None = None,
     ) -> None:
         self._query = query
         self._schema = schema
@@ -91,7 +113,7 @@ class QueryRun:
             if s.kind is Kind.STATIC
         }
         self._cases = list(_kept_cases(query, distinct=distinct))
-        self.horizon = max((horizon(c.query) for c in self._cases), default=0)
+        self.horizon = max((_horizon(c.query, until) for c in self._cases), default=0)
         self._bags: dict[str, list[tuple[int, Row]]] | None = defaultdict(list, self._static)
         self._finite: dict[str, list[tuple[int, Row]]] = {}
         self.runs: list[CaseRun] = []
@@ -99,8 +121,8 @@ class QueryRun:
             self._hand_over()
 
     def step(self, time: int, rows: Rows, found: Counter[Output]) -> None:
-        if self._bags is not None and time >= self.horizon:
-            self._hand_over()
+        if time >= self.horizon:
+            self.end_finite()
         if self._bags is None:
             self._advance(time, rows, found)
             return
@@ -125,6 +147,11 @@ class QueryRun:
 
         for run in self.runs:
             run.step(time, rows, put_out)
+
+    def end_finite(self) -> None:
+        """From now on finite streams are static relations."""
+        if self._bags is not None:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         """Make the synopses, and show them what has come so far; its results are out already."""
@@ -164,6 +191,12 @@ class QueryRun:
         for run, nodes in zip(self.runs, state["synopses"], strict=True):
             for node, kept in zip(run.nodes, nodes, strict=True):
                 node.restore(kept)
+
+
+def _horizon(query: Modified, until: int | None) -> int:
+    if until is None:
+        return horizon(query)
+    return until if query.finite else 0
 
 
 def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:

@@ -1,18 +1,25 @@
-"""Refuses queries in SQL that are not bounded."""
+"""Refuses queries in SQL and patterns that are not bounded, with all that tells why and what would help."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from bounds.query import Union
-from bounds.verdict import check
+from bounds.repairs import repairs
+from bounds.verdict import Verdict, check
 from schema.errors import UsageError
+from skws.bounded.report import offers, reasons
 
 
-def refuse_unbounded_sql(union: Union) -> None:
-    """Raises UsageError with the conditions that fail."""
+def refuse_unbounded_union(union: Union, what: str = "this query") -> None:
+    """Raises UsageError with the conditions that fail, the atoms responsible and the smallest repairs."""
     verdict = check(union)
     if not verdict.bounded:
-        reasons = "".join(f"\n  {f.condition}: {f.message}" for f in verdict.failures)
-        known = "needs" if verdict.bounded is False and verdict.certain else "is not known not to need"
-        raise UsageError(
-            f"this query {known} unbounded memory:{reasons}\n'skws bounds check' tells what would help"
-        )
+        raise UsageError("\n".join(_refusal(union, verdict, what)))
+
+
+def _refusal(union: Union, verdict: Verdict, what: str) -> Iterator[str]:
+    needs = "needs" if verdict.bounded is False and verdict.certain else "may need"
+    yield f"{what} {needs} unbounded memory:"
+    yield from reasons(union, verdict)
+    yield from offers(repairs(union, verdict))

@@ -3,13 +3,15 @@
 A pattern is a union: one query for each choice among its alternatives. Tuples
 have positions in the stream, which are the application time here: ``a ; b`` is
 ``b.position > a.position``, and two tuples of one relation have different ones.
+A match is told once: where two choices may have one in common, or one choice
+finds it in two ways, each order of its letters is a query of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise, permutations, product
 from typing import Final
 
 from bounds.names import UnknownNameError, attribute_of, promises, resolve, stream_of
@@ -18,6 +20,7 @@ from bounds.verdict import Verdict, check
 from patterns.constants import typed
 from patterns.language import parse_pattern
 from patterns.language.expression import Alternation, Conjunction, Expression, Letter, Read, Sequence, Star
+from patterns.language.resolve import Reading
 from patterns.language.resolve import resolve as checked
 from patterns.language.syntax import Agreement, Condition, Filter, Pattern, Reference
 from patterns.queries import ConjunctiveQuery, Variable, parse_conjunctive_query
@@ -27,9 +30,12 @@ from schema.model import Schema
 from skws.bounded.networks import ends
 from skws.bounded.whole import told_as_whole, whole_tuples
 from skws.pattern_search.text import is_formal, text_match
+from windows.window import Window
 
 POSITION: Final = "position"
 MOST_CHOICES: Final = 256
+MOST_UNORDERED: Final = 7
+"""Letters whose orders are looked at one by one."""
 _OPS: Final = {op.value: op for op in Op}
 """Both say ``<``, ``<=`` and so on."""
 
@@ -44,10 +50,31 @@ def pattern_query(text: str, schema: Schema, shown: tuple[str, ...] | None = Non
     if is_formal(text):
         parsed = parse_conjunctive_query(text, schema)
         return Union((_conjunctive(parsed, schema, shown),), distinct=False, text=text)
+    return choices_of(text, schema, shown).union
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """A pattern as a union, and its own window if it has one.
+
+    ``letters``: what the streams of each query read; ``readings``: what that asks.
+    """
+
+    union: Union
+    window: Window | None
+    letters: tuple[tuple[Letter, ...], ...]
+    readings: Mapping[Letter, Reading]
+
+
+def choices_of(text: str, schema: Schema, shown: tuple[str, ...] | None) -> Choices:
+    """As ``pattern_query``, of a text in the user's language."""
     pattern = parse_pattern(text, schema)
-    checked(pattern, schema, text_match(schema))
-    queries = tuple(_choice(pattern, schema, c, shown) for c in _choices(pattern.expression))
-    return Union(queries, distinct=False, text=text)
+    readings = checked(pattern, schema, text_match(schema)).readings
+    choices = _told_apart(_choices(pattern.expression))
+    queries = tuple(_choice(pattern, schema, c, shown) for c in choices)
+    return Choices(
+        Union(queries, distinct=False, text=text), pattern.window, tuple(c.letters for c in choices), readings
+    )
 
 
 def pattern_verdict(text: str, schema: Schema) -> Verdict:
@@ -83,6 +110,16 @@ class _Choice:
         across = product(range(first), range(first, first + len(other.letters))) if ordered else ()
         return _Choice(self.letters + other.letters, (*self.before, *moved, *across))
 
+    def words(self) -> Iterator[tuple[Letter, ...]]:
+        """The orders in which its letters may come. Raises PatternError if they are too many to look at."""
+        if len(self.letters) > MOST_UNORDERED:
+            raise PatternError(
+                f"alternatives of more than {MOST_UNORDERED} tuples overlap; nothing is told of them"
+            )
+        for order in permutations(range(len(self.letters))):
+            if all(order.index(a) < order.index(b) for a, b in self.before):
+                yield tuple(self.letters[i] for i in order)
+
 
 def _choices(expression: Expression) -> list[_Choice]:
     match expression:
@@ -98,9 +135,26 @@ def _choices(expression: Expression) -> list[_Choice]:
                 found = [a.beside(b, ordered=ordered) for a, b in product(found, more)]
         case Star():
             raise PatternError("a repetition (+) is no select-project-join, and its memory is not decided")
-    if len(found) > MOST_CHOICES:
+    return _few(found)
+
+
+def _told_apart(choices: list[_Choice]) -> list[_Choice]:
+    """The same matches, each in one choice only, and there in one way."""
+    spelt = [tuple(sorted(c.letters)) for c in choices]
+    words: dict[tuple[Letter, ...], None] = {}
+    found: list[_Choice] = []
+    for choice, letters in zip(choices, spelt, strict=True):
+        if spelt.count(letters) == 1 and len(set(letters)) == len(letters):
+            found.append(choice)
+        else:
+            words |= dict.fromkeys(choice.words())
+    return _few(found + [_Choice(w, tuple(combinations(range(len(w)), 2))) for w in words])
+
+
+def _few(choices: list[_Choice]) -> list[_Choice]:
+    if len(choices) > MOST_CHOICES:
         raise PatternError(f"the pattern has more than {MOST_CHOICES} alternatives; nothing is told of them")
-    return found
+    return choices
 
 
 def _choice(pattern: Pattern, schema: Schema, choice: _Choice, shown: tuple[str, ...] | None) -> Query:

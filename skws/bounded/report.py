@@ -68,6 +68,15 @@ def _place(text: str, offset: int) -> tuple[int, int]:
 
 def _lines(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> Iterator[str]:
     yield f"{_HEADINGS[verdict.bounded]}: {_REASONS[verdict.bounded, verdict.distinct]}"
+    yield from reasons(union, verdict)
+    if verdict.bounded is False and not verdict.certain:
+        yield "  the theorem is about synopses of one form; others might do (skws bounds run --force tries)"
+    if verdict.failures:
+        yield from offers(repairs)
+
+
+def reasons(union: Union, verdict: Verdict) -> Iterator[str]:
+    """The conditions that fail, each with the atoms responsible and their places."""
     for failure in verdict.failures:
         yield f"  {failure.condition}: {failure.message}"
         for atom in failure.atoms:
@@ -75,14 +84,13 @@ def _lines(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> Iterato
         for place in failure.columns:
             column = _column(union.text, place)
             yield f"    line {column['line']}, column {column['column']}: {column['text']}"
-    if verdict.bounded is False and not verdict.certain:
-        yield "  the theorem is about synopses of one form; others might do (skws bounds run --force tries)"
-    if verdict.failures:
-        yield (
-            "any of these would make it bounded:" if repairs else "no few changes would make it bounded, but:"
-        )
-        yield from (f"  - {repair}" for repair in repairs)
-        yield f"  - {WINDOW}"
+
+
+def offers(repairs: Sequence[Repair]) -> Iterator[str]:
+    """What would help."""
+    yield "any of these would make it bounded:" if repairs else "no few changes would make it bounded, but:"
+    yield from (f"  - {repair}" for repair in repairs)
+    yield f"  - {WINDOW}"
 
 
 def _written(text: str, atom: Atom) -> str:

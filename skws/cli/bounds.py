@@ -12,7 +12,7 @@ import typer
 from bounds.query import Union
 from schema.errors import SourceError, UsageError
 from schema.model import Schema
-from skws.bounded.decide import refuse_unbounded_sql
+from skws.bounded.decide import refuse_unbounded_union
 from skws.bounded.replayed import Replayed
 from skws.bounded.result import line_of, shown_row
 from skws.choices import EngineName, OnError
@@ -162,7 +162,7 @@ def run(
         run_watch(asked, Log(LogFormat.TEXT, quiet))
         return
     if not force:
-        refuse_unbounded_sql(union)
+        refuse_unbounded_union(union)
     _run_replay(union, described, replay or [], output, on_error, quiet=quiet)
 
 
@@ -192,9 +192,9 @@ def _run_replay(
 
 def _pattern(text: str | None, described: Schema, select: str | None) -> Union:
     from skws.bounded.patterns import pattern_query  # noqa: PLC0415 - loads the grammar of patterns
+    from skws.bounded.selected import names_of  # noqa: PLC0415
 
-    shown = None if select is None else tuple(name.strip() for name in select.split(",") if name.strip())
-    return pattern_query(text or "", described, shown)
+    return pattern_query(text or "", described, None if select is None else names_of(select))
 
 
 def _union(query: Path, described: Schema) -> Union:

@@ -110,6 +110,15 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write results there.", show_default="stdout"),
 ]
+Select = Annotated[
+    str | None,
+    typer.Option(
+        "--select",
+        metavar="LIST",
+        help="With --pattern, without a window: show these attributes (by commas), in constant memory.",
+        show_default="whole tuples",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
 Mesh = Annotated[
     MeshName,

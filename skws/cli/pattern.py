@@ -6,6 +6,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,7 +19,12 @@ from skws.pattern_search.writers import open_pattern_writer, write_count
 from skws.progress import unreported
 from windows.window import parse_window
 
+if TYPE_CHECKING:
+    from skws.bounded.search import SelectedSearch
+
 _COUNT = "count"
+_COUNTED = (OutputFormat.TABLE, OutputFormat.JSONL, _COUNT)
+"""Formats in which one result may stand for several matches."""
 # Options of searches that have no meaning for a pattern, as they are written.
 _KEYWORDS_ONLY = {
     "query": "a QUERY of keywords",
@@ -49,7 +55,20 @@ def search_pattern(context: typer.Context, pattern: str) -> None:
         allow_unbounded_windows=given["allow_unbounded"],
     )
     output = None if given["output"] is None else Path(given["output"])
-    _run(request, str(given["output_format"]), output, quiet=given["quiet"])
+    output_format = str(given["output_format"])
+    _run(_search(request, given["select"], output_format), output_format, output, quiet=given["quiet"])
+
+
+def _search(
+    request: PatternRequest, select: str | None, output_format: str
+) -> PatternSearch | SelectedSearch:
+    if select is None:
+        return PatternSearch(request)
+    if output_format not in _COUNTED:
+        raise UsageError(f"--select writes {', '.join(_COUNTED)}: expected one of these for --format")
+    from skws.bounded.search import SelectedSearch  # noqa: PLC0415 - for who selects
+
+    return SelectedSearch(request, select)
 
 
 def _refuse_keyword_options(context: typer.Context) -> None:
@@ -60,10 +79,11 @@ def _refuse_keyword_options(context: typer.Context) -> None:
             raise UsageError(f"--pattern does not go together with {written}")
 
 
-def _run(request: PatternRequest, output_format: str, output: Path | None, *, quiet: bool) -> None:
+def _run(
+    search: PatternSearch | SelectedSearch, output_format: str, output: Path | None, *, quiet: bool
+) -> None:
     """Search, write the results and sum up. Raises SkwsError."""
     started = perf_counter()
-    search = PatternSearch(request)
     if search.warning:
         tell(search.warning)
     try:
@@ -79,7 +99,9 @@ def _run(request: PatternRequest, output_format: str, output: Path | None, *, qu
         tell(_summary(search, perf_counter() - started))
 
 
-def _write(search: PatternSearch, output_format: OutputFormat, output: Path | None, *, quiet: bool) -> None:
+def _write(
+    search: PatternSearch | SelectedSearch, output_format: OutputFormat, output: Path | None, *, quiet: bool
+) -> None:
     with (
         open_pattern_writer(output_format, output, stdout_bytes()) as writer,
         ProgressBar(wanted=not quiet) as bar,
@@ -91,7 +113,7 @@ def _write(search: PatternSearch, output_format: OutputFormat, output: Path | No
             writer.write(result)
 
 
-def _summary(search: PatternSearch, seconds: float) -> str:
+def _summary(search: PatternSearch | SelectedSearch, seconds: float) -> str:
     counts = search.counts
     parts = [f"{counts.tuples:,} tuples", f"{counts.results:,} results"]
     if search.bad.count:

@@ -38,6 +38,7 @@ def add(
         str | None,
         typer.Option("--pattern", metavar="TEXT", help="A pattern instead, as of skws search --pattern."),
     ] = None,
+    select: options.Select = None,
     max_size: Annotated[
         int | None,
         typer.Option("--max-size", metavar="N", min=1, help=options.MAX_SIZE_HELP, show_default="the job's"),
@@ -48,15 +49,18 @@ def add(
 
     skws query add films tarantino travolta --control DIR
     """
-    asked = _asked(query or [], pattern)
-    send(control, Command("add", name, asked.text, max_size, kind=asked.kind), wait)
+    asked = _asked(query or [], pattern, select)
+    command = Command("add", name, asked.text, max_size, kind=asked.kind, options=asked.options)
+    send(control, command, wait)
 
 
-def _asked(words: list[str], pattern: str | None) -> Query:
+def _asked(words: list[str], pattern: str | None, select: str | None) -> Query:
     text = options.query_text(words)
     if (pattern is None) == (not text):
         raise UsageError("expected a QUERY of keywords, or --pattern TEXT")
-    return Query(text) if pattern is None else pattern_query(pattern)
+    if pattern is None and select is not None:
+        raise UsageError("--select needs --pattern")
+    return Query(text) if pattern is None else pattern_query(pattern, select)
 
 
 @app.command("remove")

@@ -87,6 +87,7 @@ def search(
             show_default=False,
         ),
     ] = None,
+    select: options.Select = None,
     engine: options.Engine = EngineName.SPARK,
     master: options.Master = None,
     window: options.WindowText = None,
@@ -138,6 +139,8 @@ def search(
 
         search_pattern(context, pattern)
         return
+    if select is not None:
+        raise UsageError("--select needs --pattern")
     if not query:
         raise UsageError("nothing to search for: expected keywords, or --pattern TEXT")
     best = options.top_choice(top, group=group, append_only=append_only)

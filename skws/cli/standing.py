@@ -6,20 +6,28 @@ from collections.abc import Mapping
 
 from schema.errors import UsageError
 from skws.cli import options
-from skws.live.standing import PATTERN, Query
+from skws.live.standing import PATTERN, SELECT, SELECTED, Query
 
 
-def named_queries(words: list[str], patterns: list[str], given: Mapping[str, Query]) -> dict[str, Query]:
-    """Queries by name, those of a file among them; the others are named by their texts. Raises UsageError."""
+def named_queries(
+    words: list[str], patterns: list[str], given: Mapping[str, Query], select: str | None = None
+) -> dict[str, Query]:
+    """Queries by name, those of a file among them; the others are named by their texts.
+
+    ``select``: what the one pattern shows, None for whole tuples. Raises UsageError.
+    """
+    if select is not None and len(patterns) != 1:
+        raise UsageError(f"--select needs one --pattern: there are {len(patterns)}")
     text = options.query_text(words)
     named = {text: Query(text)} if text else {}
     for pattern in patterns:
         if pattern in named:
             raise UsageError(f"--pattern {pattern!r}: there is a query of this text already")
-        named[pattern] = pattern_query(pattern)
+        named[pattern] = pattern_query(pattern, select)
     return {**named, **given}
 
 
-def pattern_query(text: str) -> Query:
-    """The query that a pattern is. Raises UsageError for bytes that are no text."""
-    return Query(options.query_text([text]), kind=PATTERN)
+def pattern_query(text: str, select: str | None = None) -> Query:
+    """The query that a pattern is; with ``select`` it shows attributes. Raises UsageError for no text."""
+    pattern = Query(options.query_text([text]), kind=PATTERN)
+    return pattern if select is None else Query(pattern.text, kind=SELECTED, options={SELECT: select})

@@ -43,6 +43,7 @@ def watch(
             "--pattern", metavar="TEXT", help="A pattern, as of skws search --pattern; may be repeated."
         ),
     ] = None,
+    select: options.Select = None,
     queries: Annotated[
         Path | None,
         typer.Option("--queries", metavar="FILE", help="YAML of more queries; may be changed while it runs."),
@@ -133,7 +134,7 @@ def watch(
 
     given = {name: alert.query for name, alert in alerts.items()}
     request = WatchRequest(
-        queries=asked(named_queries(query or [], pattern or [], given)),
+        queries=asked(named_queries(query or [], pattern or [], given, select)),
         schema=options.read_schema(schema),
         source=source,
         window=None if window is None else parse_window(window),

@@ -10,7 +10,7 @@ from skws.bounded.guard import refuse_unbounded
 from skws.keywords import parse_query
 from skws.live.evaluator import Kind
 from skws.live.ranked import TOP, TopKind, ranking_of
-from skws.live.standing import KEYWORDS, PATTERN, SQL, WINDOWED, Standing
+from skws.live.standing import KEYWORDS, PATTERN, SELECTED, SQL, WINDOWED, Standing
 from skws.live.stream import Stream
 from skws.plan import Plan
 
@@ -33,8 +33,15 @@ def _sql() -> Kind:
     return SqlKind()
 
 
+def _selected() -> Kind:
+    from skws.live.selected import SelectedKind  # noqa: PLC0415 - for who asks for a pattern
+
+    return SelectedKind()
+
+
 KINDS: Final[dict[str, Callable[[], Kind]]] = {
     PATTERN: _pattern,
+    SELECTED: _selected,
     SQL: _sql,
     TOP: TopKind,
     WINDOWED: _windowed,

@@ -13,7 +13,7 @@ from bounds.sql import parse_sql
 from schema.errors import BadRecordsError
 from schema.evolve import nameable
 from schema.model import Row
-from skws.bounded.decide import refuse_unbounded_sql
+from skws.bounded.decide import refuse_unbounded_union
 from skws.bounded.result import SqlResult, shown_row
 from skws.live.changing import check_stays
 from skws.live.evaluator import Arrived, Evaluator, Load
@@ -35,7 +35,7 @@ class SqlKind:
         """Raises SqlError; UsageError if it is not bounded."""
         union = _read(standing, stream)
         if FORCE not in standing.options:
-            refuse_unbounded_sql(union)
+            refuse_unbounded_union(union)
         Run(union, stream.schema, {})
 
     def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:

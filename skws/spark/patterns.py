@@ -10,7 +10,6 @@ Docs: ``docs/architecture/patterns.md``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 from itertools import groupby, islice
 from typing import Any
 
@@ -27,11 +26,11 @@ from skws.engine.collector import expect_long_lived_objects
 from skws.pattern_search.result import PatternResult
 from skws.pattern_search.stream import PatternStream, Taken
 from skws.pattern_search.text import PatternQuery, read_query
-from skws.records import BadRecord
 from skws.replay import Replay
 from skws.spark.batch import SMALL
-from skws.spark.decode import BAD, batched, decoded, unbatched, unpack_bad
+from skws.spark.decode import batched, unbatched
 from skws.spark.positions import with_positions
+from skws.spark.replayed import DecodedReplay
 from skws.spark.slices import Slicing, plan_slices, quantiles
 from windows.tuples import ALWAYS
 from windows.window import FOREVER, CountWindow, Unbounded, Window, parse_window
@@ -53,31 +52,17 @@ ARROW_FOUND = pa.schema([("position", pa.int64()), ("id", pa.string()), ("result
 Evaluated = Callable[[PatternStream, Iterable[Taken], int], Iterator[tuple[Any, ...]]]
 
 
-class PatternBatch:
-    """One pattern over one replay. ``tuples`` and ``deletions`` are known once the bad records are read."""
+class PatternBatch(DecodedReplay):
+    """One pattern over one replay."""
 
     def __init__(
         self, spark: SparkSession, text: str, schema: Schema, window: Window | None, replay: Replay
     ) -> None:
-        self.tuples = self.deletions = 0
+        super().__init__(spark, schema, replay)
         self.slicing = Slicing((), 1)
-        self._spark = spark
-        self._text, self._schema, self._given = text, schema, window
+        self._text, self._given = text, window
         self._query = read_query(text, schema)
         self._window = window or self._query.window or parse_window(schema.window)
-        self._decoded = decoded(spark, schema, replay.splits).persist(StorageLevel.MEMORY_AND_DISK)
-
-    def __enter__(self) -> PatternBatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._decoded.unpersist()
-
-    def bad_records(self) -> Iterator[BadRecord]:
-        """What was no record, in order of arrival. To be read before anything else."""
-        bad = self._decoded.where(sf.col("relation") == BAD).orderBy("split", "place").select("packed")
-        for row in bad.toLocalIterator() if self._records else ():
-            yield unpack_bad(bytes(row.packed))
 
     def results(self, limit: int | None = None) -> Iterator[PatternResult]:
         """Results by the positions of their last tuples, at one by id."""
@@ -88,18 +73,6 @@ class PatternBatch:
         """How many results there are; in texts, as they can be more than any column holds."""
         counted = self._evaluated(_count, "found string", pa.schema([("found", pa.string())]))
         return sum(int(row.found) for row in counted.collect())
-
-    @cached_property
-    def _records(self) -> int:
-        """How many records the replay holds. Decodes it."""
-        records = 0
-        tables = {i for i, relation in enumerate(self._schema.relations) if relation.table}
-        for row in self._decoded.groupBy("relation", "deletion").agg(sf.count("*").alias("n")).collect():
-            records += row.n
-            if row.relation >= 0 and row.relation not in tables:
-                self.deletions += row.n if row.deletion else 0
-                self.tuples += 0 if row.deletion else row.n
-        return records
 
     def _parts(self) -> int:
         """Tasks to share the work out to: one where starting more costs more than the work."""
@@ -116,8 +89,7 @@ class PatternBatch:
 
     def _stream(self, parts: int) -> DataFrame:
         """The insertions of the stream; ``tick`` is the position of each among them."""
-        tables = [i for i, relation in enumerate(self._schema.relations) if relation.table]
-        stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(tables))
+        stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(self._tables))
         return with_positions(stream, parts).where(~sf.col("deletion"))
 
     def _positioned(self, parts: int) -> DataFrame:

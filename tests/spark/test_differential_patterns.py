@@ -10,11 +10,13 @@ from pyspark.sql import SparkSession
 
 import skws.spark.patterns
 from schema.model import Attribute, AttributeType, Relation, Schema
+from skws.bounded.search import SelectedSearch
 from skws.choices import EngineName
 from skws.pattern_search import PatternRequest, PatternSearch
 from skws.records import Record
 from skws.replay import Replay
 from skws.spark.patterns import PatternBatch
+from tests.bounds import pattern_streams
 from tests.replays import write_replay
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
@@ -96,3 +98,22 @@ def test_nothing_gives_nothing(spark: SparkSession, tmp_path: Path) -> None:
     empty = write_replay(tmp_path / "r.jsonl", SCHEMA, [])
     with PatternBatch(spark, ROOTLESS, SCHEMA, None, Replay.open(empty, SCHEMA)) as run:
         assert (list(run.bad_records()), list(run.results()), run.count()) == ([], [], 0)
+
+
+def test_attributes_shown_by_synopses_in_a_task_are_those_shown_here(
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    table = Schema("rules", (*pattern_streams.SCHEMA.relations, SCHEMA.relations[4]), ())
+    rows = [Record(4, 0, ("alpha", user, None)) for user in (1, 2, 2)]
+    path = write_replay(tmp_path / "r.jsonl", table, [*rows, *pattern_streams.stream(4, 200)])
+    for text, shown in (
+        *(pattern_streams.PATTERNS[n] for n in (2, 7, 13)),
+        ("Q(t, u, p, o) <- E(t, u, _), login(u, p, o)", "E.t,login.user"),
+    ):
+        told = [
+            list(SelectedSearch(PatternRequest(text, table, (path,), engine=engine), shown).results())
+            for engine in EngineName
+        ]
+        assert told[0] == told[1], text
+        assert len(told[0]) > 5, text

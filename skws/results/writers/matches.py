@@ -14,7 +14,10 @@ _TIME: Final = 20
 
 
 class MatchWriter(Writer):
-    """Operation, time and match; a tuple's labels, where it has some, stand before it."""
+    """Operation, time and match; a tuple's labels, where it has some, stand before it.
+
+    Equal results may come as one, with how many they are.
+    """
 
     def __init__(self, opened: Destination) -> None:
         self._opened = opened
@@ -28,6 +31,8 @@ class MatchWriter(Writer):
         seconds = result.end if result.op == "-" else result.start
         time = "always" if seconds is None else instant(floor(seconds))
         shown = " ; ".join(map(_text, result.tuples))
+        count = getattr(result, "count", 1)
+        shown += f"  {count:,} times" if count > 1 else ""
         self._opened.write(f"{result.op:<2}  {time:<{_TIME}}  {shown}\n".encode())
 
 

@@ -1,0 +1,181 @@
+"""Patterns whose matches show attributes instead of whole tuples, in constant memory.
+
+Positions are the time of the synopses: each tuple is a step of its own. Every
+letter is a relation of its own, of the tuples that satisfy its conditions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from bounds.query import Union
+from bounds.run import Output, Run
+from patterns.language.expression import Letter
+from patterns.language.resolve import Reading
+from schema.errors import UsageError
+from schema.model import Row, Schema
+from skws.bounded.decide import refuse_unbounded_union
+from skws.bounded.networks import end_of, ends
+from skws.bounded.patterns import choices_of, pattern_query
+from skws.bounded.replayed import Added
+from skws.bounded.result import SqlResult, shown_row
+from skws.pattern_search.text import is_formal
+from skws.records import Record
+from windows.window import MICROSECOND, Unbounded, Window
+
+Accepts: TypeAlias = Callable[[Row], bool]
+_NEVER: Final = 2**63
+"""No position: that finite streams have ended is told by the time of records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A pattern and what is shown of its matches.
+
+    ``union`` is what is decided; ``run`` the same over ``schema``, whose
+    relations are letters. ``feeds``: by the place of a relation in the
+    stream's schema, the letters that read its tuples, and which of them.
+    ``window`` is the pattern's own. ``until``: when the last of its finite
+    streams has ended, in microseconds; None where that is not told.
+    """
+
+    union: Union
+    run: Union
+    schema: Schema
+    feeds: Mapping[int, tuple[tuple[str, Accepts], ...]]
+    until: int | None
+    window: Window | None = None
+
+
+def names_of(select: str) -> tuple[str, ...]:
+    """The attributes of a list with commas."""
+    return tuple(name.strip() for name in select.split(",") if name.strip())
+
+
+def selected(text: str, schema: Schema, shown: tuple[str, ...]) -> Selected:
+    """Read a pattern. Raises PatternError, QueryError, UsageError."""
+    relations = {r.name: n for n, r in enumerate(schema.relations)}
+    if is_formal(text):
+        union = run = pattern_query(text, schema, shown)
+        feeds = {relations[s.relation]: ((s.relation, _all),) for q in union.queries for s in q.streams}
+        return Selected(union, run, schema, feeds, _until(schema, feeds))
+    choices = choices_of(text, schema, shown)
+    names = {
+        letter: f"{schema.relations[letter.relation].name} {letter.variable}" for letter in choices.readings
+    }
+    queries = tuple(
+        replace(
+            q, streams=tuple(replace(s, relation=names[x]) for s, x in zip(q.streams, letters, strict=True))
+        )
+        for q, letters in zip(choices.union.queries, choices.letters, strict=True)
+    )
+    _same_domains(choices.union)
+    read = tuple(replace(schema.relations[x.relation], name=name) for x, name in names.items())
+    by_relation: dict[int, list[tuple[str, Accepts]]] = {}
+    for letter, name in names.items():
+        by_relation.setdefault(letter.relation, []).append((name, _test(choices.readings, letter)))
+    feeds = {relation: tuple(found) for relation, found in by_relation.items()}
+    run = replace(choices.union, queries=queries)
+    return Selected(
+        choices.union, run, Schema(schema.name, read, ()), feeds, _until(schema, feeds), choices.window
+    )
+
+
+def told(pattern: Selected, name: str, added: Added) -> SqlResult:
+    """What the tuples of one time add as a result of the query of a name."""
+    row = shown_row(pattern.union, added.values)
+    return SqlResult.of(name, added.time / MICROSECOND, row, added.times)
+
+
+def refuse_unbounded_selection(pattern: Selected, window: Window, *, forced: bool = False) -> None:
+    """Raises UsageError if a pattern is not for synopses: with why, and what would help."""
+    text = pattern.union.text
+    if not isinstance(pattern.window or window, Unbounded):
+        raise UsageError(
+            f"pattern {text!r}: --select is for streams without a window (--window none, and no 'within'), "
+            "where matches are counted; with one, they are shown with their whole tuples"
+        )
+    if not forced:
+        refuse_unbounded_union(pattern.union, f"pattern {text!r}: without a window nothing expires, and it")
+
+
+class SelectedRun:
+    """A pattern at work on the tuples of a stream, in order of time; ``tables``: rows of static relations.
+
+    Raises UsageError if the synopses would not be bounded.
+    """
+
+    def __init__(self, pattern: Selected, tables: Iterable[Record] = ()) -> None:
+        self._pattern = pattern
+        rows: dict[str, list[Row]] = {}
+        for record in tables:
+            for name, accepts in pattern.feeds.get(record.relation, ()):
+                if accepts(record.row):
+                    rows.setdefault(name, []).append(record.row)
+        self._run = Run(pattern.run, pattern.schema, rows, until=_NEVER)
+        self._position = 0
+        self._now: int | None = None
+        self._found: Counter[Output] = Counter()
+
+    @property
+    def entries(self) -> int:
+        """What is in memory, besides the results of the current time."""
+        return self._run.entries
+
+    def take(self, relation: int, time: int, row: Row) -> Iterator[Added]:
+        """The next tuple; gives what those of the time before added once that is over.
+
+        ``time`` in microseconds. Raises BadRecordsError where a row breaks a bound of the schema.
+        """
+        if time != self._now:
+            yield from self.end()
+            self._now = time
+            if self._pattern.until is not None and time >= self._pattern.until:
+                self._run.end_finite()
+        rows = {name: [row] for name, accepts in self._pattern.feeds.get(relation, ()) if accepts(row)}
+        if rows:
+            self._position += 1
+            for values, count in self._run.step(self._position, rows):
+                self._found[values] += count
+
+    def end(self) -> Iterator[Added]:
+        """What the tuples of the current time added, as no more of it will come."""
+        found, self._found = self._found, Counter()
+        for values, count in found.items():
+            assert self._now is not None  # noqa: S101 - a tuple has come
+            yield Added(self._now, values, count)
+
+    def snapshot(self) -> Any:
+        """All that it holds, as JSON; tables apart."""
+        return [self._position, self._now, list(self._found.items()), self._run.snapshot()]
+
+    def restore(self, state: Any) -> None:
+        """Inverse of ``snapshot``."""
+        self._position, self._now, found, run = state
+        self._found = Counter({tuple(values): count for values, count in found})
+        self._run.restore(run)
+
+
+def _all(_: Row) -> bool:
+    return True
+
+
+def _test(readings: Mapping[Letter, Reading], letter: Letter) -> Accepts:
+    tests = readings[letter].unary.tests
+    return lambda row: all(test.holds(row) for test in tests)
+
+
+def _until(schema: Schema, read: Iterable[int]) -> int | None:
+    told = [end_of(r) for r in map(schema.relations.__getitem__, read) if ends(r) and not r.table]
+    return None if None in told else max((end for end in told if end is not None), default=0)
+
+
+def _same_domains(union: Union) -> None:
+    """Raises UsageError if alternatives show values of different kinds in one column."""
+    for column in zip(*(q.output for q in union.queries), strict=True):
+        if len({term.domain.family for term in column}) > 1:
+            kinds = " and ".join(dict.fromkeys(f"{term} is of type {term.domain}" for term in column))
+            raise UsageError(f"--select: {kinds}; the alternatives of a pattern show one kind in a column")

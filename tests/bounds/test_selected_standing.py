@@ -1,0 +1,177 @@
+"""Patterns that show attributes as standing queries: through restarts, on shards, and by the commands."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bounds.run import Output
+from schema.errors import BadRecordsError, UsageError
+from schema.load import parse_schema
+from skws.batches import RecordBatch
+from skws.bounded.result import SqlResult
+from skws.cli.main import run
+from skws.live.kinds import check, kind_of
+from skws.live.search import LiveSearch
+from skws.live.share import Share, Spread
+from skws.live.standing import SELECT, SELECTED, Query, Standing
+from skws.live.stream import Stream
+from skws.records import Record
+from skws.results.model import LiveResult
+from skws.watch.control import Command
+from skws.watch.request import WatchRequest
+from tests.bounds.pattern_streams import PATTERNS, SCHEMA, SECOND, by_the_pattern_engine, stream
+from tests.streaming.shard_runs import all_shards, lines, parcel_of
+from windows.window import TimeWindow, Unbounded
+
+STREAM = Stream(SCHEMA, Unbounded())
+QUERIES = [Standing(f"q{i}", text, 5, SELECTED, {SELECT: s}) for i, (text, s) in enumerate(PATTERNS)]
+
+
+def begun() -> LiveSearch:
+    live = LiveSearch(STREAM, keywords=False)
+    live.load_tables([])
+    for standing in QUERIES:
+        check(standing, STREAM)
+        assert live.add(standing) == []
+    return live
+
+
+def shown(results: list[LiveResult], name: str) -> Counter[tuple[int, Output]]:
+    found: Counter[tuple[int, Output]] = Counter()
+    for result in results:
+        assert isinstance(result, SqlResult)
+        if result.query == name:
+            found[round(result.start * SECOND), tuple(result.tuples[0].row.values())] += result.count
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
+    chance, records, live, first = random.Random(seed), stream(seed, 80), begun(), 0
+    results: list[LiveResult] = []
+    while first < len(records):
+        size = chance.randrange(1, 19)
+        results += live.take(RecordBatch.of(records[first : first + size]))
+        first += size
+        assert not live.keeps
+        states, position, now = live.snapshot(), live.position, live.now
+        live = begun()
+        live.stand_at(position, now)
+        live.restore(states)
+    results += live.take(RecordBatch.of(()), ended=True)
+    for standing in QUERIES:
+        expected = by_the_pattern_engine(standing.query, standing.options[SELECT], records)
+        assert shown(results, standing.name) == expected, standing.query
+
+
+def test_the_state_does_not_grow() -> None:
+    live, sizes = begun(), []
+    records = stream(1, 4000)
+    for first in range(0, 4000, 800):
+        live.take(RecordBatch.of(records[first : first + 800]))
+        sizes.append(sum(map(len, live.snapshot().values())))
+    assert sizes[-1] < sizes[0] * 1.1 + 200
+
+
+def test_shards_give_what_one_gives() -> None:
+    asked = WatchRequest(
+        {q.name: Query(q.query, kind=SELECTED, options=q.options) for q in QUERIES[:6]}, SCHEMA, "nowhere"
+    )
+    chance, records = random.Random(1), stream(3, 150)
+    first = [Command.adding(one) for one in asked.given().values()]
+    told = []
+    for shards in (all_shards(asked, 1), all_shards(asked, 3)):
+        found = []
+        for number, begin in enumerate(range(0, len(records), 13)):
+            commands = () if number else tuple(first)
+            parcel = parcel_of(records[begin : begin + 13], commands, ())
+            results: list[LiveResult] = []
+            for shard in shards:
+                if chance.random() < 0.4:
+                    shard.rebuild()
+                results += shard.work(parcel).results
+            found.append(sorted(lines(results)))
+        told.append(found)
+    assert told[0] == told[1]
+    assert sum(map(len, told[0])) > 100
+
+
+def test_one_shard_has_the_whole_pattern() -> None:
+    shares = [Share(number, 3, Spread.ROOTS) for number in range(3)]
+    made = [kind_of(SELECTED).evaluator(QUERIES[0], STREAM, share) for share in shares]
+    assert sum(evaluator is not None for evaluator in made) == 1
+
+
+def refusal(text: str, select: str, on: Stream = STREAM) -> str:
+    with pytest.raises(UsageError) as found:
+        check(Standing("x", text, 5, SELECTED, {SELECT: select}), on)
+    return str(found.value)
+
+
+def test_what_is_refused_tells_the_atoms_and_what_would_help() -> None:
+    told = refusal("refund r ; login l where r.amount > 2", "r.amount")
+    assert "C3: r.amount is projected out and has to be kept, but is not bounded" in told
+    assert "  - project r.amount away" in told
+    told = refusal("refund r ; transfer t where r.amount = t.amount", "")
+    assert "line 1, column 29: r.amount = t.amount" in told
+    assert "leave out the condition r.amount = t.amount" in told
+    assert "no stream of this query has an attribute" in refusal("login l", "nope")
+    windowed = refusal("login l ; refund r", "l.user", Stream(SCHEMA, TimeWindow(SECOND)))
+    assert "--select is for streams without a window" in windowed
+    assert "--select is for streams" in refusal("login l ; refund r within 5 s", "l.user")
+
+
+def test_alternatives_show_one_kind_in_a_column() -> None:
+    text = "version: 1\nname: x\nrelations:\n  a: {attributes: {v: integer}}\n  b: {attributes: {v: text}}\n"
+    on = Stream(parse_schema(text), Unbounded())
+    told = refusal("(a x OR b x) ; a y", "x.v", on)
+    assert "x.v is of type integer and x.v is of type text" in told
+
+
+def test_a_row_that_breaks_a_bound_of_the_schema_stops_the_run() -> None:
+    live = begun()
+    with pytest.raises(BadRecordsError, match=r"user is 5, but the schema promises 1 to 4"):
+        live.take(RecordBatch.of([Record(0, SECOND, (5, "Leeds", True))]))
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shop.yaml").write_text(
+        "version: 1\nname: shop\nwindow: none\nrelations:\n"
+        "  visit: {attributes: {page: {type: integer, min: 1, max: 9}, at: timestamp}, time: at}\n"
+        "  orders: {attributes: {amount: integer, at: timestamp}, time: at}\n"
+    )
+    rows: list[tuple[str, dict[str, int]]] = [
+        ("visit", {"page": 3, "at": 1}),
+        ("visit", {"page": 3, "at": 2}),
+        ("orders", {"amount": 5, "at": 9}),
+    ]
+    replay = tmp_path / "shop.jsonl"
+    replay.write_text("\n".join(json.dumps({"relation": name, "row": row}) for name, row in rows))
+    asked = ["--schema", str(tmp_path / "shop.yaml"), "--engine", "local", "--quiet"]
+    pattern = ["--pattern", "visit v ; orders o", "--select", "v.page, o.amount"]
+    search = ["search", *asked, "--replay", str(replay)]
+    watch = ["watch", *asked, "--source", f"replay:{replay}?speed=1e9"]
+    told = []
+    for command in (search, watch):
+        assert run([*command, *pattern, "--format", "jsonl"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    assert told[0] == told[1]
+    assert (told[0]["count"], told[0]["tuples"][0]["row"]) == (2, {"v.page": 3, "o.amount": 5})
+    assert run([*search, *pattern, "--format", "count"]) == 0
+    assert capsys.readouterr().out == "2\n"
+    assert run([*search, *pattern]) == 0
+    assert capsys.readouterr().out.endswith("row(3, 5)  2 times\n")
+    for refused in (
+        [*search, *pattern, "--format", "csv"],
+        [*search, *pattern, "--window", "5 s"],
+        [*search, "--pattern", "orders o ; visit v", "--select", "o.amount"],
+        [*watch, "--pattern", "orders o ; visit v", "--select", "o.amount"],
+        [*search, "red", "--select", "o.amount"],
+        [*watch, "red", "--select", "o.amount"],
+    ):
+        assert run(refused) == 2, refused

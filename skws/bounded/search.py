@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 
 from schema.errors import UsageError
@@ -35,7 +35,7 @@ class SelectedSearch:
         self.replay = Replay.open(request.replay, request.schema)
         self.bad = BadRecordLog(request.on_error, request.dead_letters)
 
-    def results(self, report: ReportProgress = unreported) -> Iterator[SqlResult]:
+    def results(self, report: ReportProgress = unreported) -> Generator[SqlResult, None, None]:
         """What the tuples of each time add, in order of time. Raises BadRecordsError, SourceError."""
         with self.bad:
             found = self._on_spark(report) if self.request.engine is EngineName.SPARK else self._here(report)

@@ -27,6 +27,7 @@ from skws.records import Record
 from windows.window import MICROSECOND, Unbounded, Window
 
 Accepts: TypeAlias = Callable[[Row], bool]
+Feeds: TypeAlias = Mapping[int, tuple[tuple[str, Accepts], ...]]
 _NEVER: Final = 2**63
 """No position: that finite streams have ended is told by the time of records."""
 
@@ -45,7 +46,7 @@ class Selected:
     union: Union
     run: Union
     schema: Schema
-    feeds: Mapping[int, tuple[tuple[str, Accepts], ...]]
+    feeds: Feeds
     until: int | None
     window: Window | None = None
 
@@ -60,22 +61,23 @@ def selected(text: str, schema: Schema, shown: tuple[str, ...]) -> Selected:
     relations = {r.name: n for n, r in enumerate(schema.relations)}
     if is_formal(text):
         union = run = pattern_query(text, schema, shown)
-        feeds = {relations[s.relation]: ((s.relation, _all),) for q in union.queries for s in q.streams}
-        return Selected(union, run, schema, feeds, _until(schema, feeds))
+        names = {s.relation for q in union.queries for s in q.streams}
+        plain: Feeds = {relations[name]: ((name, _all),) for name in sorted(names)}
+        return Selected(union, run, schema, plain, _until(schema, plain))
     choices = choices_of(text, schema, shown)
-    names = {
+    called = {
         letter: f"{schema.relations[letter.relation].name} {letter.variable}" for letter in choices.readings
     }
     queries = tuple(
         replace(
-            q, streams=tuple(replace(s, relation=names[x]) for s, x in zip(q.streams, letters, strict=True))
+            q, streams=tuple(replace(s, relation=called[x]) for s, x in zip(q.streams, letters, strict=True))
         )
         for q, letters in zip(choices.union.queries, choices.letters, strict=True)
     )
     _same_domains(choices.union)
-    read = tuple(replace(schema.relations[x.relation], name=name) for x, name in names.items())
+    read = tuple(replace(schema.relations[x.relation], name=name) for x, name in called.items())
     by_relation: dict[int, list[tuple[str, Accepts]]] = {}
-    for letter, name in names.items():
+    for letter, name in called.items():
         by_relation.setdefault(letter.relation, []).append((name, _test(choices.readings, letter)))
     feeds = {relation: tuple(found) for relation, found in by_relation.items()}
     run = replace(choices.union, queries=queries)
@@ -91,9 +93,9 @@ def told(pattern: Selected, name: str, added: Added) -> SqlResult:
 
 
 def refuse_unbounded_selection(pattern: Selected, window: Window, *, forced: bool = False) -> None:
-    """Raises UsageError if a pattern is not for synopses: with why, and what would help."""
+    """Raises UsageError if a pattern is not for synopses under its window: with why, and what would help."""
     text = pattern.union.text
-    if not isinstance(pattern.window or window, Unbounded):
+    if not isinstance(window, Unbounded):
         raise UsageError(
             f"pattern {text!r}: --select is for streams without a window (--window none, and no 'within'), "
             "where matches are counted; with one, they are shown with their whole tuples"

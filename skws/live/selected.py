@@ -33,7 +33,7 @@ class SelectedKind:
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises PatternError, QueryError; UsageError if it is not bounded, or the stream has a window."""
         pattern = _read(standing, stream)
-        refuse_unbounded_selection(pattern, stream.window, forced=stream.force_unbounded)
+        refuse_unbounded_selection(pattern, pattern.window or stream.window, forced=stream.force_unbounded)
         if pattern.until is None:
             raise UsageError(
                 f"pattern {standing.query!r} reads a finite stream, but no max of its time tells when it ends"

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import fsum
+from typing import NamedTuple
 
 from schema.model import Row
 from skws.database.store import Store
 from skws.keywords import EXCLUDED, occurrences
 from skws.plan import Plan
 from skws.ranking.evidence import Match
+from skws.ranking.rankings import keyword_weight
 
 NAMED = "relation's name"
+_REMEMBERED = 200_000  # rows without keywords
+
+
+class _Counted(NamedTuple):
+    """How often a keyword stands in a column of a row, None for the relation's name."""
+
+    slot: int
+    column: int | None
+    occurrences: int
+    length: int
 
 
 class Carriers:
@@ -22,9 +36,12 @@ class Carriers:
         self._store = store
         self.labels: list[dict[int, int]] = [{} for _ in plan.schema.relations]
         self._rows: dict[tuple[int, int], Row] = {}
+        self._others: dict[tuple[int, int], Row] = {}
+        self._counted: dict[tuple[int, int], tuple[_Counted, ...]] = {}
         self._containing: dict[tuple[int, int, int], int] = defaultdict(int)
         self._texts: dict[tuple[int, int], tuple[int, int]] = {}
         self._sizes: dict[int, int] = {}
+        self._weights: dict[tuple[int, int], tuple[float, ...]] = {}
         self._find()
 
     def usual(self, relation: int) -> int:
@@ -41,6 +58,16 @@ class Carriers:
         if bitmap == self.usual(relation):
             return (number for number in self._store.numbers(relation) if number not in labels)
         return (number for number, label in labels.items() if label == bitmap)
+
+    def weighed(self, relation: int, bitmap: int) -> Iterator[int]:
+        """As ``carrying``, but one alone of the rows that have them by their relation's name."""
+        if bitmap != self.usual(relation):
+            yield from self.carrying(relation, bitmap)
+            return
+        labels = self.labels[relation]
+        yield from (n for r, n in self._counted if r == relation and n not in labels)
+        plain = (n for n in self.carrying(relation, bitmap) if (relation, n) not in self._counted)
+        yield from islice(plain, 1)
 
     def bitmaps(self, relation: int) -> set[int]:
         """The bitmaps, 0 among them, that rows of a relation have."""
@@ -63,38 +90,61 @@ class Carriers:
             self._sizes[relation] = self._store.size(relation)
         return self._sizes[relation]
 
+    def load(self, relation: int, numbers: Iterable[int]) -> None:
+        """Read rows that will be asked for, all at once."""
+        if len(self._others) > _REMEMBERED:
+            self._others.clear()
+        absent = [n for n in numbers if (relation, n) not in self._rows and (relation, n) not in self._others]
+        self._others.update(((relation, n), row) for n, row in self._store.rows(relation, absent))
+
     def row(self, relation: int, number: int) -> Row:
-        """Of a row that contains keywords, or was asked for before."""
-        known = self._rows.get((relation, number))
-        if known is None:
-            ((_, known),) = self._store.rows(relation, [number])
-            self._rows[relation, number] = known
-        return known
+        """Of a row that contains keywords, or any other."""
+        place = relation, number
+        if place in self._rows:
+            return self._rows[place]
+        if place not in self._others:
+            self.load(relation, [number])
+        return self._others[place]
 
     def matches(self, relation: int, number: int, name: str) -> Iterator[Match]:
         """The keywords in a row, in each attribute that holds them, by keyword and attribute."""
-        row, bitmap = self.row(relation, number), self.label(relation, number)
-        described = self.plan.schema.relations[relation]
-        for slot, keyword in enumerate(self.plan.keywords):
-            if bitmap < 0 or not bitmap >> slot & 1:
-                continue
-            if self.usual(relation) >> slot & 1:
+        for slot, column, count, length in self._occurring(relation, number):
+            keyword = self.plan.keywords[slot]
+            if column is None:
                 size = self.size(relation)
                 yield Match(keyword, name, NAMED, 1, 0, size, size, 0.0)
-            for column in described.search_columns:
-                count = self._occurrences(relation, column, row, slot)
-                if count:
-                    texts, characters = self._statistics(relation, column)
-                    yield Match(
-                        keyword,
-                        name,
-                        described.attributes[column].name,
-                        count,
-                        len(str(row[column])),
-                        texts,
-                        self._containing[relation, column, slot],
-                        characters / texts,
-                    )
+                continue
+            texts, characters = self._statistics(relation, column)
+            yield Match(
+                keyword,
+                name,
+                self.plan.schema.relations[relation].attributes[column].name,
+                count,
+                length,
+                texts,
+                self._containing[relation, column, slot],
+                characters / texts,
+            )
+
+    def weights(self, relation: int, number: int) -> tuple[float, ...]:
+        """What each keyword weighs in a row."""
+        # Rows with a keyword in their relation's name alone are all alike.
+        place = (relation, number) if (relation, number) in self._counted else (relation, -1)
+        known = self._weights.get(place)
+        if known is None:
+            by_slot: list[list[float]] = [[] for _ in self.plan.keywords]
+            occurring = self._occurring(relation, number)
+            for each, match in zip(occurring, self.matches(relation, number, ""), strict=True):
+                by_slot[each.slot].append(keyword_weight(match))
+            known = self._weights[place] = tuple(map(fsum, by_slot))
+        return known
+
+    def _occurring(self, relation: int, number: int) -> tuple[_Counted, ...]:
+        if (relation, number) in self._counted:
+            return self._counted[relation, number]
+        label, named = self.label(relation, number), self.usual(relation)
+        slots = range(len(self.plan.keywords))
+        return tuple(_Counted(slot, None, 1, 0) for slot in slots if label > 0 and label & named & 1 << slot)
 
     def _find(self) -> None:
         candidates: dict[int, set[int]] = defaultdict(set)
@@ -108,13 +158,19 @@ class Carriers:
                     self.labels[relation][number] = bitmap
                 if bitmap > 0:
                     self._rows[relation, number] = row
-                    self._count(relation, row)
+                    self._count(relation, number, row)
 
-    def _count(self, relation: int, row: Row) -> None:
-        for column in self.plan.schema.relations[relation].search_columns:
-            for slot in range(len(self.plan.keywords)):
-                if self._occurrences(relation, column, row, slot):
+    def _count(self, relation: int, number: int, row: Row) -> None:
+        counted = []
+        for slot in range(len(self.plan.keywords)):
+            if self.usual(relation) >> slot & 1:
+                counted.append(_Counted(slot, None, 1, 0))
+            for column in self.plan.schema.relations[relation].search_columns:
+                count = self._occurrences(relation, column, row, slot)
+                if count:
                     self._containing[relation, column, slot] += 1
+                    counted.append(_Counted(slot, column, count, len(str(row[column]))))
+        self._counted[relation, number] = tuple(counted)
 
     def _occurrences(self, relation: int, column: int, row: Row, slot: int) -> int:
         value = row[column]

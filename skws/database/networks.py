@@ -1,62 +1,115 @@
 """Results of one size: candidate networks grown node by node, each with the rows that it holds so far.
 
 A network is grown on only while rows are left in it (S-KWS paper, Section
-3.2, on snapshots): of a schema's many networks few are ever looked at.
+3.2, on snapshots): of a schema's many networks few are ever looked at. Where
+only the best results are wanted, what may lead to better ones is grown first,
+and what cannot lead to one of them not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias
 
 from mesh.generate import CNGen
 from mesh.order import NodeOrder
 from mesh.tree import Tree
 from schema.graph import Edge, edges
-from schema.model import Value
+from skws.database.bounds import Bounds, Weights
 from skws.database.carriers import Carriers
-from skws.database.store import Store
+from skws.database.probes import Probes
+from skws.database.store import JoinValue, Store
 
 Numbers: TypeAlias = tuple[int, ...]
-_REMEMBERED = 200_000  # values probed
-_TOGETHER = 256  # rows
+_TOGETHER: Final = 256  # rows
+_BOUND: Final = itemgetter(0)
 
 
-Fans: TypeAlias = Callable[[Tree, Numbers], Iterator[tuple[str, int]]]
-Hopeful: TypeAlias = Callable[[Tree, Sequence[Numbers], Fans], Sequence[Numbers]]
-"""Of the rows of a network but for its last node, those that may lead to a result that is wanted."""
+class Held(NamedTuple):
+    """Joined rows, one for each node of a tree.
+
+    ``bound``: what no result that they are part of is better than. ``fans``:
+    how many rows share the value of each join. ``weights``: what each keyword
+    weighs where it weighs most. Only with bounds of use these are known.
+    """
+
+    bound: float
+    numbers: Numbers
+    fans: tuple[int, ...] = ()
+    weights: Weights = ()
+
+
+@dataclass(slots=True)
+class _Grown:
+    """A tree that lacks a keyword, and its rows, those with the least bound first."""
+
+    tree: Tree
+    rows: list[Held]
 
 
 class NetworkResults:
-    """All results of a query in a store; ``hopeful`` leaves out what is not wanted before the last join."""
+    """All results of a query in a store, but for those that ``bounds`` tells not to be wanted."""
 
-    def __init__(self, carriers: Carriers, store: Store, hopeful: Hopeful) -> None:
+    def __init__(self, carriers: Carriers, store: Store, bounds: Bounds) -> None:
         self._carriers = carriers
-        self._hopeful = hopeful
-        self._edges = edges(carriers.plan.schema)
-        self._bitmaps = [carriers.bitmaps(r) for r in range(len(carriers.plan.schema.relations))]
-        self._by_value: dict[tuple[int, int, tuple[int, ...]], dict[tuple[Value, ...], list[int]]] = {}
-        self._partners = lru_cache(_REMEMBERED)(store.partners)
-        self._fan = lru_cache(_REMEMBERED)(store.fan)
+        self._bounds = bounds
+        self._schema = carriers.plan.schema
+        self._edges = edges(self._schema)
+        self._bitmaps = [carriers.bitmaps(r) for r in range(len(self._schema.relations))]
+        self._by_value: dict[tuple[int, int, tuple[int, ...]], dict[JoinValue, list[int]]] = {}
+        self._probes = Probes(self._schema, store)
 
-    def of_size(self, size: int) -> Iterator[tuple[Tree, Numbers]]:
+    def of_size(self, size: int) -> Iterator[tuple[Tree, Held]]:
         """Networks of so many nodes, each with the rows of a result, in the order of the tree."""
         generator = self._generator(size)
+        extensions = cache(generator.extensions)
+        waiting: list[tuple[float, int, _Grown]] = []
+        order = count()
+
+        def wait(tree: Tree, rows: list[Held]) -> None:
+            rows.sort(key=_BOUND)
+            # Of equal bounds the newest first: fewer wait.
+            heappush(waiting, (-rows[-1].bound, -next(order), _Grown(tree, rows)))
+
         for relation, bitmap in generator.roots:
             if bitmap in self._bitmaps[relation]:
                 root = Tree.single(relation, bitmap)
-                rows: list[Numbers] = [(number,) for number in self._carriers.carrying(relation, bitmap)]
-                yield from self._grown(generator, root, rows, size)
+                rows = self._roots(root, size)
+                if not generator.is_total(root):
+                    if rows:
+                        wait(root, rows)
+                elif size == 1:
+                    yield from ((root, held) for held in rows)
+        while waiting and -waiting[0][0] >= self._bounds.least:
+            grown = heappop(waiting)[2]
+            some, rest = grown.rows[-_TOGETHER:], grown.rows[:-_TOGETHER]
+            if rest:
+                wait(grown.tree, rest)
+            for new, complete in extensions(grown.tree):
+                if complete and len(new.relations) < size:
+                    continue
+                found = self._extended(new, some, size)
+                if complete:
+                    yield from ((new, held) for held in found)
+                elif found:
+                    wait(new, found)
 
-    def fans(self, tree: Tree, numbers: Numbers) -> Iterator[tuple[str, int]]:
-        """Each join by name, with how many rows share its value at most; the last row may be missing."""
+    def fans(self, tree: Tree, held: Held) -> Iterator[tuple[str, int]]:
+        """Each join by name, with how many rows share its value at most."""
         for node in range(1, len(tree.edges)):
-            edge = self._edges[tree.edges[node]]
-            value = self._value(edge, numbers[tree.parents[node]])
-            there = self._fan(edge.target, edge.target_columns, value)
-            here = self._fan(edge.source, edge.source_columns, value)
-            yield self._carriers.plan.schema.joins[edge.id // 2].name, max(here, there)
+            fan = held.fans[node - 1] if held.fans else self._fan(tree, held, node)
+            yield self._schema.joins[tree.edges[node] // 2].name, fan
+
+    def _fan(self, tree: Tree, held: Held, node: int) -> int:
+        edge = self._edges[tree.edges[node]]
+        value = self._value(edge, held.numbers[tree.parents[node]])
+        return self._probes.fans(edge, [value])[value]
 
     def _generator(self, size: int) -> CNGen:
         plan = self._carriers.plan
@@ -71,52 +124,84 @@ class NetworkResults:
         shares = tuple(count / max(sum(counts), 1) for count in counts)
         return CNGen(plan.schema, slots, size, searchable, NodeOrder.default(slots, shares))
 
-    def _grown(
-        self, generator: CNGen, root: Tree, rows: list[Numbers], size: int
-    ) -> Iterator[tuple[Tree, Numbers]]:
-        if generator.is_total(root):
-            if size == 1:
-                yield from ((root, found) for found in rows)
-            return
-        stack = [(root, rows)]
-        while stack:
-            tree, held = stack.pop()
-            for new, complete in generator.extensions(tree):
-                if complete and len(new.relations) < size:
-                    continue
-                if not complete:
-                    found = self._extended(new, held)
-                    stack += [(new, found)] if found else []
-                    continue
-                # Some at a time: what they lead to makes the others less hopeful.
-                for first in range(0, len(held), _TOGETHER):
-                    some = self._hopeful(new, held[first : first + _TOGETHER], self.fans)
-                    yield from ((new, numbers) for numbers in self._extended(new, some))
+    def _roots(self, root: Tree, size: int) -> list[Held]:
+        relation, bitmap = root.relations[0], root.keywords[0]
+        held = (Held(inf, (n,)) for n in self._carriers.carrying(relation, bitmap))
+        return self._weighed(root, held, size)
 
-    def _extended(self, tree: Tree, held: Sequence[Numbers]) -> list[Numbers]:
+    def _extended(self, tree: Tree, rows: Sequence[Held], size: int) -> list[Held]:
         """The rows of a tree whose last node is new, given those of the tree without it."""
         relation, bitmap, parent = tree.relations[-1], tree.keywords[-1], tree.parents[-1]
         if bitmap not in self._bitmaps[relation]:
             return []
         edge = self._edges[tree.edges[-1]]
+        self._carriers.load(edge.source, {held.numbers[parent] for held in rows})
+        valued = [(held, self._value(edge, held.numbers[parent])) for held in rows]
+        valued = [(held, value) for held, value in valued if None not in value]
+        if self._bounds.known:
+            best = self._bounds.best_of(relation, bitmap) if bitmap else None
+            valued = list(self._hopeful(tree, edge, valued, best, size))
+        led = self._led(edge, bitmap, dict.fromkeys(value for _, value in valued))
         alike = [node for node, other in enumerate(tree.relations[:-1]) if other == relation]
-        return [
-            (*numbers, partner)
-            for numbers in held
-            for partner in self._joined(edge, bitmap, self._value(edge, numbers[parent]))
-            if all(numbers[node] != partner for node in alike)
-        ]
+        found = (
+            Held(held.bound, (*held.numbers, partner), held.fans, held.weights)
+            for held, value in valued
+            for partner in led.get(value, ())
+            if all(held.numbers[node] != partner for node in alike)
+        )
+        return self._weighed(tree, found, size) if bitmap else list(found)
 
-    def _joined(self, edge: Edge, bitmap: int, value: tuple[Value, ...]) -> Sequence[int]:
-        """The rows with exactly some keywords that a value leads to."""
-        if None in value:
-            return ()
+    def _hopeful(
+        self,
+        tree: Tree,
+        edge: Edge,
+        valued: Sequence[tuple[Held, JoinValue]],
+        best: Weights | None,
+        size: int,
+    ) -> Iterator[tuple[Held, JoinValue]]:
+        """Of rows and their values of a new join those that may lead to what is wanted, with its fan.
+
+        ``best``: what keywords weigh in the new node at best, None if it contains none.
+        """
+        bounds, of_rows = self._bounds, self._bounds.of_rows(tree, size)
+        least, counted = bounds.least, bounds.uses_joins
+        if (
+            best is not None and least > -inf
+        ):  # nothing has to be counted of what cannot matter whoever shares the value
+            valued = [
+                (held, value)
+                for held, value in valued
+                if of_rows(_most(held.weights, best), held.fans) >= least
+            ]
+        shared = self._probes.fans(edge, {value for _, value in valued}) if counted else {}
+        for held, value in valued:
+            fans = (*held.fans, shared[value]) if counted else ()
+            bound = of_rows(_most(held.weights, best) if best else held.weights, fans)
+            if bound >= least:
+                yield Held(bound, held.numbers, fans, held.weights), value
+
+    def _weighed(self, tree: Tree, rows: Iterator[Held], size: int) -> list[Held]:
+        """Rows whose last one contains keywords, with what these weigh; but for those that are not wanted."""
+        if not self._bounds.known:
+            return list(rows)
+        found, of_rows, least = [], self._bounds.of_rows(tree, size), self._bounds.least
+        for held in rows:
+            weights = self._carriers.weights(tree.relations[-1], held.numbers[-1])
+            weights = _most(held.weights, weights) if held.weights else weights
+            bound = of_rows(weights, held.fans)
+            if bound >= least:
+                found.append(Held(bound, held.numbers, held.fans, weights))
+        return found
+
+    def _led(self, edge: Edge, bitmap: int, values: dict[JoinValue, None]) -> dict[JoinValue, list[int]]:
+        """The rows with exactly some keywords that values lead to."""
         if bitmap != self._carriers.usual(edge.target):
-            return self._indexed(edge, bitmap).get(value, ())
+            return self._indexed(edge, bitmap)
         labels = self._carriers.labels[edge.target]
-        return [n for n in self._partners(edge.target, edge.target_columns, value) if n not in labels]
+        known = self._probes.partners(edge, values)
+        return {value: [n for n in known[value] if n not in labels] for value in values}
 
-    def _indexed(self, edge: Edge, bitmap: int) -> dict[tuple[Value, ...], list[int]]:
+    def _indexed(self, edge: Edge, bitmap: int) -> dict[JoinValue, list[int]]:
         """Rows with exactly some keywords by join value: few, so no index on disk is asked."""
         key = edge.target, bitmap, edge.target_columns
         found = self._by_value.get(key)
@@ -127,6 +212,10 @@ class NetworkResults:
                 found.setdefault(tuple(row[c] for c in edge.target_columns), []).append(number)
         return found
 
-    def _value(self, edge: Edge, number: int) -> tuple[Value, ...]:
+    def _value(self, edge: Edge, number: int) -> JoinValue:
         row = self._carriers.row(edge.source, number)
         return tuple(row[column] for column in edge.source_columns)
+
+
+def _most(one: Weights, other: Weights) -> Weights:
+    return tuple(map(max, one, other))

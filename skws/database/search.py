@@ -10,7 +10,7 @@ from math import inf
 from mesh.tree import Tree
 from skws.database.bounds import Bounds
 from skws.database.carriers import Carriers
-from skws.database.networks import NetworkResults, Numbers
+from skws.database.networks import Held, NetworkResults
 from skws.database.store import Store
 from skws.plan import Plan
 from skws.ranking.choice import RankingChoice
@@ -47,7 +47,7 @@ class SnapshotSearch:
         self._store = store
         self._carriers = Carriers(plan, store)
         self._bounds = Bounds(plan, self._carriers, self._ranking)
-        self._networks = NetworkResults(self._carriers, store, self._bounds.hopeful)
+        self._networks = NetworkResults(self._carriers, store, self._bounds)
         self._assembler = Assembler(plan)
         self._names = TupleNames(plan.schema, by_count=False)
 
@@ -55,12 +55,15 @@ class SnapshotSearch:
         """At most so many, best first; of equal scores the smaller id first."""
         waiting: list[tuple[float, float, str, Result]] = []
         rank = 0
+        self._bounds.want(most)
         for size in range(1, self._plan.max_size + 1):
             self.effort.size = size
-            for tree, numbers in self._networks.of_size(size):
+            for tree, held in self._networks.of_size(size):
+                if held.bound < self._bounds.least:
+                    continue
                 self.effort.found += 1
-                judged = self._judged(tree, numbers)
-                self._bounds.found(self._worth(judged[3]), most)
+                judged = self._judged(tree, held)
+                self._bounds.found(self._worth(judged[3]))
                 heappush(waiting, judged)
                 if most is not None and len(waiting) > 2 * most + 1024:
                     waiting = nsmallest(most - rank, waiting)
@@ -77,10 +80,10 @@ class SnapshotSearch:
         assert result.score is not None  # noqa: S101 - all have one
         return result.score.value
 
-    def _judged(self, tree: Tree, numbers: Numbers) -> tuple[float, float, str, Result]:
+    def _judged(self, tree: Tree, held: Held) -> tuple[float, float, str, Result]:
         names = []
         matches: list[tuple[int, Match]] = []
-        for node, number in enumerate(numbers):
+        for node, number in enumerate(held.numbers):
             relation = tree.relations[node]
             row = self._carriers.row(relation, number)
             keyed = self._plan.schema.relations[relation].key
@@ -92,8 +95,8 @@ class SnapshotSearch:
                     for each in self._carriers.matches(relation, number, names[-1].id)
                 )
         ordered = sorted(matches, key=lambda pair: (pair[0], pair[1].tuple))
-        fans = tuple(JoinFan(*each) for each in sorted(self._networks.fans(tree, numbers)))
-        evidence = Evidence(tuple(match for _, match in ordered), len(numbers), (), fans, None)
+        fans = tuple(JoinFan(*each) for each in sorted(self._networks.fans(tree, held)))
+        evidence = Evidence(tuple(match for _, match in ordered), len(held.numbers), (), fans, None)
         score = Score(self._ranking.parts(evidence), explained=self._explain)
         result = self._assembler.result("+", tree, names, None, FOREVER, snapshot=True)
         tier, value = score.rank

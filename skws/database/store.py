@@ -9,19 +9,23 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from schema.errors import SourceError
 from schema.graph import edges
 from schema.model import AttributeType, Relation, Row, Schema, Value
 from skws import __version__
 from skws.keywords import tokens
+from skws.keywords.analysis import MEMORABLE
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 
 _BATCH: Final = 20_000
 _RELATION: Final = 1 << 40  # rows of one relation
-_PROBES: Final = 500  # values in one statement
+_PROBES: Final = 256  # values in one statement
+
+JoinValue: TypeAlias = tuple[Value, ...]
 
 
 class Store:
@@ -62,16 +66,36 @@ class Store:
         """Of all rows."""
         return (number for (number,) in self._connection.execute(f"SELECT rowid FROM r{relation}"))  # noqa: S608
 
-    def partners(self, relation: int, columns: Sequence[int], value: tuple[Value, ...]) -> list[int]:
-        """Numbers of the rows with a join value."""
-        where = " AND ".join(f"c{column} = ?" for column in columns)
-        statement = f"SELECT rowid FROM r{relation} WHERE {where}"  # noqa: S608
-        return [number for (number,) in self._connection.execute(statement, value)]
+    def partners(
+        self, relation: int, columns: Sequence[int], values: Sequence[JoinValue]
+    ) -> Iterator[tuple[JoinValue, int]]:
+        """Join values, of some, each with the number of a row that has it."""
+        for value, (number,) in self._joined("rowid", "", relation, columns, values):
+            yield value, number
 
-    def fan(self, relation: int, columns: Sequence[int], value: tuple[Value, ...]) -> int:
-        """How many rows have a join value."""
-        where = " AND ".join(f"c{column} = ?" for column in columns)
-        return int(self._one(f"SELECT count(*) FROM r{relation} WHERE {where}", value))  # noqa: S608
+    def fans(
+        self, relation: int, columns: Sequence[int], values: Sequence[JoinValue]
+    ) -> Iterator[tuple[JoinValue, int]]:
+        """How many rows have each of some join values; those that no row has are left out."""
+        for value, (count,) in self._joined("count(*)", "GROUP BY", relation, columns, values):
+            yield value, count
+
+    def _joined(
+        self, what: str, grouped: str, relation: int, columns: Sequence[int], values: Sequence[JoinValue]
+    ) -> Iterator[tuple[JoinValue, list[Any]]]:
+        listed = ", ".join(f"c{column}" for column in columns)
+        marks = f"({', '.join('?' * len(columns))})"
+        for first in range(0, len(values), _PROBES):
+            some = values[first : first + _PROBES]
+            if len(columns) == 1:
+                where = f"{listed} IN ({', '.join('?' * len(some))})"
+            else:
+                where = f"({listed}) IN (VALUES {', '.join([marks] * len(some))})"
+            statement = (
+                f"SELECT {listed}, {what} FROM r{relation} WHERE {where} {grouped and f'{grouped} {listed}'}"  # noqa: S608
+            )
+            for row in self._connection.execute(statement, [part for value in some for part in value]):
+                yield row[: len(columns)], row[len(columns) :]
 
     def occurrence(self, relation: int, number: int, row: Row) -> int:
         """How many equal rows come before."""
@@ -192,11 +216,23 @@ def _words(relation: Relation, row: Row) -> str:
     found: set[str] = set()
     for column in relation.search_columns:
         value = row[column]
-        for token in tokens(str(value)) if value is not None else ():
-            found.add(_stem(token.stem))
-            if token.searchable:
-                found.add(_word(token.word))
+        for chunk in str(value).split() if value is not None else ():
+            found.update(_remembered(chunk) if len(chunk) <= MEMORABLE else _terms(chunk))
     return " ".join(found)
+
+
+def _terms(chunk: str) -> tuple[str, ...]:
+    """Of what stands between white space."""
+    found: set[str] = set()
+    for token in tokens(chunk):
+        found.add(_stem(token.stem))
+        if token.searchable:
+            found.add(_word(token.word))
+    return tuple(found)
+
+
+# There are far fewer of them than places where they stand.
+_remembered = lru_cache(1 << 17)(_terms)
 
 
 def _stem(stem: str) -> str:

@@ -1,17 +1,18 @@
 """Rankings by name: which parts a score is the product of.
 
-Another package adds its own by an entry point of the group ``skws.rankings``.
+Each part of the built-in ones has a value by itself, too: what bounds compare
+need not be explained. Another package adds its own by an entry point of the group ``skws.rankings``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from math import exp, fsum, log, log2
-from typing import Final, Protocol
+from math import exp, fsum, log, log2, prod
+from typing import Final, Protocol, TypeAlias
 
 from schema.errors import UsageError, nearest
 from skws.ranking.evidence import Evidence, Match
@@ -82,6 +83,11 @@ def size(evidence: Evidence) -> Part:
     return Part("size", 1 / evidence.size, ({"tuples": evidence.size},))
 
 
+def keywords_value(weights: Iterable[Sequence[float]]) -> float:
+    """The part ``keywords`` of tuples, of which each has a weight for each keyword."""
+    return fsum(map(max, zip(*weights, strict=True)))
+
+
 def freshness(evidence: Evidence) -> Part:
     """The mean over the stream's tuples of what their age has left of them; 1 for the newest."""
     if evidence.half_life is None or not evidence.ages:
@@ -95,7 +101,7 @@ def specificity(evidence: Evidence) -> Part:
     """The geometric mean over joins; one through a value that many tuples share says little."""
     if not evidence.joins:
         return Part("specificity", 1.0)
-    values = [1 / (1 + log2(max(join.tuples, 1))) for join in evidence.joins]
+    values = [_of_fan(join.tuples) for join in evidence.joins]
     why = tuple(
         {"join": join.name, "tuples": join.tuples, "value": value}
         for join, value in zip(evidence.joins, values, strict=True)
@@ -103,12 +109,35 @@ def specificity(evidence: Evidence) -> Part:
     return Part("specificity", exp(fsum(map(log, values)) / len(values)), why)
 
 
+def specificity_value(fans: Iterable[int], joins: int) -> float:
+    """The part ``specificity`` of so many joins; what ``fans`` leaves out nobody shares."""
+    return exp(fsum(map(_log_of_fan, fans)) / joins) if joins else 1.0
+
+
+def _of_fan(tuples: int) -> float:
+    return 1 / (1 + log2(max(tuples, 1)))
+
+
+@cache
+def _log_of_fan(tuples: int) -> float:
+    return log(_of_fan(tuples))
+
+
+_Part: TypeAlias = Callable[[Evidence], Part]
+_VALUES: Final[dict[_Part, Callable[[Sequence[Sequence[float]], int, Sequence[int]], float]]] = {
+    keywords: lambda weights, size, fans: keywords_value(weights),  # noqa: ARG005
+    size: lambda weights, size, fans: 1 / size,  # noqa: ARG005
+    specificity: lambda weights, size, fans: specificity_value(fans, size - 1),  # noqa: ARG005
+    freshness: lambda weights, size, fans: 1.0,  # noqa: ARG005
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Product:
     """A ranking by some parts."""
 
     name: str
-    of: tuple[Callable[[Evidence], Part], ...]
+    of: tuple[_Part, ...]
     monotone: bool = True
 
     @property
@@ -117,6 +146,10 @@ class Product:
 
     def parts(self, evidence: Evidence) -> tuple[Part, ...]:
         return tuple(part(evidence) for part in self.of)
+
+    def value(self, weights: Sequence[Sequence[float]], size: int, fans: Sequence[int]) -> float:
+        """The score of static tuples, by what each keyword weighs in each, but for the last bits."""
+        return prod(_VALUES[part](weights, size, fans) for part in self.of)
 
 
 BUILT_IN: Final = (

@@ -33,7 +33,7 @@ class Evaluator:
     def __init__(self, pcea: PCEA, relations: int, window: Window) -> None:
         self._program = Program(pcea, relations)
         # How far before the next tuple the first of a result may be, in ticks; what is out stays out.
-        self.reach = _span(window)
+        self.reach = reach_of(window)
         self._by_count = by_position(window)
         self._turned = _ALWAYS  # when the younger generation began
         self._tick = self._low = _ALWAYS
@@ -176,7 +176,7 @@ def _enter(places: tuple[Place, ...], node: Node, keys: list, low: int) -> None:
             young[key] = insert(heap, node, low)
 
 
-def _span(window: Window) -> int:
+def reach_of(window: Window) -> int:
     """How far before the last tuple the first may be, in ticks."""
     if isinstance(window, CountWindow):
         return window.size

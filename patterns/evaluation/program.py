@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from patterns.automata.pcea import PCEA, State, Transition
-from patterns.automata.predicates import Columns, Equality, Unary
+from patterns.automata.predicates import Columns, Unary
 from patterns.evaluation.heap import Node
 from schema.model import Row, Value
 
@@ -55,7 +55,7 @@ class Program:
             by_unary.setdefault(transition.unary, []).append(step)
         if not mine:
             return None
-        steps = tuple((_holds(unary), tuple(found)) for unary, found in by_unary.items())
+        steps = tuple((holds_function(unary), tuple(found)) for unary, found in by_unary.items())
         return RelationProgram(tuple(map(key_function, keys)), steps)
 
     def _step(self, transition: Transition, keys: dict[Columns, int], final: bool) -> Step:
@@ -88,7 +88,7 @@ def key_function(columns: Columns) -> Callable[[Row], Key]:
     return together
 
 
-def _holds(unary: Unary) -> Holds | None:
+def holds_function(unary: Unary) -> Holds | None:
     """The tests of a predicate as one function; None if there are none."""
     tests = [test.holds for test in unary.tests]
     if not tests:
@@ -98,4 +98,4 @@ def _holds(unary: Unary) -> Holds | None:
     return lambda row: all(test(row) for test in tests)
 
 
-__all__ = ["Equality", "Key", "Place", "Program", "RelationProgram", "Step", "Table", "key_function"]
+__all__ = ["Key", "Place", "Program", "RelationProgram", "Step", "Table", "holds_function", "key_function"]

@@ -14,8 +14,8 @@ from schema.model import Schema
 from skws.batches import RecordBatch
 from skws.choices import EngineName, OnError, check_master
 from skws.engine.collector import expect_long_lived_objects
+from skws.pattern_search.replayed import ReplayedPattern
 from skws.pattern_search.result import PatternResult
-from skws.pattern_search.stream import PatternStream
 from skws.pattern_search.text import read_query
 from skws.progress import Progress, ReportProgress, unreported
 from skws.replay import BadRecordLog, Replay
@@ -78,7 +78,7 @@ class PatternSearch:
         if isinstance(window, ExpressionWindow):
             self.warning = _admitted(request, window)
         else:
-            self._stream = PatternStream(self.query, request.schema, window)
+            self._replayed = ReplayedPattern(self.query, request.schema, window)
         self._window = window
 
     def results(self, report: ReportProgress = unreported) -> Generator[PatternResult, None, None]:
@@ -106,16 +106,21 @@ class PatternSearch:
         return self.counts.results
 
     def _results(self, report: ReportProgress) -> Iterator[PatternResult]:
-        stream = self._over_windows() if isinstance(self._window, ExpressionWindow) else self._stream
+        if isinstance(self._window, ExpressionWindow):
+            windowed = self._over_windows()
+            for batch in self._batches(report):
+                yield from windowed.process(batch)
+            return
         for batch in self._batches(report):
-            yield from stream.process(batch)
+            for _, result in self._replayed.results(self._replayed.stream.tuples(batch)):
+                yield result
 
     def _counted(self, report: ReportProgress) -> Iterator[int]:
         if isinstance(self._window, ExpressionWindow):
             yield from (1 for _ in self._results(report))
             return
         for batch in self._batches(report):
-            yield from self._stream.count(batch)
+            yield from self._replayed.count(self._replayed.stream.tuples(batch))
 
     def _over_windows(self) -> WindowedPattern:
         from skws.windowing.pattern import WindowedPattern  # noqa: PLC0415 - for who has an expression

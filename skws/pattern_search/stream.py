@@ -74,27 +74,22 @@ class PatternStream:
 
         ``positions`` of its tuples, where they are not one after the other.
         """
-        for _ in self.completing(self._tuples(batch, positions)):
+        for _ in self.completing(self.tuples(batch, positions)):
             yield from self.results()
-
-    def count(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[int]:
-        """How many results each tuple of a batch completes, if any, without forming them."""
-        for _ in self.completing(self._tuples(batch, positions)):
-            yield self.how_many()
 
     def rebuild(self, batch: RecordBatch, positions: Ints | None = None) -> None:
         """Take in records whose results have been told."""
-        for _ in self.completing(self._tuples(batch, positions)):
+        for _ in self.completing(self.tuples(batch, positions)):
             pass
 
     def snapshot(self, batches: Iterable[tuple[RecordBatch, Ints | None]]) -> list[PatternResult]:
         """Take in the records up to now, as ``process`` takes them; gives the results alive at the end."""
         found = []
         for batch, positions in batches:
-            for _ in self.completing(self._tuples(batch, positions)):
+            for _ in self.completing(self.tuples(batch, positions)):
                 for valuation in self._evaluator.results():
                     first = self._history.at(min(valuation)[0])[1]
-                    found.append((self.window.end(first), self._result(valuation, snapshot=True)))
+                    found.append((self.window.end(first), self.formed(valuation, snapshot=True)))
         return [result for end, result in found if end > self._now]
 
     @property
@@ -111,8 +106,13 @@ class PatternStream:
         """How much is remembered: entries of runs, and tuples."""
         return self.runs + self.live_tuples
 
-    def completing(self, tuples: Iterable[Taken], begin: int = -FOREVER) -> Iterator[Taken]:
-        """Take in tuples; stops at each that completes results, from tick ``begin`` on."""
+    def completing(
+        self, tuples: Iterable[Taken], begin: int = -FOREVER, *, remember: bool = True
+    ) -> Iterator[Taken]:
+        """Take in tuples; stops at each that completes results, from tick ``begin`` on.
+
+        ``remember``: what results are formed of, or else they can only be counted.
+        """
         evaluator, history = self._evaluator, self._history
         for taken in tuples:
             position, relation, row, time, successor = taken
@@ -121,20 +121,37 @@ class PatternStream:
                 history.pass_by(relation, row, tick)
                 continue
             evaluator.position = position - 1
-            history.add(position, relation, row, tick, time, successor)
+            if remember:
+                history.add(position, relation, row, tick, time, successor)
             if evaluator.update(relation, row, tick) and tick >= begin:
                 yield taken
 
+    def tick(self, taken: Taken) -> int:
+        """When a tuple comes by the window's clock: a position or a time in microseconds."""
+        return taken.position if self._by_count else taken.time
+
+    def remember(self, taken: Taken) -> None:
+        """Take in a tuple for results that are found elsewhere."""
+        self._history.add(
+            taken.position, taken.relation, taken.row, self.tick(taken), taken.time, taken.successor
+        )
+
+    def catch_up(self, tuples: Iterable[tuple[int, int, Row, int]]) -> None:
+        """Have the automaton read tuples that are remembered: position, relation, row, tick."""
+        for position, relation, row, tick in tuples:
+            self._evaluator.position = position - 1
+            self._evaluator.update(relation, row, tick)
+
     def results(self) -> Iterator[PatternResult]:
         """The results that the last tuple completes."""
-        return map(self._result, self._evaluator.results())
+        return map(self.formed, self._evaluator.results())
 
     def how_many(self) -> int:
         """How many results the last tuple completes, without forming them."""
         return self._evaluator.count()
 
-    def _tuples(self, batch: RecordBatch, positions: Ints | None) -> Iterator[Taken]:
-        """The tuples that the pattern reads; the others are only counted."""
+    def tuples(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[Taken]:
+        """The tuples of a batch that the pattern reads; the others are only counted."""
         inserted = ~batch.deletes()
         if positions is None:
             reached: Ints = self.position + np.cumsum(inserted)
@@ -149,7 +166,8 @@ class PatternStream:
         columns = (positions[read].tolist(), batch.relation[read].tolist(), batch.rows.taken(read))
         return map(Taken, *columns, batch.time[read].tolist())
 
-    def _result(self, valuation: Valuation, *, snapshot: bool = False) -> PatternResult:
+    def formed(self, valuation: Valuation, *, snapshot: bool = False) -> PatternResult:
+        """The result of a valuation whose tuples are remembered."""
         marks = marks_of(valuation)
         end = self._end(self._history.at(marks[0][0])[1])
         return formed(self.query.text, self._history, marks, end, snapshot=snapshot)

@@ -23,6 +23,7 @@ from pyspark.storagelevel import StorageLevel
 
 from schema.model import Schema
 from skws.engine.collector import expect_long_lived_objects
+from skws.pattern_search.replayed import ReplayedPattern
 from skws.pattern_search.result import PatternResult
 from skws.pattern_search.stream import PatternStream, Taken
 from skws.pattern_search.text import PatternQuery, read_query
@@ -49,7 +50,7 @@ _ARROW_SHARED = pa.schema(
 FOUND = "position bigint, id string, result binary"
 ARROW_FOUND = pa.schema([("position", pa.int64()), ("id", pa.string()), ("result", pa.binary())])
 
-Evaluated = Callable[[PatternStream, Iterable[Taken], int], Iterator[tuple[Any, ...]]]
+Evaluated = Callable[[ReplayedPattern, Iterable[Taken], int], Iterator[tuple[Any, ...]]]
 
 
 class PatternBatch(DecodedReplay):
@@ -194,14 +195,13 @@ def _run_shares(
             for _, position, relation, time, successor, packed in group
         )
         begin = bounds[share - 1] if bounds and share else ALWAYS
-        yield from run(PatternStream(query, schema, window), tuples, begin)
+        yield from run(ReplayedPattern(query, schema, window), tuples, begin)
 
 
-def _results(stream: PatternStream, tuples: Iterable[Taken], begin: int) -> Iterator[tuple[Any, ...]]:
-    for last in stream.completing(tuples, begin):
-        for result in stream.results():
-            yield last.position, result.id, result.to_json()
+def _results(pattern: ReplayedPattern, tuples: Iterable[Taken], begin: int) -> Iterator[tuple[Any, ...]]:
+    for position, result in pattern.results(tuples, begin):
+        yield position, result.id, result.to_json()
 
 
-def _count(stream: PatternStream, tuples: Iterable[Taken], begin: int) -> Iterator[tuple[Any, ...]]:
-    yield (str(sum(stream.how_many() for _ in stream.completing(tuples, begin))),)
+def _count(pattern: ReplayedPattern, tuples: Iterable[Taken], begin: int) -> Iterator[tuple[Any, ...]]:
+    yield (str(sum(pattern.count(tuples, begin))),)

@@ -1,0 +1,229 @@
+"""One batch by columns: Algorithm 1 of the PCEA paper, transition by transition, not tuple by tuple."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from patterns.automata.pcea import State, Transition
+from patterns.automata.predicates import Columns
+from patterns.columnar.plan import ColumnPlan
+from patterns.columnar.runs import NONE, Ints, Numbers, Runs, Table
+from patterns.evaluation.program import Key, holds_function, key_function
+from schema.model import Row
+from windows.window import FOREVER
+
+# More results than these of one batch, or partial runs for each of its tuples, are not formed.
+MOST_RESULTS: Final = 500_000
+MOST_PARTIAL: Final = 8
+_FEW: Final = 1_000
+
+# A state, and by which columns of its last tuple's relation its runs are found: H of the paper.
+Slot: TypeAlias = tuple[State, tuple[tuple[int, Columns], ...]]
+
+
+class TooManyRunsError(Exception):
+    """A batch has too many runs to form them all: nothing of it has been taken in, nor can anything be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuples:
+    """Tuples in order of arrival: positions, relations, ticks that do not fall, rows."""
+
+    position: Ints
+    relation: Ints
+    tick: Ints
+    rows: list[Row]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def from_tick(self, low: int) -> Tuples:
+        first = int(np.searchsorted(self.tick, low))
+        return Tuples(self.position[first:], self.relation[first:], self.tick[first:], self.rows[first:])
+
+    def followed_by(self, other: Tuples) -> Tuples:
+        return Tuples(
+            np.concatenate([self.position, other.position]),
+            np.concatenate([self.relation, other.relation]),
+            np.concatenate([self.tick, other.tick]),
+            [*self.rows, *other.rows],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Results in order of their last tuples: positions of these, and of each label (-1: it marks nothing)."""
+
+    last: Ints
+    marked: Ints
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known of a state: its runs, and for each key function their numbers."""
+
+    runs: Runs
+    numbers: dict[Slot, Ints] = field(default_factory=dict)
+    tables: dict[Slot, Table] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is kept from batch to batch.
+
+    ``column``: of each label in the runs; ``numbers``: of the keys of each slot; ``live``: the tuples of the
+    last window.
+    """
+
+    plan: ColumnPlan
+    reach: int
+    column: dict[str, int]
+    numbers: dict[Slot, Numbers]
+    live: Tuples
+    states: dict[State, _State] = field(default_factory=dict)
+
+
+class Batch:
+    """One batch of tuples: forms their runs, and changes what is kept when all are there."""
+
+    def __init__(self, kept: Kept, tuples: Tuples) -> None:
+        self._kept = kept
+        self._tuples = tuples
+        self._low = tuples.tick - kept.reach if kept.reach < FOREVER else np.full(len(tuples), -FOREVER)
+        self._alive = kept.live.from_tick(int(self._low[0])).followed_by(tuples)
+        # The first position that is alive when each tuple comes.
+        places = np.searchsorted(self._alive.tick, self._low)
+        self._first = self._alive.position[places]
+        self._states: dict[State, _State] = {}
+        self._of_relation = {r: np.flatnonzero(tuples.relation == r) for r in kept.plan.pcea.relations}
+        self._keys: dict[tuple[int, Columns], list[Key]] = {}
+
+    def taken(self) -> Found:
+        kept, labels = self._kept, len(self._kept.column)
+        results = []
+        for state, transitions in kept.plan.into:
+            formed = [self._step(transition) for transition in transitions]
+            if state in kept.plan.pcea.final:
+                results += [runs for runs, _ in formed]
+            slots = [slot for slot in kept.numbers if slot[0] == state]
+            if slots:
+                self._states[state] = self._grown(state, slots, formed)
+        kept.states = self._states
+        kept.live = self._alive.from_tick(int(self._low[-1]))
+        found = Runs.together(results, labels)
+        order = np.argsort(found.last, kind="stable")
+        return Found(found.last[order], found.marked[order])
+
+    def _step(self, transition: Transition) -> tuple[Runs, Ints]:
+        """The runs that a transition forms, and their last tuples, by number in the batch."""
+        reading = self._reading(transition)
+        near = []
+        for source in transition.sources:
+            slot = source.state, source.equality.left
+            keys = self._keyed(transition.unary.relation, source.equality.right)
+            number = self._spread(transition.unary.relation, self._kept.numbers[slot].known(keys))[reading]
+            table = self._states[source.state].tables[slot]
+            begin, count = table.near(number, self._first[reading], self._tuples.position[reading])
+            near.append((table.runs, begin, count))
+            kept = np.flatnonzero(count)
+            if len(kept) < len(reading):
+                reading = reading[kept]
+                near = [(runs, begin[kept], count[kept]) for runs, begin, count in near]
+        return self._products(transition, reading, near)
+
+    def _reading(self, transition: Transition) -> Ints:
+        """The tuples of the batch that a transition reads."""
+        reading = self._of_relation[transition.unary.relation]
+        holds = holds_function(transition.unary)
+        if holds is None:
+            return reading
+        rows = self._tuples.rows
+        passing: Ints = np.flatnonzero([holds(rows[number]) for number in reading.tolist()])
+        kept: Ints = reading[passing]
+        return kept
+
+    def _products(
+        self, transition: Transition, reading: Ints, near: list[tuple[Runs, Ints, Ints]]
+    ) -> tuple[Runs, Ints]:
+        """Every choice of a run from each source, of those that are alive when the tuple comes."""
+        ways = np.ones(len(reading), dtype=np.float64)
+        for _, _, count in near:
+            ways *= count
+        self._check(transition, float(ways.sum()))
+        each = ways.astype(np.int64)
+        last = np.repeat(reading, each)
+        rest = np.arange(len(last)) - np.repeat(np.cumsum(each) - each, each)
+        place = np.repeat(np.arange(len(reading)), each)
+        start = self._tuples.tick[last]
+        chosen: list[tuple[Runs, Ints]] = []
+        for runs, begin, count in near:
+            several = count[place]
+            chosen.append((runs, begin[place] + rest % several))
+            rest //= several
+            start = np.minimum(start, runs.start[chosen[-1][1]])
+        alive = start >= self._low[last]
+        if not alive.all():
+            last, start = last[alive], start[alive]
+            chosen = [(runs, numbers[alive]) for runs, numbers in chosen]
+        marked = np.full((len(last), len(self._kept.column)), NONE, dtype=np.int64)
+        for runs, numbers in chosen:
+            np.maximum(marked, runs.marked[numbers], out=marked)
+        position = self._tuples.position[last]
+        for label in transition.labels:
+            marked[:, self._kept.column[label]] = position
+        return Runs(start, position, marked), last
+
+    def _check(self, transition: Transition, ways: float) -> None:
+        final = transition.target in self._kept.plan.pcea.final
+        most = MOST_RESULTS if final else MOST_PARTIAL * len(self._tuples) + _FEW
+        if ways > most:
+            raise TooManyRunsError
+
+    def _grown(self, state: State, slots: list[Slot], formed: list[tuple[Runs, Ints]]) -> _State:
+        """A state with its new runs and without those that have left the window."""
+        labels, lasts = len(self._kept.column), [last for _, last in formed]
+        former = self._kept.states.get(state) or _State(Runs.none(labels))
+        alive = former.runs.start >= self._low[0]
+        runs = Runs.together([former.runs.taken(alive), *(new for new, _ in formed)], labels)
+        grown = _State(runs)
+        for slot in slots:
+            numbers = self._kept.numbers[slot]
+            kept = former.numbers[slot][alive] if slot in former.numbers else np.empty(0, dtype=np.int64)
+            given = np.concatenate([kept, self._numbered(slot, np.concatenate(lasts))])
+            if len(numbers) > 2 * len(given) + _FEW:
+                there = given >= 0
+                given[there] = numbers.forget_but(given[there])
+            grown.numbers[slot] = given
+            base, until = int(self._first[0]), int(self._tuples.position[-1]) + 1
+            grown.tables[slot] = Table.of(given, runs, base, until)
+        return grown
+
+    def _numbered(self, slot: Slot, last: Ints) -> Ints:
+        """The numbers of runs by a key of their last tuples."""
+        found = np.full(len(self._tuples), NONE, dtype=np.int64)
+        for relation, columns in slot[1]:
+            if relation in self._of_relation:
+                found[self._of_relation[relation]] = self._kept.numbers[slot].given(
+                    self._keyed(relation, columns)
+                )
+        return found[last]
+
+    def _keyed(self, relation: int, columns: Columns) -> list[Key]:
+        """A key of all tuples of a relation."""
+        known = self._keys.get((relation, columns))
+        if known is None:
+            rows = map(self._tuples.rows.__getitem__, self._of_relation[relation].tolist())
+            known = self._keys[relation, columns] = [*map(key_function(columns), rows)]
+        return known
+
+    def _spread(self, relation: int, values: Ints) -> Ints:
+        """What belongs to the tuples of a relation, by their numbers in the batch."""
+        found = np.full(len(self._tuples), NONE, dtype=np.int64)
+        found[self._of_relation[relation]] = values
+        return found

@@ -1,0 +1,166 @@
+"""By columns, batch by batch, as by the automaton, tuple by tuple; what is given up is gone on with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from patterns.automata import PCEA
+from patterns.columnar import ColumnarEvaluator, TooManyRunsError, Tuples, batch, column_plan
+from patterns.evaluation import Evaluator
+from patterns.language import compile_pattern, parse_pattern
+from patterns.language.syntax import Pattern
+from patterns.queries import ConjunctiveQuery, automaton_of, parse_conjunctive_query
+from schema.errors import PatternError
+from schema.model import Row
+from tests.patterns import hierarchical_queries as formal
+from tests.patterns import pattern_matches as written
+from tests.patterns.paper_examples import P0, Q0, SCHEMA, STREAM
+from tests.patterns.texts import contains
+from windows.window import CountWindow, TimeWindow, Unbounded, Window
+
+WINDOWS = st.one_of(
+    st.builds(CountWindow, st.integers(1, 6)), st.builds(TimeWindow, st.integers(1, 8)), st.just(Unbounded())
+)
+SIZES = st.lists(st.integers(0, 6), max_size=6)
+GAPS = st.lists(st.sampled_from([0, 0, 1, 3]), min_size=12, max_size=12)
+Results = list[Counter[frozenset[tuple[int, str]]]]
+
+
+def by_tuple(pcea: PCEA, stream: Sequence[tuple[int, Row]], ticks: list[int], window: Window) -> Results:
+    evaluator = Evaluator(pcea, 3, window)
+    return [
+        Counter(
+            frozenset((position, label) for position, labels in valuation for label in labels)
+            for valuation in evaluator.feed(relation, row, tick)
+        )
+        for (relation, row), tick in zip(stream, ticks, strict=True)
+    ]
+
+
+def cut(stream: Sequence[tuple[int, Row]], ticks: list[int], sizes: list[int]) -> Iterator[Tuples]:
+    begin = 0
+    for size in [*sizes, len(stream)]:
+        end = min(begin + size, len(stream))
+        places = np.arange(begin, end)
+        yield Tuples(
+            places,
+            np.array([relation for relation, _ in stream[begin:end]], dtype=np.int64),
+            np.array(ticks[begin:end], dtype=np.int64),
+            [row for _, row in stream[begin:end]],
+        )
+        begin = end
+
+
+def by_columns(
+    pcea: PCEA, stream: Sequence[tuple[int, Row]], ticks: list[int], window: Window, sizes: list[int]
+) -> Results | None:
+    plan = column_plan(pcea)
+    if plan is None:
+        return None
+    evaluator = ColumnarEvaluator(plan, window)
+    results: Results = [Counter() for _ in stream]
+    for tuples in cut(stream, ticks, sizes):
+        found = evaluator.take(tuples)
+        assert found.last.tolist() == sorted(found.last.tolist())
+        for last, marked in zip(found.last.tolist(), found.marked.tolist(), strict=True):
+            assert last == max(marked)
+            marks = ((p, label) for p, label in zip(marked, plan.labels, strict=True) if p >= 0)
+            results[last][frozenset(marks)] += 1
+    return results
+
+
+def ticks_of(stream: Sequence[object], gaps: list[int], window: Window) -> list[int]:
+    """Positions for windows by count."""
+    if isinstance(window, CountWindow):
+        return list(range(len(stream)))
+    return [*accumulate(gaps[: len(stream)])]
+
+
+@settings(max_examples=150, deadline=None)
+@given(formal.hierarchical_queries(), formal.streams(12), GAPS, WINDOWS, SIZES)
+def test_queries(
+    query: ConjunctiveQuery,
+    stream: list[tuple[int, Row]],
+    gaps: list[int],
+    window: Window,
+    sizes: list[int],
+) -> None:
+    pcea, ticks = automaton_of(query), ticks_of(stream, gaps, window)
+    found = by_columns(pcea, stream, ticks, window, sizes)
+    assert found == by_tuple(pcea, stream, ticks, window)
+
+
+@settings(max_examples=150, deadline=None)
+@given(written.patterns(), written.streams(10), GAPS, WINDOWS, SIZES)
+def test_patterns(
+    pattern: Pattern, stream: list[tuple[int, Row]], gaps: list[int], window: Window, sizes: list[int]
+) -> None:
+    try:
+        pcea = compile_pattern(pattern, written.SCHEMA, contains).pcea
+    except PatternError:
+        assume(False)
+        raise
+    ticks = ticks_of(stream, gaps, window)
+    found = by_columns(pcea, stream, ticks, window, sizes)
+    assume(found is not None)
+    assert found == by_tuple(pcea, stream, ticks, window)
+
+
+def test_what_can_be_planned() -> None:
+    def planned(text: str) -> bool:
+        compiled = compile_pattern(parse_pattern(text, written.SCHEMA), written.SCHEMA, contains)
+        return column_plan(compiled.pcea) is not None
+
+    assert planned("A a ; B b where a.x = b.x")
+    assert planned("(A a AND B b) OR C c")
+    assert not planned("A a+ ; B b")
+    assert not planned("A a ; A a")
+    assert column_plan(P0) is None  # marks all tuples alike
+
+
+def test_keys_that_have_gone_are_forgotten() -> None:
+    pcea = compile_pattern(
+        parse_pattern("A a ; B b where a.x = b.x", written.SCHEMA), written.SCHEMA, contains
+    ).pcea
+    stream: list[tuple[int, Row]] = [(i % 2, (i // 2, 0)) for i in range(20_000)]
+    ticks, window = list(range(len(stream))), CountWindow(10)
+    plan = column_plan(pcea)
+    assert plan is not None
+    evaluator = ColumnarEvaluator(plan, window)
+    found = sum(len(evaluator.take(tuples)) for tuples in cut(stream, ticks, [500] * 40))
+    assert found == 10_000
+    assert all(len(numbers) < 3_000 for numbers in evaluator._kept.numbers.values())
+    assert len(list(evaluator.live())) <= 11
+
+
+@pytest.mark.parametrize("limit", ["MOST_RESULTS", "MOST_PARTIAL"])
+def test_too_many_runs_are_not_formed(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """What came before is still there to go on with."""
+    monkeypatch.setattr(batch, limit, 3)
+    monkeypatch.setattr(batch, "_FEW", 0)
+    text = "(A a ; B b) AND C c where a.x = b.x = c.x"
+    pcea = compile_pattern(parse_pattern(text, written.SCHEMA), written.SCHEMA, contains).pcea
+    plan = column_plan(pcea)
+    assert plan is not None
+    evaluator = ColumnarEvaluator(plan, Unbounded())
+    before: list[tuple[int, Row]] = [(0, (1, 0)), (1, (1, 0))]
+    after: list[tuple[int, Row]] = [*[(0, (1, 0))] * 9, *[(1, (1, 0))] * 9, (2, (1, 0))]
+    first, then = cut([*before, *after], list(range(len(before + after))), [2])
+    assert not len(evaluator.take(first))
+    with pytest.raises(TooManyRunsError):
+        evaluator.take(then)
+    assert [(relation, row) for _, relation, row, _ in evaluator.live()] == before
+
+
+def test_the_stream_of_the_paper() -> None:
+    pcea = automaton_of(parse_conjunctive_query(Q0, SCHEMA))
+    found = by_columns(pcea, STREAM, list(range(len(STREAM))), Unbounded(), [])
+    assert found is not None
+    assert [len(results) for results in found] == [0, 0, 0, 0, 0, 2, 0, 0]

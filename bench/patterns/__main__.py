@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.patterns.engines import SKWS, Run, agree, compare, peers
+from bench.patterns.engines import SKWS, Run, agree, compare, in_batches, peers
 from bench.patterns.evaluators import SHAPES, cost
 from bench.patterns.growth import by_matches, by_window, delays
 from bench.patterns.loads import EVENTS
@@ -28,7 +28,7 @@ def engines(given: argparse.Namespace) -> int:
     events = given.events or (EVENTS if given.full else _FEW)
     repeat = given.repeat or (_OFTEN if given.full else 1)
     disagreed = 0
-    for load, number, runs in compare([SKWS, *peers(pythons)], events, repeat):
+    for load, number, runs in compare([SKWS, *in_batches(), *peers(pythons)], events, repeat):
         print(f"\n{load.name}: {load.text}\n{number:,} events, window {load.window:,} tuples")
         print(f"{'engine':20} {'matches':>10} {'CPU s':>8} {'wall s':>8} {'events/CPU s':>13} {'to skws':>8}")
         for run in runs:

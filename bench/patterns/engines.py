@@ -16,18 +16,22 @@ from bench.patterns.loads import LOADS, TRACES, Load
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CHILDREN = Path(__file__).parent / "children"
-# DuckDB answers a batch at a time: how many events matches may be late. None: all come at the end.
+# DuckDB answers a batch at a time, skws can: how many events matches may be late. None: all come at the end.
 BATCHES = (None, 1000, 100)
 _NAMES = {"core": "CORE", "flink": "Flink", "pathway": "Pathway"}
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A way to run a load: its name for people, and what starts its process. ``batch``: see BATCHES."""
+    """A way to run a load: its name for people, and what starts its process.
+
+    ``batch``: see BATCHES; ``by_columns``: that skws takes in batches at all.
+    """
 
     name: str
     command: tuple[str, ...]
     batch: int | None = None
+    by_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class Run:
     wall: float | None = None
 
 
-SKWS = Engine("skws", (sys.executable, "-m", "bench.patterns.children.skws_engine"))
+_OURS = (sys.executable, "-m", "bench.patterns.children.skws_engine")
+SKWS = Engine("skws", _OURS)
 
 
 def peers(pythons: dict[str, Path]) -> list[Engine]:
@@ -49,7 +54,7 @@ def peers(pythons: dict[str, Path]) -> list[Engine]:
     for peer, python in pythons.items():
         command = (str(python), str(_CHILDREN / f"{peer}_engine.py"))
         if peer == "duckdb":
-            found += [Engine(_batched(batch), command, batch) for batch in BATCHES]
+            found += [Engine(_batched("DuckDB", batch), command, batch) for batch in BATCHES]
         else:
             found.append(Engine(_NAMES[peer], command))
     return found
@@ -70,17 +75,22 @@ def compare(engines: Sequence[Engine], number: int, repeat: int) -> Iterator[tup
         yield load, task["number"], [_median(runs) for runs in found]
 
 
+def in_batches() -> list[Engine]:
+    """skws by columns."""
+    return [Engine(_batched("skws", batch), _OURS, batch, by_columns=True) for batch in BATCHES]
+
+
 def agree(runs: Sequence[Run]) -> bool:
     return len({run.matches for run in runs} - {None}) == 1
 
 
-def _batched(batch: int | None) -> str:
-    return "DuckDB, at the end" if batch is None else f"DuckDB, every {batch:,}"
+def _batched(name: str, batch: int | None) -> str:
+    return f"{name}, at the end" if batch is None else f"{name}, every {batch:,}"
 
 
 def _run(engine: Engine, task: dict[str, Any], folder: Path) -> Run:
-    told = json.dumps(task | {"batch": engine.batch})
-    where = _ROOT if engine is SKWS else folder  # peers leave logs
+    told = json.dumps(task | {"batch": engine.batch, "by_columns": engine.by_columns})
+    where = _ROOT if engine.command == _OURS else folder  # peers leave logs
     done = subprocess.run([*engine.command, told], check=True, capture_output=True, text=True, cwd=where)
     said = json.loads(done.stdout.strip().splitlines()[-1])
     return Run(engine.name, None) if said is None else Run(engine.name, **said)

@@ -25,7 +25,7 @@ from schema.model import Schema
 from skws.engine.collector import expect_long_lived_objects
 from skws.pattern_search.replayed import ReplayedPattern
 from skws.pattern_search.result import PatternResult
-from skws.pattern_search.stream import PatternStream, Taken
+from skws.pattern_search.stream import Taken
 from skws.pattern_search.text import PatternQuery, read_query
 from skws.replay import Replay
 from skws.spark.batch import SMALL

@@ -40,12 +40,13 @@ class CandidateNetwork:
         start = _reading_start(tree, around)
         reading: list[tuple[int, int, int]] = []
         _read(tree, around, start, -1, -1, reading)
+        positions, parents, walked = zip(*reading, strict=True)
         return cls(
-            relations=tuple(tree.relations[node] for node, _, _ in reading),
-            keywords=tuple(tree.keywords[node] for node, _, _ in reading),
-            parents=tuple(parent for _, parent, _ in reading),
-            edges=tuple(edge for _, _, edge in reading),
-            positions=tuple(node for node, _, _ in reading),
+            relations=tuple(map(tree.relations.__getitem__, positions)),
+            keywords=tuple(map(tree.keywords.__getitem__, positions)),
+            parents=parents,
+            edges=walked,
+            positions=positions,
         )
 
     def joins(self, schema: Schema) -> tuple[tuple[int, int, str], ...]:
@@ -58,17 +59,18 @@ class CandidateNetwork:
 
     def text(self, schema: Schema, keywords: Sequence[str]) -> str:
         """One line; joins are named where more than one connects the two relations."""
-        return self._text_from(0, schema, keywords, _connectors(schema))
-
-    def _text_from(
-        self, node: int, schema: Schema, keywords: Sequence[str], connectors: Sequence[str]
-    ) -> str:
-        parts = [node_text(schema, self.relations[node], self.keywords[node], keywords)]
-        children = [n for n in range(node + 1, self.size) if self.parents[n] == node]
-        for child in children:
-            branch = f"{connectors[self.edges[child]]} {self._text_from(child, schema, keywords, connectors)}"
-            parts.append(branch if child == children[-1] else f"[{branch}]")
-        return " ".join(parts)
+        connectors = _connectors(schema)
+        branches: list[list[str]] = [[] for _ in self.relations]  # of each node, the last one first
+        text = ""
+        for node in range(self.size - 1, -1, -1):
+            parts = [node_text(schema, self.relations[node], self.keywords[node], keywords)]
+            if branches[node]:
+                last, *others = branches[node]
+                parts += [*(f"[{branch}]" for branch in reversed(others)), last]
+            text = " ".join(parts)
+            if node:
+                branches[self.parents[node]].append(f"{connectors[self.edges[node]]} {text}")
+        return text
 
     def tree_lines(self, schema: Schema, keywords: Sequence[str]) -> list[str]:
         """The network as an indented tree, one node a line."""
@@ -85,8 +87,13 @@ class CandidateNetwork:
 
 def node_text(schema: Schema, relation: int, bitmap: int, keywords: Sequence[str]) -> str:
     """A node of the expanded schema, such as ``movie{pulp, fiction}``."""
-    carried = ", ".join(word for slot, word in enumerate(keywords) if bitmap >> slot & 1)
-    return f"{schema.relations[relation].name}{{{carried}}}"
+    return f"{schema.relations[relation].name}{{{', '.join(carried(bitmap, tuple(keywords)))}}}"
+
+
+@lru_cache(maxsize=4096)
+def carried(bitmap: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
+    """The keywords of a bitmap."""
+    return tuple(word for slot, word in enumerate(keywords) if bitmap >> slot & 1)
 
 
 @lru_cache(maxsize=64)
@@ -107,13 +114,15 @@ def _connector(schema: Schema, walked: Edge) -> str:
 def _reading_start(tree: Tree, around: list[list[tuple[int, int]]]) -> int:
     """The end whose keywords come first in query order, of several the one with the first reading."""
     ends = [node for node in range(len(around)) if len(around[node]) <= 1]
-    first = min(_slots(tree.keywords[node]) for node in ends)
-    ends = [node for node in ends if _slots(tree.keywords[node]) == first]
+    slots = [_slots(tree.keywords[node]) for node in ends]
+    first = min(slots)
+    ends = [node for node, its_slots in zip(ends, slots, strict=True) if its_slots == first]
     return ends[0] if len(ends) == 1 else min(ends, key=lambda node: _reading_code(tree, around, node))
 
 
-def _slots(bitmap: int) -> list[int]:
-    return [slot for slot in range(bitmap.bit_length()) if bitmap >> slot & 1]
+@lru_cache(maxsize=256)
+def _slots(bitmap: int) -> tuple[int, ...]:
+    return tuple(slot for slot in range(bitmap.bit_length()) if bitmap >> slot & 1)
 
 
 def _reading_code(

@@ -155,15 +155,15 @@ class ArrowBlock:
         return self._columns[column]
 
     def _taken(self, column: int, places: Ints) -> list[Value]:
-        integers = self.integers(column)
-        taken: list[Value]
-        if integers is None:
-            from skws.arrow_arrays import of_integers  # noqa: PLC0415 - as above
+        from skws.arrow_arrays import of_integers, texts_at  # noqa: PLC0415 - as above
 
-            taken = self._columns[column].take(of_integers(places)).to_pylist()
-        else:  # five times as fast as by Arrow, which makes an object of its own of each
-            taken = integers[places].tolist()
-        return taken
+        array, integers = self._columns[column], self.integers(column)
+        if integers is not None:
+            return integers[places].tolist()
+        if str(array.type) == "string":
+            return list(texts_at(array, places))
+        values: list[Value] = array.take(of_integers(places)).to_pylist()
+        return values
 
     def _some(self, places: Ints) -> list[pa.Array]:
         from skws.arrow_arrays import of_integers  # noqa: PLC0415 - a replay of JSON lines goes without Arrow

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skws.arrow_arrays import flags, integers, of_integers, of_texts
+from skws.arrow_arrays import flags, integers, of_integers, of_texts, texts_at
 
 
 @settings(deadline=None)
@@ -59,3 +59,17 @@ print([matcher.bitmaps(0, column).tolist() for column in columns], "pandas" in s
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[[1, 0, 2], [2, 0, 1]] False"
+
+
+@given(
+    st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)),
+    st.integers(0, 3),
+    st.lists(st.integers(0, 50)),
+)
+@settings(deadline=None)  # Arrow takes long to load
+def test_texts_at_places_are_those_of_the_array(
+    texts: list[str | None], first: int, numbers: list[int]
+) -> None:
+    array = pa.array(texts, pa.string()).slice(first)
+    places = np.array([number % len(array) for number in numbers] if len(array) else [], dtype=np.int64)
+    assert texts_at(array, places) == [texts[first + place] for place in places.tolist()]

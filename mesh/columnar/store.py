@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,10 @@ class Partials:
 
     def columns(self) -> tuple[Ints, ...]:
         return self.query, self.operator, self.members, self.start, self.end
+
+    def rows(self) -> Iterator[tuple[int, int, list[int]]]:
+        """Each row as (query, operator, slots of its members)."""
+        return zip(self.query.tolist(), self.operator.tolist(), self.members.tolist(), strict=True)
 
     def taken(self, chosen: Ints | Flags) -> Partials:
         return Partials(*(column[chosen] for column in self.columns()))

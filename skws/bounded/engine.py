@@ -111,8 +111,7 @@ class BoundedEngine(ColumnarEngine):
         slots = np.flatnonzero(passed)
         if len(slots):
             self._finder.end(slots, np.full(len(slots), ALWAYS))
-            for _ in self._reported.end(slots, self._finder.live.tuples.end):
-                pass  # they are forgotten, and not taken back
+            self._results.forget(slots)
 
     def _checked(self, batch: RecordBatch) -> RecordBatch:
         if batch.delete is not None:

@@ -10,8 +10,6 @@ out to live longer than it seemed is joined anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from itertools import chain
-from typing import TypeAlias
 
 import numpy as np
 
@@ -26,19 +24,17 @@ from skws.engine.answered import AnsweredQueries
 from skws.engine.arrivals import Arrivals, natural_ends, of_tuples
 from skws.engine.engine import Counts
 from skws.engine.events import Event, in_order
-from skws.engine.finder import Finder, rows_of
-from skws.engine.reported import Found, Reported
+from skws.engine.finder import Finder
+from skws.engine.reported import Found
 from skws.engine.settling import Settling
 from skws.engine.stream_order import StreamOrder
+from skws.engine.told import ToldResults
 from skws.plan import Plan
 from skws.records import Record
 from skws.results.model import Result
 from windows.lifespans import static_tuples
 from windows.tuples import StreamTuple
 from windows.window import CountWindow, Window
-
-Told: TypeAlias = tuple[int, int, list[int | StreamTuple]]
-"""A result that was told by query, operator and members: slots, or tuples that change theirs."""
 
 
 class ColumnarEngine:
@@ -65,8 +61,8 @@ class ColumnarEngine:
         self.lateness = lateness
         self.counts = Counts()
         self._accepts_root = accepts_root
-        self._reported = Reported()
         self._finder = self._new_finder(schema)
+        self._results = ToldResults(self._finder)
         self._settling = Settling(schema, window)
         self._queries = AnsweredQueries()
         self._arrived = 0  # records so far
@@ -94,7 +90,7 @@ class ColumnarEngine:
             raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
         number, is_new = self._queries.add(name, plan)
         if not is_new:
-            return [event.result for event in self._alive(number)]
+            return [event.result for event in self._results.alive(number, self._order.now)]
         found = self._finder.add(number, plan)
         alive = [results.taken(results.end > self._order.now) for results in found]
         return list(self._told(self._report(alive, snapshot=True)))
@@ -103,7 +99,7 @@ class ColumnarEngine:
         """Answer a query no longer. Raises UsageError if there is none of that name."""
         number = self._queries.remove(name)
         if number is not None:
-            self._reported.remove(number)
+            self._results.remove(number)
             self._finder.remove(number)
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
@@ -145,19 +141,22 @@ class ColumnarEngine:
         queries = self._queries.over(change.after)
         self.expire(self._order.at(time))
         self._finder.compact(self._order.horizon)
-        retracted = self._retracted_by(change, time)
+        retracted = self._results.retracted_by(change, self._order.now, time)
         before, live = self._finder, self._finder.arrivals(change.removed_relations)
         self.schema = change.after
         self._places = np.array(change.positions, dtype=np.int64) if moves else None
         self._settling.change_schema(change.after)
-        self._reported, self._finder = Reported(), self._new_finder(change.after)
+        self._finder = self._new_finder(change.after)
+        self._results = ToldResults(self._finder)
         self._queries = queries
         for number, plan in queries:
             self._finder.add(number, plan)
         found = self._finder.open_tables() if before.has_tables else []
         found += self._finder.insert(live)
         self._finder.excluded = before.excluded
-        return list(self._told(retracted)) + list(self._told(self._new_by(change, found)))
+        return list(self._told(retracted)) + list(
+            self._told(self._results.new_by(change, found, self._order.now))
+        )
 
     @property
     def position(self) -> int:
@@ -202,11 +201,14 @@ class ColumnarEngine:
         """True if nothing of the stream is remembered."""
         self._finder.compact(self._order.horizon)
         return not (
-            self._finder.entries or len(self._reported) or len(self._settling) or self._finder.known.slots
+            self._finder.entries or len(self._results) or len(self._settling) or self._finder.known.slots
         )
 
     def _new_finder(self, schema: Schema) -> Finder:
         return Finder(schema, self.window, self._accepts_root, on_compact=self._renumber)
+
+    def _renumber(self, horizon: int, slots: Ints) -> None:
+        self._results.compact(horizon, slots)
 
     def _late(self, record: Record) -> None:
         self.counts.late += 1
@@ -230,12 +232,12 @@ class ColumnarEngine:
             batch.taken(np.flatnonzero(followed)), ticks[followed], places[followed]
         )
         self.counts.unmatched_deletions += settled.unmatched
-        events = self._end([known for known, _ in settled.ended])
-        standing = self._anew(settled.prolonged)
+        events = self._results.end([known for known, _ in settled.ended])
+        standing = self._results.anew(settled.prolonged)
         known = settled.new + [t for t, _ in settled.prolonged]
         arrivals = self._arrivals(batch, ticks, places, ~followed, known)
         found = self._finder.insert(arrivals)
-        events += self._report(found, told=self._by_slots(standing))
+        events += self._report(found, told=self._results.by_slots(standing))
         self._order.reach(int(ticks[-1]))
         yield from self._told(events)
 
@@ -257,44 +259,6 @@ class ColumnarEngine:
             self._finder.known.follow(known, slot)
         self._settling.follow(relation, live)
 
-    def _end(self, ended: list[StreamTuple]) -> list[Event]:
-        """Known tuples end; gives the retractions of reported results that contain them."""
-        known = [t for t in ended if t in self._finder.known.slots]
-        if not known:
-            return []
-        slots = np.array([self._finder.known.slots[t] for t in known])
-        self._finder.end(slots, np.array([t.end for t in known]))
-        rows = chain.from_iterable(map(rows_of, self._reported.end(slots, self._finder.live.tuples.end)))
-        return [self._finder.retraction(*row) for row in rows]
-
-    def _anew(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Told]:
-        """Tuples that live longer than they seemed give up their slots, and are to be inserted again.
-
-        Gives the results with them that were told and need not be told again.
-        """
-        slots = self._finder.known.slots
-        moved = {slots[t]: (t, former) for t, former in prolonged if t in slots}
-        if not moved:
-            return []
-        standing = []
-        for results in self._reported.take(np.array(list(moved))):
-            retracted = (results.end < self._finder.natural_end(results.members)).tolist()
-            for row, end, gone in zip(rows_of(results), results.end.tolist(), retracted, strict=True):
-                members = [moved.get(slot, (slot, None)) for slot in row[2]]
-                # A result that the tuple's former end had ended lives again.
-                if not gone or all(end != its_end for _, its_end in members):
-                    standing.append((row[0], row[1], [member for member, _ in members]))
-        self._finder.release([known for known, _ in moved.values()])
-        return standing
-
-    def _by_slots(self, standing: list[Told]) -> set[Found]:
-        """Results by the slots that their members have now."""
-        slots = self._finder.known.slots
-        return {
-            (query, operator, tuple(m if isinstance(m, int) else slots[m] for m in members))
-            for query, operator, members in standing
-        }
-
     def _arrivals(
         self, batch: RecordBatch, ticks: Ints, places: Ints, plain: Flags, followed: list[StreamTuple]
     ) -> Arrivals:
@@ -306,46 +270,10 @@ class ColumnarEngine:
         return new.merged(of_tuples(followed, lambda _: True)) if followed else new
 
     def _report(
-        self, found: list[Partials], snapshot: bool = False, told: Set[Found] = frozenset()
+        self, found: list[Partials], *, snapshot: bool = False, told: Set[Found] = frozenset()
     ) -> list[Event]:
-        """Remember results while they are alive, for their retraction; give them as events.
-
-        Those that are ``told`` already are remembered only.
-        """
-        for results in found:
-            self._reported.add(results)
         self.counts.excluded = self._finder.excluded
-        if told:
-            found = [results.taken(~self._among(results, told)) for results in found]
-        return list(self._finder.events(found, snapshot))
-
-    def _among(self, results: Partials, told: Set[Found]) -> Flags:
-        return np.array([(row[0], row[1], tuple(row[2])) in told for row in rows_of(results)], dtype=bool)
-
-    def _alive(self, number: int) -> list[Event]:
-        """The results of a query that are alive, in order."""
-        alive = self._reported.alive(self._order.now)
-        found = [results.taken(results.query == number) for results in alive]
-        return sorted(self._finder.events(found, snapshot=True))
-
-    def _retracted_by(self, change: SchemaChange, time: int) -> list[Event]:
-        """Live results over what a change of the schema takes away."""
-        rows = chain.from_iterable(map(rows_of, self._reported.alive(self._order.now)))
-        uses = self._finder.tree
-        return [self._finder.taken_back(*row, time) for row in rows if uses(row).uses_any(*change.removed)]
-
-    def _new_by(self, change: SchemaChange, found: list[Partials]) -> list[Event]:
-        """Remember the results found over a changed schema; give those that the change makes."""
-        new = []
-        for results in found:
-            alive = results.taken(results.end > self._order.now)
-            self._reported.add(alive)
-            uses = [self._finder.tree(row).uses_any(*change.added) for row in rows_of(alive)]
-            new.append(alive.taken(np.array(uses, dtype=bool)))
-        return list(self._finder.events(new))
-
-    def _renumber(self, horizon: int, slots: Ints) -> None:
-        self._reported.compact(horizon, slots)
+        return self._results.report(found, snapshot=snapshot, told=told)
 
     def _told(self, events: list[Event]) -> Iterator[Result]:
         for result in in_order(events):

@@ -8,44 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mesh.columnar import ColumnarMesh, Labelled, LiveTuples, Partials, TupleColumns
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.live import Arrived
-from mesh.columnar.store import NO_MEMBER
 from mesh.generate import CNGen
-from mesh.tree import Tree
 from purging.sweep import Sweep
 from schema.graph import edges
 from schema.model import Row, Schema, sourced
-from skws.engine.arrivals import Arrivals, natural_ends, of_table_rows
-from skws.engine.engine import EXCLUDED
-from skws.engine.events import COMPLETED, Event, retracted
+from skws.engine.arrivals import Arrivals, of_table_rows
 from skws.engine.join_values import JoinValues
 from skws.engine.known import KnownTuples
 from skws.engine.labelling import Labelling
+from skws.engine.meshes import Meshes
+from skws.engine.telling import Telling
 from skws.plan import Plan
-from skws.ranking.scoring import Judged, Scoring
-from skws.results.assemble import Assembler, Reading
+from skws.ranking.scoring import Scoring
 from windows.tuples import ALWAYS, StreamTuple
-from windows.window import FOREVER, Window, by_position
+from windows.window import Window, by_position
 
 if TYPE_CHECKING:
-    from skws.engine.automata import NetworkAutomata
-    from skws.keywords import Matcher
     from skws.tables.reserve import TableReserve, Taken
-
-
-class Standing(NamedTuple):
-    """A query that is being answered."""
-
-    mesh: ColumnarMesh
-    assembler: Assembler
-    automata: NetworkAutomata | None
-    matcher: Matcher
 
 
 class Finder:
@@ -64,18 +50,18 @@ class Finder:
     ) -> None:
         self.live = LiveTuples(schema)
         self._schema = schema
-        self.queries: dict[int, Standing] = {}
         self.excluded = 0
-        self._window = window
         self._accepts_root = self._root_filter(accepts_root)
         self._on_compact = on_compact
-        self._meshes: dict[object, ColumnarMesh] = {}
+        self._meshes = Meshes(self.live, window, self._accepts_root)
+        self.queries = self._meshes.queries
         self._labelling = Labelling()
         self._values = JoinValues(schema, self.live.key_sets)
         self.known = KnownTuples(schema, self.live, by_count=by_position(window))
         self._edges = edges(schema)
         self._sweep = Sweep()
         self._scoring = Scoring(schema, self.live, self.known)
+        self.telling = Telling(self.queries, self.live, self.known, self._scoring, window)
         self._reserve: TableReserve | None = None
 
     def open_tables(self) -> list[Partials]:
@@ -113,25 +99,18 @@ class Finder:
         carriers = None if self._reserve is None else self._reserve.carriers(plan.matcher)
         if carriers is not None:
             self._take_in(carriers)
-        generator = generator or plan.generator()
-        mesh, automata = self._mesh_of(generator), None
-        if plan.by_automata:
-            mesh, automata = self._split(plan, generator)
-        self.queries[query] = Standing(mesh, Assembler(plan), automata, plan.matcher)
+        standing = self._meshes.add(query, plan, generator)
         labelled = Labelling.only(query, plan.matcher).of(self.known.rows)
         self._labelling.add(query, plan.matcher)
         self._scoring.add(query, plan, labelled)
         coded = self._coded(labelled)
-        return [self._truly_joined(mesh.add(query, coded)), *self._by_automata(query, 0, coded)]
+        return [self._truly_joined(standing.mesh.add(query, coded)), *self._by_automata(query, 0, coded)]
 
     def remove(self, query: int) -> None:
         """Answer a query no longer."""
-        mesh = self.queries.pop(query).mesh
         self._labelling.remove(query)
         self._scoring.remove(query)
-        mesh.remove(query)
-        if not any(standing.mesh is mesh for standing in self.queries.values()):
-            self._meshes = {shape: other for shape, other in self._meshes.items() if other is not mesh}
+        self._meshes.remove(query)
 
     def insert(self, new: Arrivals) -> list[Partials]:
         """Add tuples; gives the results that they complete."""
@@ -140,7 +119,7 @@ class Finder:
         labelled = Labelled(labelled.tuple + first, labelled.query, labelled.label)
         self._scoring.arrived(first, new.rows, labelled)
         labelled = self._coded(labelled)
-        found = [mesh.insert(arrived, mine) for mesh, mine in self._by_mesh(labelled)]
+        found = [mesh.insert(arrived, mine) for mesh, mine in self._meshes.labels(labelled)]
         for query in self.queries:
             found += self._by_automata(query, first, labelled)
         return [self._truly_joined(results) for results in found if len(results)]
@@ -184,7 +163,7 @@ class Finder:
         """End tuples early."""
         self._scoring.ended(slots, ticks)
         self.live.end(slots, ticks)
-        for mesh in self._meshes.values():
+        for mesh in self._meshes:
             mesh.end(slots)
 
     def purge(self, horizon: int) -> None:
@@ -197,7 +176,7 @@ class Finder:
         """Drop all that ended at or before ``horizon``, and renumber the rest."""
         self._scoring.forget(horizon)
         slots = self.live.compact(horizon)
-        for mesh in self._meshes.values():
+        for mesh in self._meshes:
             mesh.compact(horizon, slots)
         self.known.compact(slots)
         for standing in self.queries.values():
@@ -209,104 +188,12 @@ class Finder:
     @property
     def meshes(self) -> list[ColumnarMesh]:
         """One for each shape of query."""
-        return list(self._meshes.values())
+        return list(self._meshes)
 
     @property
     def entries(self) -> int:
         """Live tuples and waiting partials, dead ones not yet purged included."""
-        return len(self.live) + sum(mesh.partials for mesh in self._meshes.values())
-
-    def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
-        """Results as they are completed, and retractions of those whose early end is known."""
-        by_count = by_position(self._window)
-        readings: dict[tuple[int, int], tuple[Reading, Assembler]] = {}
-        for results in found:
-            natural, time = self._natural(results.members)
-            names = self.known.names(results.members[results.members != NO_MEMBER])
-            judged = self._judged(results, natural, snapshot)
-            columns = (rows_of(results), *(c.tolist() for c in (results.start, results.end, natural, time)))
-            for (query, operator, slots), start, end, due, at, score in zip(*columns, judged, strict=True):
-                known = readings.get((query, operator))
-                if known is None:
-                    mesh, assembler, *_ = self.queries[query]
-                    known = assembler.reading(mesh.network(operator)), assembler
-                    readings[query, operator] = known
-                reading, assembler = known
-                named = [names[slots[place]] for place in reading.positions]
-                began = None if at == ALWAYS else at
-                shown = FOREVER if by_count else due
-                result = assembler.told("+", reading, named, began, shown, snapshot)
-                scored = result if score is None else score.told(result)
-                yield Event(start, COMPLETED, 0, result.id, scored)
-                if end < due:
-                    yield self.retraction(query, operator, slots)
-
-    def _judged(self, results: Partials, natural: Ints, snapshot: bool) -> list[Judged | None]:
-        if not len(self._scoring):
-            return [None] * len(results)
-        trees = [self.tree(row) for row in rows_of(results)]
-        return self._scoring.of(results, trees, natural, snapshot=snapshot)
-
-    def natural_end(self, members: Ints) -> Ints:
-        """Ends that results would have without deletions."""
-        return self._natural(members)[0]
-
-    def tree(self, row: tuple[int, int, list[int]]) -> Tree:
-        """The network that a result is of."""
-        return self.queries[row[0]].mesh.network(row[1])
-
-    def _natural(self, members: Ints) -> tuple[Ints, Ints]:
-        """Ends that results would have without deletions, and the times at which they began."""
-        starts = self.live.tuples.start[members]
-        streaming = (members != NO_MEMBER) & (starts != ALWAYS)
-        first = np.where(streaming, starts, FOREVER).min(axis=1)
-        ends = np.where(first == FOREVER, FOREVER, natural_ends(self._window, first))
-        return ends, np.where(streaming, self.known.times[members], ALWAYS).max(axis=1)
-
-    def retraction(self, query: int, operator: int, slots: list[int]) -> Event:
-        """The retraction of a result one of whose tuples was deleted."""
-        members = [self.known.member(slot) for slot in slots if slot >= 0]
-        end = min(member.end for member in members)
-        time = min(m.ended_at for m in members if m.end == end and m.ended_at is not None)
-        return self.taken_back(query, operator, slots, time, end)
-
-    def taken_back(
-        self, query: int, operator: int, slots: list[int], time: int, tick: int | None = None
-    ) -> Event:
-        """The retraction of a result at an event time; ``tick`` is its place in the output, else the time."""
-        mesh, assembler, *_ = self.queries[query]
-        members = [self.known.member(slot) for slot in slots if slot >= 0]
-        times = [member.time for member in members if not member.static]
-        named = [self.known.name(slot) for slot in slots if slot >= 0]
-        result = assembler.result("-", mesh.network(operator), named, max(times, default=None), time)
-        tick = time if tick is None else tick
-        return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
-
-    def _mesh_of(
-        self,
-        generator: CNGen,
-        apart: tuple[Tree, ...] = (),
-        needed: Callable[[Tree], bool] = lambda _: True,
-    ) -> ColumnarMesh:
-        """The mesh of a query's shape without the networks that are evaluated ``apart``."""
-        shape = (generator.shape, apart)
-        if shape not in self._meshes:
-            self._meshes[shape] = ColumnarMesh(self.live, generator, self._accepts_root, needed)
-        return self._meshes[shape]
-
-    def _split(self, plan: Plan, generator: CNGen) -> tuple[ColumnarMesh, NetworkAutomata | None]:
-        """Automata for the networks that they evaluate, and a mesh of what the others need."""
-        # Only for who asks for automata: patterns bring a parser of texts.
-        from skws.engine.automata import NetworkAutomata, networks_apart, prefix, prefixes  # noqa: PLC0415
-
-        apart = networks_apart(plan, generator)
-        if not apart:
-            return self._mesh_of(generator), None
-        elsewhere = set(apart)
-        grown_from = prefixes([tree for tree in generator.networks() if tree not in elsewhere])
-        mesh = self._mesh_of(generator, apart, lambda tree: prefix(tree) in grown_from)
-        numbered = {mesh.add_network(tree): tree for tree in apart}
-        return mesh, NetworkAutomata(generator, self._window, numbered)
+        return len(self.live) + sum(mesh.partials for mesh in self._meshes)
 
     def _by_automata(self, query: int, first: int, labelled: Labelled) -> Iterator[Partials]:
         """The results of a query's automata for the tuples from slot ``first`` on, given their labels."""
@@ -323,33 +210,16 @@ class Finder:
             yield replace(found, query=np.full(len(found), query, dtype=np.int64))
 
     def _coded(self, labelled: Labelled) -> Labelled:
-        """Labels as their meshes know them."""
-        excluded = labelled.label == EXCLUDED
-        if not excluded.any():
-            return labelled
-        self.excluded += int(excluded.sum())
-        label = labelled.label.copy()
-        of = labelled.query[excluded].tolist()
-        label[excluded] = [self.queries[query].mesh.excluded for query in of]
-        return Labelled(labelled.tuple, labelled.query, label)
-
-    def _by_mesh(self, labelled: Labelled) -> Iterator[tuple[ColumnarMesh, Labelled]]:
-        if len(self._meshes) == 1:
-            yield next(iter(self._meshes.values())), labelled
-            return
-        numbers = {id(mesh): number for number, mesh in enumerate(self._meshes.values())}
-        of_query = np.zeros(max(self.queries, default=0) + 1, dtype=np.int64)
-        for query, standing in self.queries.items():
-            of_query[query] = numbers[id(standing.mesh)]
-        which = of_query[labelled.query]
-        for number, mesh in enumerate(self._meshes.values()):
-            yield mesh, labelled.taken(which == number)
+        """Labels as their meshes know them; those that exclude a tuple are counted."""
+        coded, excluded = self._meshes.coded(labelled)
+        self.excluded += excluded
+        return coded
 
     def _truly_joined(self, results: Partials) -> Partials:
         """Leave out results that only the integers for their join values held for joined."""
         if self._values.all_exact:
             return results
-        true = np.array([self._agree(*row) for row in rows_of(results)], dtype=bool)
+        true = np.array([self._agree(*row) for row in results.rows()], dtype=bool)
         return results if true.all() else results.taken(true)
 
     def _agree(self, query: int, operator: int, slots: list[int]) -> bool:
@@ -372,8 +242,3 @@ class Finder:
 
 def _arrivals(taken: Taken) -> Arrivals:
     return of_table_rows(taken.blocks, taken.occurrences)
-
-
-def rows_of(results: Partials) -> Iterator[tuple[int, int, list[int]]]:
-    """Each row as (query, operator, slots of its members)."""
-    return zip(results.query.tolist(), results.operator.tolist(), results.members.tolist(), strict=True)

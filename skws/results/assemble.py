@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import NamedTuple, TypeAlias
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
-from mesh.network import CandidateNetwork
+from mesh.network import CandidateNetwork, carried
 from mesh.tree import Tree
 from schema.model import AttributeType, Relation, Row, Schema
 from skws.plan import Plan
@@ -37,7 +38,6 @@ class Named:
         "_names",
         "_occurrence",
         "_row",
-        "_shown",
         "_start",
         "_successor",
         "_values",
@@ -55,7 +55,6 @@ class Named:
         self.identity = f"{names.relation}\x1d{names.text(row).decode()}\x1d{start}\x1d{occurrence}"
         self._id = ""
         self._row: JsonRow | None = None
-        self._shown: dict[tuple[str, ...], ResultTuple] = {}
 
     @property
     def relation(self) -> str:
@@ -73,12 +72,13 @@ class Named:
             self._row = self._names.row(self._values)
         return self._row
 
-    def shown(self, keywords: tuple[str, ...]) -> ResultTuple:
-        """The tuple in a result to which it brings some keywords."""
-        known = self._shown.get(keywords)
-        if known is None:
-            known = self._shown[keywords] = ResultTuple.of(self, keywords)
-        return known
+
+class Shown(dict[tuple[Named, tuple[str, ...]], ResultTuple]):
+    """Tuples with the keywords that they bring to results: each is made once for all that share this."""
+
+    def __missing__(self, key: tuple[Named, tuple[str, ...]]) -> ResultTuple:
+        found = self[key] = ResultTuple.of(*key)
+        return found
 
 
 class RelationNames:
@@ -134,11 +134,12 @@ class TupleNames:
 class Reading(NamedTuple):
     """How a candidate network reads: the members in their order, the keywords of each, the text, the joins.
 
-    ``tree`` is kept so that its id stays its own; ``connected`` are the joins as ids have them.
+    ``members`` puts what is given in the order of the tree in that of the reading. ``tree`` is kept so
+    that its id stays its own; ``connected`` are the joins as ids have them.
     """
 
     tree: Tree
-    positions: tuple[int, ...]
+    members: Callable[[Sequence[Any]], tuple[Any, ...]]
     carried: tuple[tuple[str, ...], ...]
     text: str
     joins: Joins
@@ -164,24 +165,31 @@ class Assembler:
     ) -> Result:
         """``members`` in the order of the tree; times in microseconds, None or FOREVER if not known."""
         reading = self.reading(tree)
-        return self.told(op, reading, [members[place] for place in reading.positions], start, end, snapshot)
+        return self.told(op, reading, reading.members(members), Shown(), start, end, snapshot)
 
     def reading(self, tree: Tree) -> Reading:
         """How the network of a tree reads."""
         return self._readings.get(id(tree)) or self._read(tree)
 
     def told(
-        self, op: Op, reading: Reading, named: list[Named], start: int | None, end: int, snapshot: bool
+        self,
+        op: Op,
+        reading: Reading,
+        named: Sequence[Named],
+        shown: Shown,
+        start: int | None,
+        end: int,
+        snapshot: bool,
     ) -> Result:
-        """As ``result``, the members being in the order of the reading."""
+        """As ``result``, the members being in the order of the reading; ``shown`` are those made before."""
         return Result(
             op,
             self._query,
-            _result_id([name.identity for name in named], reading.connected),
+            _result_id([member.identity for member in named], reading.connected),
             None if start is None else start / MICROSECOND,
             None if end >= FOREVER else end / MICROSECOND,
             reading.text,
-            tuple(map(Named.shown, named, reading.carried)),
+            tuple(map(shown.__getitem__, zip(named, reading.carried, strict=True))),
             reading.joins,
             snapshot,
         )
@@ -189,14 +197,11 @@ class Assembler:
     def _read(self, tree: Tree) -> Reading:
         network = CandidateNetwork.of(tree)
         schema, keywords = self._plan.schema, self._plan.keywords
-        carried = tuple(
-            tuple(keyword for slot, keyword in enumerate(keywords) if bitmap >> slot & 1)
-            for bitmap in network.keywords
-        )
+        brought = tuple(carried(bitmap, keywords) for bitmap in network.keywords)
         joins = network.joins(schema)
         connected = tuple((left, right, f"\x1f{name}") for left, right, name in joins)
         text = network.text(schema, keywords)
-        reading = Reading(tree, network.positions, carried, text, joins, connected)
+        reading = Reading(tree, _picking(network.positions), brought, text, joins, connected)
         self._readings[id(tree)] = reading
         return reading
 
@@ -206,6 +211,13 @@ def _result_id(names: list[str], connected: Joins) -> str:
     described.sort()
     names.sort()
     return blake2b("\x1e".join(names + described).encode(), digest_size=12).hexdigest()
+
+
+def _picking(positions: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What stands at some positions; of a single one, too, as a tuple."""
+    if len(positions) == 1:
+        return lambda given: (given[positions[0]],)
+    return itemgetter(*positions)
 
 
 def json_row(relation: Relation, row: Row) -> JsonRow:

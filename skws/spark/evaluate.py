@@ -115,7 +115,7 @@ class SliceRun:
         if self._begin == ALWAYS:
             self.counts["static"] += len(static) + self._finder.table_rows
             self.counts["excluded"] += self._finder.excluded
-            yield from self._finder.events(found, snapshot=True)
+            yield from self._finder.telling.events(found, snapshot=True)
 
     def stream(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Event]:
         """Insert the stream's tuples, given by start. What came before the slice is inserted apart."""
@@ -125,7 +125,7 @@ class SliceRun:
             found = self._finder.insert(self._arrivals(batch))
             if batch[0][3] >= self._begin:
                 self.counts["excluded"] += self._finder.excluded - before
-                yield from self._finder.events(found)
+                yield from self._finder.telling.events(found)
 
     def _batches(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
         """Batches that end where an instant ends, and where the slice begins."""

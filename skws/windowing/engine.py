@@ -142,7 +142,7 @@ class WindowedEngine:
         self._members.add_static(len(static))
         found = self._finder.insert(of_tuples(static, lambda t: t.occurrence > 0))
         self.counts.excluded = self._finder.excluded
-        return list(self._finder.events(found, snapshot=True))
+        return list(self._finder.telling.events(found, snapshot=True))
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in stream records in order of time."""

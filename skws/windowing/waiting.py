@@ -10,7 +10,7 @@ from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.store import NO_MEMBER
 from skws.engine.events import Event, completed
-from skws.engine.finder import Finder, rows_of
+from skws.engine.finder import Finder
 from skws.engine.reported import Reported
 from skws.windowing.holding import Holding
 from skws.windowing.members import Members
@@ -81,7 +81,7 @@ class WaitingResults:
         names = self._finder.known.names(results.members[results.members != NO_MEMBER])
         times = self._finder.known.times[results.members]
         began = np.where(self._streaming(results), times, ALWAYS).max(axis=1)
-        columns = (rows_of(results), ends.tolist(), began.tolist(), time.tolist())
+        columns = (results.rows(), ends.tolist(), began.tolist(), time.tolist())
         for (query, operator, slots), tick, start, end in zip(*columns, strict=True):
             mesh, assembler, *_ = self._finder.queries[query]
             named = [names[slot] for slot in slots if slot >= 0]

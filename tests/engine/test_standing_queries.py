@@ -96,7 +96,7 @@ def test_as_if_alone(
         )
     # All are removed by now: nothing of them is left.
     assert not shared._finder.meshes
-    assert not len(shared._reported)
+    assert not len(shared._results)
 
 
 def test_queries_of_one_text_are_run_and_told_once() -> None:

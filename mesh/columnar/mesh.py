@@ -16,11 +16,12 @@ from mesh.columnar.bridges import Bridges
 from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, mixed, ranges
 from mesh.columnar.labels import Labelled, Labels
 from mesh.columnar.live import Arrived, LiveTuples
+from mesh.columnar.pairs import Pairs
 from mesh.columnar.runs import SortedRuns
+from mesh.columnar.sleep import Sleep
 from mesh.columnar.store import NO_MEMBER, Partials, PartialStore
 from mesh.columnar.table import NONE, OperatorTable, WaitingCounts
 from mesh.generate import CNGen
-from mesh.sequence import FREE
 from mesh.tree import Tree
 
 
@@ -35,9 +36,7 @@ class ColumnarMesh:
     such tuples, which are few: such partials and tuples meet in an index of
     their own, by query.
 
-    A query *sleeps* while no live tuple carries one of its keywords: it has no
-    partials, and catches up with the live tuples when it wakes (S-KWS paper,
-    Section 4.1, for the whole mesh of a query instead of each operator).
+    Queries that sleep have no partials (``sleep.py``).
     """
 
     def __init__(
@@ -52,11 +51,11 @@ class ColumnarMesh:
         self._elsewhere: dict[Tree, int] = {}
         self._accepts_root = accepts_root
         self._width = generator.max_size
-        self._all = generator.all
-        self._in_order = bool(generator.sequence)
         self._labels = Labels()
-        self._carried: Ints = np.zeros(1, dtype=np.int64)  # by query: the keywords of its live tuples
-        self._awake: Flags = np.zeros(1, dtype=bool)
+        self._sleep = Sleep(generator.all, self.excluded)
+        self._pairs = Pairs(
+            live, self._labels, self._operators, width=self._width, in_order=bool(generator.sequence)
+        )
         self._labelled = SortedRuns()  # live tuples with keywords: (join value, query) -> slot
         self._bridges = Bridges(live, self._labels, generator)
         self._waiting = PartialStore(self._width)
@@ -96,12 +95,12 @@ class ColumnarMesh:
         front.append(self._continued(places, slots[entry]))
         self._labelled.add(hashes, slots)
         front += self._bridged(arrived, labelled)
-        front.append(self._rooted(labelled.taken(self._awake[labelled.query])))
+        front.append(self._rooted(labelled.taken(self._sleep.awake(labelled.query))))
         return self._grow(Partials.together([*front, self._woken(labelled)]))
 
     def add(self, query: int, labelled: Labelled) -> Partials:
         """Take in a new query, given the live tuples with its keywords; gives its results now alive."""
-        self._enrol(query)
+        self._sleep.enrol(query)
         self._labels.insert(labelled, len(self._live))
         slots, hashes = self._entries(labelled)
         self._labelled.add(hashes, slots)
@@ -111,7 +110,7 @@ class ColumnarMesh:
     def remove(self, query: int) -> None:
         """Forget a query and all that waits for it."""
         self._labels.forget(query)
-        self._awake[query], self._carried[query] = False, 0
+        self._sleep.forget(query)
         self._drop_partials_of_sleepers()
         self._labelled = SortedRuns()
         slots, hashes = self._entries(self._labels.all())
@@ -119,7 +118,7 @@ class ColumnarMesh:
 
     def carried(self, query: int) -> int:
         """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
-        return int(self._carried[query])
+        return self._sleep.carried(query)
 
     def waiting(self) -> WaitingCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
@@ -147,38 +146,19 @@ class ColumnarMesh:
         places = self._waiting.compact(horizon, slots)
         self._open.remap(places)
         self._closed.remap(places)
-        self._put_to_sleep()
-
-    def _enrol(self, query: int) -> None:
-        if query >= len(self._awake):
-            more = query + 1
-            self._awake = np.concatenate([self._awake, np.zeros(more, dtype=bool)])
-            self._carried = np.concatenate([self._carried, np.zeros(more, dtype=np.int64)])
+        if self._sleep.settle(self._labels.all()):
+            self._drop_partials_of_sleepers()
 
     def _woken(self, labelled: Labelled) -> Partials:
         """The partials of size 1 of queries that new labels wake."""
-        self._carry(labelled)
-        woken = (self._carried == self._all) & ~self._awake
+        woken = self._sleep.woken(labelled)
         if not woken.any():
             return Partials.none(self._width)
-        self._awake |= woken
         known = self._labels.all()
         return self._rooted(known.taken(woken[known.query]))
 
-    def _carry(self, labelled: Labelled) -> None:
-        taking_part = labelled.label != self.excluded
-        np.bitwise_or.at(self._carried, labelled.query[taking_part], labelled.label[taking_part])
-
-    def _put_to_sleep(self) -> None:
-        self._carried[:] = 0
-        self._carry(self._labels.all())
-        falling_asleep = self._awake & (self._carried != self._all)
-        if falling_asleep.any():
-            self._awake &= ~falling_asleep
-            self._drop_partials_of_sleepers()
-
     def _drop_partials_of_sleepers(self) -> None:
-        places = self._waiting.keep(self._awake[self._waiting.partials.query])
+        places = self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
         self._open.remap(places)
         self._closed.remap(places)
 
@@ -204,7 +184,7 @@ class ColumnarMesh:
         places, slots = self._labelled.probe(mixed(wanted, again.query[partial]))
         closing = slots >= arrived.first
         places, slots = places[closing], slots[closing]
-        return [on_bridge.taken(is_new), self._joined(again, groups[places], partial[places], slots)]
+        return [on_bridge.taken(is_new), self._pairs.joined(again, groups[places], partial[places], slots)]
 
     def _rooted(self, labelled: Labelled) -> Partials:
         """The partials of size 1: tuples that belong to a root."""
@@ -232,14 +212,14 @@ class ColumnarMesh:
                 front = front.taken(~complete)
             partial, groups, wanted = self._spread(front)
             places, slots = self._partners(front, partial, groups, wanted)
-            grown = self._joined(front, groups[places], partial[places], slots)
+            grown = self._pairs.joined(front, groups[places], partial[places], slots)
             stays = np.flatnonzero(~self._operators.passing(groups))
             waiting.append(front.taken(partial[stays]).in_groups(groups[stays]))
             hashes.append(wanted[stays])
             front = grown
         if waiting:
             self._wait(Partials.together(waiting), np.concatenate(hashes))
-        return self._truly_joined(Partials.together(results))
+        return self._pairs.truly_joined(Partials.together(results))
 
     def _partners(self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes) -> tuple[Ints, Ints]:
         """Live tuples for groups, as (place in ``groups``, slot); ``partial``: of which partials they are."""
@@ -290,55 +270,7 @@ class ColumnarMesh:
     def _continued(self, places: Ints, partners: Ints) -> Partials:
         """Waiting partials, by their places, joined with a tuple each."""
         waiting = self._waiting.partials
-        return self._joined(waiting, waiting.operator[places], places, partners)
-
-    def _joined(self, partials: Partials, groups: Ints, places: Ints, partners: Ints) -> Partials:
-        """Partials joined with a tuple each, where that is wanted, new to them, and alive with them.
-
-        ``groups``, ``places`` and ``partners`` tell of each pair the group, and
-        where the partial and the tuple stand.
-        """
-        tuples = self._live.tuples
-        start = np.maximum(partials.start[places], tuples.start[partners])
-        end = np.minimum(partials.end[places], tuples.end[partners])
-        kept = np.flatnonzero(start < end)  # of many pairs one is dead: this rules out most for least
-        places, partners = places[kept], partners[kept]
-        query = partials.query[places].astype(np.int64, copy=False)
-        labels = self._labels.of(query, partners)
-        operators = self._operators.next(groups[kept].astype(np.int64, copy=False), labels)
-        members = partials.members[places]
-        wanted = operators != NONE
-        for node in range(self._width - 1):
-            wanted &= members[:, node] != partners
-        chosen = np.flatnonzero(wanted)
-        if self._in_order:
-            chosen = chosen[self._in_sequence(operators[chosen], members[chosen], partners[chosen])]
-        operators, kept = operators[chosen], kept[chosen]
-        members = members[chosen].astype(np.int64, copy=False)
-        members[np.arange(len(chosen)), self._operators.size(operators) - 1] = partners[chosen]
-        return Partials(query[chosen], operators, members, start[kept], end[kept])
-
-    def _in_sequence(self, operators: Ints, members: Ints, partners: Ints) -> Flags:
-        """Which partners came before and after those members that their keywords ask it of."""
-        tuples, ranks = self._live.tuples, self._operators.ranks(operators)
-        rank = ranks[np.arange(len(ranks)), self._operators.size(operators) - 1][:, None]
-        start, other = tuples.start[partners][:, None], tuples.start[members]
-        later = (start > other) | (
-            (start == other) & (tuples.place[partners][:, None] > tuples.place[members])
-        )
-        unordered = (rank == FREE) | (ranks == FREE) | (ranks == rank)
-        agree: Flags = (unordered | (later == (rank > ranks))).all(axis=1)
-        return agree
-
-    def _truly_joined(self, results: Partials) -> Partials:
-        """Leave out what only the leading bits of hashes held for joined."""
-        true = np.ones(len(results), dtype=bool)
-        for node in range(1, self._width):
-            parents, edges = self._operators.joins(results.operator, node)
-            there = np.flatnonzero(edges != NONE)
-            source = results.members[there, parents[there]]
-            true[there] &= self._live.joined(edges[there], source, results.members[there, node])
-        return results if true.all() else results.taken(true)
+        return self._pairs.joined(waiting, waiting.operator[places], places, partners)
 
 
 def _swapped(pair: tuple[Ints, Ints]) -> tuple[Ints, Ints]:

@@ -1,0 +1,76 @@
+"""Pairs of a partial result and a tuple: which of them are partial results again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.labels import Labels
+from mesh.columnar.live import LiveTuples
+from mesh.columnar.store import Partials
+from mesh.columnar.table import NONE, OperatorTable
+from mesh.sequence import FREE
+
+
+class Pairs:
+    """Joins pairs over live tuples, their labels and the operators of a mesh.
+
+    ``in_order``: keywords are to come in an order.
+    """
+
+    def __init__(
+        self, live: LiveTuples, labels: Labels, operators: OperatorTable, *, width: int, in_order: bool
+    ) -> None:
+        self._live = live
+        self._labels = labels
+        self._operators = operators
+        self._width = width
+        self._in_order = in_order
+
+    def joined(self, partials: Partials, groups: Ints, places: Ints, partners: Ints) -> Partials:
+        """Partials joined with a tuple each, where that is wanted, new to them, and alive with them.
+
+        ``groups``, ``places`` and ``partners`` tell of each pair the group, and
+        where the partial and the tuple stand.
+        """
+        tuples = self._live.tuples
+        start = np.maximum(partials.start[places], tuples.start[partners])
+        end = np.minimum(partials.end[places], tuples.end[partners])
+        kept = np.flatnonzero(start < end)  # of many pairs one is dead: this rules out most for least
+        places, partners = places[kept], partners[kept]
+        query = partials.query[places].astype(np.int64, copy=False)
+        labels = self._labels.of(query, partners)
+        operators = self._operators.next(groups[kept].astype(np.int64, copy=False), labels)
+        members = partials.members[places]
+        wanted = operators != NONE
+        for node in range(self._width - 1):
+            wanted &= members[:, node] != partners
+        chosen = np.flatnonzero(wanted)
+        if self._in_order:
+            chosen = chosen[self._in_sequence(operators[chosen], members[chosen], partners[chosen])]
+        operators, kept = operators[chosen], kept[chosen]
+        members = members[chosen].astype(np.int64, copy=False)
+        members[np.arange(len(chosen)), self._operators.size(operators) - 1] = partners[chosen]
+        return Partials(query[chosen], operators, members, start[kept], end[kept])
+
+    def _in_sequence(self, operators: Ints, members: Ints, partners: Ints) -> Flags:
+        """Which partners came before and after those members that their keywords ask it of."""
+        tuples, ranks = self._live.tuples, self._operators.ranks(operators)
+        rank = ranks[np.arange(len(ranks)), self._operators.size(operators) - 1][:, None]
+        start, other = tuples.start[partners][:, None], tuples.start[members]
+        later = (start > other) | (
+            (start == other) & (tuples.place[partners][:, None] > tuples.place[members])
+        )
+        unordered = (rank == FREE) | (ranks == FREE) | (ranks == rank)
+        agree: Flags = (unordered | (later == (rank > ranks))).all(axis=1)
+        return agree
+
+    def truly_joined(self, results: Partials) -> Partials:
+        """Leave out what only the leading bits of hashes held for joined."""
+        true = np.ones(len(results), dtype=bool)
+        for node in range(1, self._width):
+            parents, edges = self._operators.joins(results.operator, node)
+            there = np.flatnonzero(edges != NONE)
+            source = results.members[there, parents[there]]
+            true[there] &= self._live.joined(edges[there], source, results.members[there, node])
+        return results if true.all() else results.taken(true)

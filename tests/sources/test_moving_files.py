@@ -96,10 +96,36 @@ def test_files_that_are_gone_leave_the_offset_but_not_all_at_once(tmp_path: Path
     (tmp_path / "a.jsonl").unlink()
     follower.poll()
     assert list(follower.offset["files"]) == ["b.jsonl"]
+    assert follower.notices == ["a.jsonl is gone: what was read stays, the others are followed on"]
     (tmp_path / "b.jsonl").rename(tmp_path / "_b.jsonl")
     follower.poll()
     (tmp_path / "_b.jsonl").rename(tmp_path / "b.jsonl")
     assert follower.poll() == []
+
+
+def test_a_followed_file_that_is_gone_is_told_once_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(line(1))
+    follower = Follower(path)
+    assert follower.poll() == [1]
+    for times in (1, 2):
+        path.rename(tmp_path / "elsewhere")
+        follower.poll()
+        follower.poll()
+        assert len(follower.notices) == times
+        assert "is read on when it is there again" in follower.notices[-1]
+        (tmp_path / "elsewhere").rename(path)
+        follower.poll()
+
+
+def test_the_oldest_of_rotated_files_goes_without_a_word(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "a.jsonl.1", "a.jsonl.2"):
+        (tmp_path / name).write_bytes(line(len(name)))
+    follower = Follower(tmp_path)
+    follower.poll()
+    (tmp_path / "a.jsonl.2").unlink()
+    follower.poll()
+    assert follower.notices == []
 
 
 def test_a_file_that_goes_while_it_is_read_does_no_harm(

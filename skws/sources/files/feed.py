@@ -74,7 +74,9 @@ class FilesFeed:
             for name in listed.unknown
             for line in self._once(f"{name} is passed over: its format is unknown")
         ]
-        marks, moves = reconcile(Marks.of(start), listed.files)
+        before = Marks.of(start)
+        marks, moves = reconcile(before, listed.files)
+        notices += self._all_gone(before, listed.files)
         items, after = self._news(marks, listed.files, limit, notices)
         return Batch(items, Marks(after, marks.next).offset(), tuple(moves + notices))
 
@@ -172,6 +174,14 @@ class FilesFeed:
         return self._once(
             f"{found.name} has changed, and holds rows of static tables: new ones count from the next start"
         )
+
+    def _all_gone(self, before: Marks, files: tuple[Found, ...]) -> list[str]:
+        """Told again if it happens again."""
+        line = f"{self._root}: what was read there is gone; it is read on when it is there again"
+        if before.files and not files:
+            return self._once(line)
+        self._told.discard(line)
+        return []
 
     def _failure(self, error: OSError | SourceError) -> SourceError:
         if isinstance(error, SourceError):

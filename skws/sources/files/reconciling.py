@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from skws.sources.files.folder import Found
+from skws.sources.files.folder import Found, arrival
 from skws.sources.files.marks import Mark, Marks
+
+_NAMED: Final = 3
 
 
 def reconcile(marks: Marks, files: Sequence[Found]) -> tuple[Marks, list[str]]:
@@ -17,6 +20,7 @@ def reconcile(marks: Marks, files: Sequence[Found]) -> tuple[Marks, list[str]]:
     inodes = {found.inode: found for found in files}
     kept: dict[str, Mark] = {}
     notices: list[str] = []
+    gone: list[str] = []
     for name, mark in marks.files.items():
         now, moved = named.get(name), inodes.get(mark.inode)
         if now is not None and now.inode == mark.inode and mark.holds_for(now):
@@ -28,12 +32,22 @@ def reconcile(marks: Marks, files: Sequence[Found]) -> tuple[Marks, list[str]]:
             kept[name] = mark
         elif now is not None:
             notices.append(_begun_anew(name, mark, now))
+        elif not arrival(name)[1]:  # the oldest of those that are rotated are meant to go
+            gone.append(name)
     number = marks.next
     for found in files:
         if found.name not in kept:
             kept[found.name] = Mark(number, inode=found.inode)
             number += 1
-    return Marks(kept, number), notices
+    return Marks(kept, number), notices + _gone(gone)
+
+
+def _gone(names: list[str]) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    verb = "is" if len(names) == 1 else "are"
+    return [f"{', '.join(names[:_NAMED])}{more} {verb} gone: what was read stays, the others are followed on"]
 
 
 def _begun_anew(name: str, mark: Mark, now: Found) -> str:

@@ -11,8 +11,11 @@ from textual.theme import BUILTIN_THEMES
 from textual.widgets import Static
 
 from docs.stepped_run import SteppedRun
+from schema.errors import UsageError
 from schema.load import load_schema
 from skws.choices import EngineName
+from skws.live.ranked import ranking_of, top_of
+from skws.ranking.top import TopChoice
 from skws.search import Search, SearchRequest
 from tests.tui.ui import QUERY, movies, opened, scenario
 from tui.screens.networks import NetworksScreen
@@ -50,16 +53,54 @@ joins: []
         ("rank relevance: uma", Asked("uma", "rank relevance: ", rank=True, ranking="relevance")),
         ("top 5: uma", Asked("uma", "top 5: ", top=5)),
         ("top 5 window 1 hour: uma", Asked("uma", "top 5 window 1 hour: ", top=5, window="1 hour")),
+        ("top 5 group: uma", Asked("uma", "top 5 group: ", top=5, group=True)),
+        (
+            "top 5 group half-life 2 days window 9 days: uma",
+            Asked(
+                "uma",
+                "top 5 group half-life 2 days window 9 days: ",
+                top=5,
+                window="9 days",
+                group=True,
+                half_life="2 days",
+            ),
+        ),
+        ("top 5 half-life 1 hour: uma", Asked("uma", "top 5 half-life 1 hour: ", top=5, half_life="1 hour")),
+        (
+            "rank half-life 1 hour: uma",
+            Asked("uma", "rank half-life 1 hour: ", rank=True, half_life="1 hour"),
+        ),
+        (
+            "rank relevance half-life 1 hour: uma",
+            Asked(
+                "uma",
+                "rank relevance half-life 1 hour: ",
+                rank=True,
+                ranking="relevance",
+                half_life="1 hour",
+            ),
+        ),
         (f"window {FEVER}: uma", Asked("uma", f"window {FEVER}: ", window=FEVER)),
         # Keywords of relations called so, and keywords that begin as a prefix does.
         ("rank:uma", Asked("rank:uma")),
         ("top 5", Asked("top 5")),
         ("window actor:uma", Asked("window actor:uma")),
+        ("top 5 grouped: uma", Asked("top 5 grouped: uma")),
         ("topping 5: uma", Asked("topping 5: uma")),
     ],
 )
 def test_a_prefix_says_what_is_asked_for(asked: str, told: Asked) -> None:
     assert read_asked(asked) == told
+
+
+def test_group_and_half_life_reach_the_standing_query() -> None:
+    query = read_asked("top 5 group half-life 2 hours: uma").query()
+    assert top_of(query.options) == TopChoice(5, group=True)
+    ranking = ranking_of(query.options)
+    assert ranking is not None
+    assert ranking.half_life == 2 * 3600 * 1_000_000
+    with pytest.raises(UsageError, match="half-life 'soon'"):
+        read_asked("rank half-life soon: uma").query()
 
 
 def viewed(request: UiRequest) -> tuple[SteppedRun, View]:

@@ -24,6 +24,7 @@ HELP: Final = """\
   -trailer                 tuples with it take no part
   fraud ; refund           one before the other
   rank: ...   top 5: ...   with scores, only the best
+  rank half-life 2 hours: ...   top 5 group: ...   fading by age, near-duplicates as one
   pattern: a ; b where ... tuples in an order, as skws search --pattern
   window open when ... close when ...: ...   in windows that the data defines
   Enter adds the query, Ctrl+J or Ctrl+Enter replaces the selected one

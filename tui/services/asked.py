@@ -1,7 +1,8 @@
 """What is asked for in the query box: keywords, or what a prefix says of the text behind it.
 
 ``pattern: ...`` is a pattern; ``rank: ...`` keywords with scores; ``top 5: ...``
-their best results, ``top 5 window 1 hour: ...`` in a window of its own;
+their best results, ``top 5 window 1 hour: ...`` in a window of its own, ``top 5
+group: ...`` near-duplicates as one; both fade by ``half-life 2 hours``;
 ``window open when ... close when ...: ...`` keywords over the windows of an
 expression. All of the text names the query.
 """
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 # A colon with a word right behind it binds a keyword to a relation.
 _PREFIX: Final = re.compile(
     r"\s*(?:(?P<pattern>pattern\s*:)"
-    r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?:(?=\s)"
-    r"|top\s+(?P<top>\d+)(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
+    r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?(?:\s+half-life\s+(?P<fading>.+?))?:(?=\s)"
+    r"|top\s+(?P<top>\d+)(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
     r"|window\s+(?P<window>.+?):(?=\s))\s*"
 )
 
@@ -38,6 +39,8 @@ class Asked:
     ranking: str = ""
     top: int | None = None
     window: str = ""
+    group: bool = False
+    half_life: str = ""
 
     @property
     def scored(self) -> bool:
@@ -58,13 +61,18 @@ class Asked:
         options = ranking_options(self._choice())
         if self.top is None:
             return Query(self.text, kind=KEYWORDS, options=options)
-        options |= top_options(TopChoice(self.top)) | ({WINDOW: self.window} if self.window else {})
+        options |= top_options(TopChoice(self.top, self.group)) | (
+            {WINDOW: self.window} if self.window else {}
+        )
         return Query(self.text, kind=TOP, options=options)
 
     def _choice(self) -> RankingChoice:
         from skws.ranking.choice import RankingChoice  # noqa: PLC0415 - as above
+        from skws.ranking.rankings import DEFAULT  # noqa: PLC0415
+        from windows.window import parse_duration  # noqa: PLC0415
 
-        return RankingChoice(self.ranking, explain=True) if self.ranking else RankingChoice(explain=True)
+        half_life = parse_duration(self.half_life, what="half-life") if self.half_life else None
+        return RankingChoice(self.ranking or DEFAULT, half_life, explain=True)
 
     def _windowed(self, *, allowed: bool) -> Query:
         from windows.window import ExpressionWindow, parse_window  # noqa: PLC0415 - as above
@@ -92,6 +100,8 @@ def read_asked(asked: str) -> Asked:
         found["ranking"] or "",
         None if top is None else int(top),
         found["within"] or found["window"] or "",
+        found["group"] is not None,
+        found["fading"] or found["top_fading"] or "",
     )
 
 

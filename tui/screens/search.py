@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import Static
 
 from tui.screens.live import LiveScreen
 from tui.screens.pick import PickScreen
@@ -25,6 +22,7 @@ from tui.widgets.hint import Hint
 from tui.widgets.notice import Notice
 from tui.widgets.query_box import QueryBox
 from tui.widgets.result_list import ResultList
+from tui.widgets.result_pane import ResultPane
 from tui.widgets.standing_bar import StandingBar
 from tui.widgets.time_line import TimeLine
 
@@ -51,21 +49,11 @@ class SearchScreen(LiveScreen):
         Binding("ctrl+n", "next_hint", "Next hint", show=False, id="next-hint"),
         Binding("escape", "back", "Back", show=False),
     ]
-    CSS = """
-    #body { height: 1fr; }
-    #detail { width: 42%; border-left: solid $primary-background; padding: 0 1; display: none; }
-    #body.with-detail #detail { display: block; }
-    #body.below { layout: vertical; }
-    #body.below #detail { width: 100%; height: 60%; border-left: none; }
-    #body.below #detail { border-top: solid $primary-background; }
-    #empty { height: 1fr; padding: 1 2; content-align: center middle; color: $text-muted; display: none; }
-    """
 
     def __init__(self) -> None:
         super().__init__()
         self.network: str | None = None
         self._drawn_theme = ""
-        self._detailed: tuple[Shown | None, Text] = None, Text()
         self._asked: tuple[object, ...] | None = None
         self._newest_first = False
         self._wanted = ""  # the query to select once it stands
@@ -76,11 +64,7 @@ class SearchScreen(LiveScreen):
         yield Hint()
         yield FilterBox("results")
         yield Notice(id="notice")
-        with Horizontal(id="body"):
-            yield ResultList(Drawer(self.skws.view, self.palette), id="results")
-            yield Static(id="empty", markup=False)
-            with VerticalScroll(id="detail", can_focus=False):
-                yield Static(id="detail-text")
+        yield ResultPane(Drawer(self.skws.view, self.palette), id="body")
         yield TimeLine(id="windows")
 
     def on_mount(self) -> None:
@@ -89,7 +73,7 @@ class SearchScreen(LiveScreen):
         self.box.focus()
         self._wanted = self.skws.session.selected
         if self.skws.session.detail:
-            self.query_one("#body").add_class("with-detail")
+            self.pane.detail(shown=True)
         if self.skws.touring:
             self.hint.begin()
 
@@ -98,8 +82,12 @@ class SearchScreen(LiveScreen):
         return self.query_one(QueryBox)
 
     @property
+    def pane(self) -> ResultPane:
+        return self.query_one(ResultPane)
+
+    @property
     def results(self) -> ResultList:
-        return self.query_one(ResultList)
+        return self.pane.results
 
     @property
     def bar(self) -> StandingBar:
@@ -108,11 +96,6 @@ class SearchScreen(LiveScreen):
     @property
     def hint(self) -> Hint:
         return self.query_one(Hint)
-
-    @property
-    def detail_shown(self) -> bool:
-        """True if whole rows are shown beside the results."""
-        return self.query_one("#body").has_class("with-detail")
 
     @property
     def words(self) -> str:
@@ -131,12 +114,12 @@ class SearchScreen(LiveScreen):
         elif self.bar.selected is not None and self.bar.selected not in view.queries and not self._wanted:
             self.bar.choose(None)
         session = self.skws.session
-        session.selected, session.detail = self.bar.selected or self._wanted, self.detail_shown
+        session.selected, session.detail = self.bar.selected or self._wanted, self.pane.detailed
         listed = self._listed()
         self.bar.refresh()
         self._show_empty(listed)
         self._show_notice(len(listed))
-        self._show_detail()
+        self.pane.draw_detail()
         self.query_one(TimeLine).show(view, self.bar.selected, self.palette)
 
     def _listed(self) -> Sequence[Shown]:
@@ -189,12 +172,11 @@ class SearchScreen(LiveScreen):
 
     def on_result_list_selected(self) -> None:
         self.hint.done(1)
-        self._show_detail()
+        self.pane.draw_detail()
         self._show_notice(len(self.results.listed))
 
     def on_result_list_opened(self) -> None:
-        self.query_one("#body").add_class("with-detail")
-        self._show_detail()
+        self.pane.detail(shown=True)
 
     def on_filter_box_narrowed(self) -> None:
         self.refresh_view()
@@ -203,14 +185,13 @@ class SearchScreen(LiveScreen):
         self.results.focus()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.query_one("#body").set_class(event.size.width < _WIDE, "below")
+        self.pane.set_class(event.size.width < _WIDE, "below")
 
     def action_filter(self) -> None:
         self.query_one(FilterBox).open()
 
     def action_detail(self) -> None:
-        self.query_one("#body").toggle_class("with-detail")
-        self._show_detail()
+        self.pane.detail(shown=not self.pane.detailed)
 
     def action_back(self) -> None:
         """Out of what is narrowest: the filter, a network, the detail; then to the keywords."""
@@ -218,8 +199,8 @@ class SearchScreen(LiveScreen):
             self.results.focus()
         elif self.network is not None:
             self.network = None
-        elif self.detail_shown:
-            self.query_one("#body").remove_class("with-detail")
+        elif self.pane.detailed:
+            self.pane.detail(shown=False)
         else:
             self.box.focus()
         self.refresh_view()
@@ -282,28 +263,13 @@ class SearchScreen(LiveScreen):
             self.skws.export([shown.result for shown in self.results.listed], path)
 
     def _show_empty(self, listed: Sequence[Shown]) -> None:
-        empty = self.query_one("#empty", Static)
-        empty.display = not listed
-        self.results.display = bool(listed)
-        if not listed:
-            filtered = bool(self.words or self.network)
-            empty.update(
-                why_empty(self.skws.view, self.bar.selected, filtered=filtered, source=self.skws.live_run)
-            )
+        filtered = bool(self.words or self.network)
+        view, run = self.skws.view, self.skws.live_run
+        why = None if listed else why_empty(view, self.bar.selected, filtered=filtered, source=run)
+        self.pane.explain(why)
 
     def _show_notice(self, listed: int) -> None:
         filtered = listed if self.words else None
         self.query_one(Notice).say(
             notice(self.skws.view, self.results.unseen, network=self.network, filtered=filtered)
         )
-
-    def _show_detail(self) -> None:
-        if not self.detail_shown:
-            return
-        shown = self.results.selected
-        text = self.results.drawer.detail(shown) if shown else Text("No result is selected.")
-        if (shown, text) != self._detailed:
-            # Of the same result only the lifespan changes, which is as high as before.
-            layout = shown is not self._detailed[0]
-            self._detailed = shown, text
-            self.query_one("#detail-text", Static).update(text, layout=layout)

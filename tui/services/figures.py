@@ -28,8 +28,14 @@ def sparkline(points: Sequence[float], width: int) -> str:
     return "".join(_BARS[min(int(point / most * len(_BARS)), len(_BARS) - 1)] for point in shown)
 
 
-def figures(view: View, palette: Palette, width: int, memory: int | None = None) -> Text:
-    """All metrics of a view; ``memory``: of the process, in bytes."""
+def source_told(source: str, speed: float) -> str:
+    """The name of a source; of a replay how fast it goes: its own speed ``speed`` times."""
+    name, of_its_own, own = source.rpartition("?speed=")
+    return f"{name} at {float(own) * speed:,.10g} times its pace" if of_its_own else source
+
+
+def figures(view: View, palette: Palette, width: int, memory: int | None = None, speed: float = 1.0) -> Text:
+    """All metrics of a view. ``memory``: of the process, in bytes; ``speed``: multiplies a replay's."""
     metrics = view.metrics
     if metrics is None:
         return Text("The engine has not started yet.", palette.dim)
@@ -37,6 +43,8 @@ def figures(view: View, palette: Palette, width: int, memory: int | None = None)
     lines += [_heading("relations", palette), *_relations(metrics, view, palette, width)]
     lines += [_heading("queries", palette), *_queries(metrics, view, palette, width)]
     lines += [_heading("engine", palette), *_engine(metrics, view, palette, width, memory)]
+    where = f"{metrics.engine}, {source_told(metrics.source, speed)}"
+    lines.append(_line("engine", where, None, palette, width))
     return Text("\n").join(lines)
 
 
@@ -76,7 +84,6 @@ def _engine(metrics: Metrics, view: View, palette: Palette, width: int, memory: 
     if memory is not None:
         yield _line("memory", f"{memory / 1e6:,.0f} MB", None, palette, width)
     yield _line("up", duration(metrics.uptime), None, palette, width)
-    yield _line("engine", f"{metrics.engine}, {metrics.source}", None, palette, width)
 
 
 def _line(name: str, value: str, history: History | None, palette: Palette, width: int) -> Text:

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from mesh.evaluator import Evaluator
 from mesh.generate import CNGen
+from mesh.kinds import MeshKind, PurgeKind
 from mesh.mesh import Mesh
 from mesh.paper.forest import Forest
 from mesh.paper.full import DemandDrivenMesh, FullMesh
 from mesh.paper.partial import PartialMesh
 from mesh.paper.purge import EagerPurging, LazyPurging, PurgePolicy
 from windows.window import Window
-
-
-class MeshKind(StrEnum):
-    """Layouts of the mesh. ``HASHED`` is our own, the others are the paper's (Sections 3.3, 4.1, 4.2)."""
-
-    HASHED = "hashed"
-    FULL = "full"
-    PARTIAL = "partial"
-    FOREST = "forest"
-
-
-class PurgeKind(StrEnum):
-    """When composite tuples leave the paper's meshes (Section 4.3)."""
-
-    LAZY = "lazy"
-    EAGER = "eager"
 
 
 def make_evaluator(

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mesh.evaluator import Evaluator
-from mesh.factory import MeshKind, PurgeKind, make_evaluator
+from mesh.factory import make_evaluator
 from mesh.generate import CNGen
+from mesh.kinds import MeshKind, PurgeKind
 from mesh.order import NodeOrder
 from schema.errors import UsageError, nearest
 from schema.model import Schema

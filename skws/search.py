@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from mesh.factory import MeshKind, PurgeKind
+from mesh.kinds import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.model import Schema, sourced
 from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master

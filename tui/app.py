@@ -103,9 +103,12 @@ class SkwsApp(App[None]):
         self.theme = self.request.theme or self._known_theme(self.session.theme) or default_theme()
         self._load_keys()
         self.outbox.on_news = self._news_ready
+        self.set_interval(1.0, self._tick)
+
+    def on_ready(self) -> None:
+        """Start the run behind the first picture, which all that it loads would hold up."""
         if self.live_run is not None:
             self.live_run.start()
-        self.set_interval(1.0, self._tick)
 
     def _news_ready(self) -> None:
         """Called by the run's thread."""

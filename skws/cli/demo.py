@@ -11,8 +11,8 @@ from skws.cli import options
 from skws.cli.terminal import on_terminal
 from skws.movie_stream import PAPER_QUERY, movie_files
 
-_SPEED: Final = 600_000_000
-"""Half a century in three seconds."""
+_SPEED: Final = 1_000_000_000
+"""Half a century in less than two seconds: the first result of the paper's query is of its 23rd year."""
 
 
 def demo(

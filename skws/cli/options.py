@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mesh.factory import MeshKind, PurgeKind
+from mesh.kinds import MeshKind, PurgeKind
 from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Schema

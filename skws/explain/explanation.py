@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from mesh.factory import MeshKind
+from mesh.kinds import MeshKind
 from mesh.network import CandidateNetwork, node_text
 from mesh.tree import Tree
 from schema.errors import UsageError

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesh.composite import Members
-from mesh.factory import MeshKind, PurgeKind, make_evaluator
+from mesh.factory import make_evaluator
 from mesh.generate import CNGen
+from mesh.kinds import MeshKind, PurgeKind
 from mesh.paper.demand import Demand, Event, State
 from mesh.paper.full import DemandDrivenMesh
 from mesh.paper.operator import JoinOperator

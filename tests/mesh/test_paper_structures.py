@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesh.factory import MeshKind, PurgeKind, make_evaluator
+from mesh.factory import make_evaluator
 from mesh.generate import CNGen
+from mesh.kinds import MeshKind, PurgeKind
 from mesh.mesh import Mesh
 from mesh.order import NodeOrder
 from mesh.paper.execution import PaperMesh

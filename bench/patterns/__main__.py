@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.patterns.engines import SKWS, Run, agree, compare, in_batches, peers
 from bench.patterns.evaluators import SHAPES, cost
-from bench.patterns.growth import by_matches, by_window, delays
+from bench.patterns.growth import by_kind, by_matches, by_window, delays
 from bench.patterns.loads import EVENTS
 from bench.peers.environment import chosen, python_of
 from skws.choices import EvaluatorName
@@ -54,6 +54,9 @@ def growth(_: argparse.Namespace) -> int:
         print(f"\nupdates {title}\n{heading}")
         for point in found:
             print(f"{point.load:8} {point.window:>10,} {point.microseconds:>10.2f} {point.matches:>20,.1f}")
+    print(f"\nupdates by the keys\n{'keys':16} {heading}")
+    for kind, p in by_kind():
+        print(f"{kind:16} {p.load:8} {p.window:>10,} {p.microseconds:>10.2f} {p.matches:>20,.1f}")
     print(f"\nenumeration\n{'window':>10} {'matches':>16} {'told':>10} {'ns to first':>12} {'ns each':>8}")
     for d in delays():
         print(f"{d.window:>10,} {d.matches:>16,} {d.told:>10,} {d.first:>12,.0f} {d.each:>8.0f}")

@@ -5,6 +5,7 @@ Updates are measured apart from enumeration: processor time, the best of three, 
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -53,6 +54,25 @@ def spread(load: Load) -> Callable[[int], Event]:
     return lambda position: drawn[position % len(drawn)]
 
 
+def skewed(load: Load, share: float = 0.5) -> Callable[[int], Event]:
+    """As spread, but with one key in so large a share of the events."""
+    source = random.Random(1)
+    event = spread(load)
+    of_one = [source.random() < share for _ in range(300_000)]
+
+    def drawn(position: int) -> Event:
+        relation, row = event(position)
+        return relation, (0,) * len(row) if of_one[position % len(of_one)] else row
+
+    return drawn
+
+
+def unfinished(load: Load) -> Callable[[int], Event]:
+    """Every event of a key of its own: all runs stay partial, as many as the window has events."""
+    arities = [len(columns) for columns in load.relations.values()]
+    return lambda position: (position % 3, (position,) * arities[position % 3])
+
+
 def measure(load: Load, window: int, event: Callable[[int], Event]) -> Growth:
     running, position = _full(load, window, event), window + 1
     best = float("inf")
@@ -71,6 +91,13 @@ def by_window(windows: tuple[int, ...] = WINDOWS) -> Iterator[Growth]:
     for kind in (one_key, spread):
         for load in DRAWN:
             yield from (measure(load, window, kind(load)) for window in windows)
+
+
+def by_kind(windows: tuple[int, ...] = WINDOWS[1:]) -> Iterator[tuple[str, Growth]]:
+    """Half of all events of one key; and none that finds a partner, so that all runs stay partial."""
+    for name, kind in (("half of one key", skewed), ("all partial", unfinished)):
+        for load in DRAWN:
+            yield from ((name, measure(load, window, kind(load))) for window in windows)
 
 
 def by_matches(values: tuple[int, ...] = VALUES) -> Iterator[Growth]:

@@ -11,7 +11,7 @@ from patterns.automata.pcea import State, Transition
 from patterns.automata.predicates import Columns
 from patterns.columnar.plan import ColumnPlan
 from patterns.columnar.runs import NONE, Ints, Numbers, Runs, Table
-from patterns.evaluation.program import Key, holds_function, key_function
+from patterns.evaluation.program import holds_function
 from schema.model import Row
 from windows.window import FOREVER
 
@@ -77,14 +77,15 @@ class _State:
 class Kept:
     """What is kept from batch to batch.
 
-    ``column``: of each label in the runs; ``numbers``: of the keys of each slot; ``live``: the tuples of the
-    last window.
+    ``column``: of each label in the runs; ``slots``: under which keys runs are found; ``numbers``: of keys;
+    ``live``: the tuples of the last window.
     """
 
     plan: ColumnPlan
     reach: int
     column: dict[str, int]
-    numbers: dict[Slot, Numbers]
+    slots: tuple[Slot, ...]
+    numbers: Numbers
     live: Tuples
     states: dict[State, _State] = field(default_factory=dict)
 
@@ -102,7 +103,7 @@ class Batch:
         self._first = self._alive.position[places]
         self._states: dict[State, _State] = {}
         self._of_relation = {r: np.flatnonzero(tuples.relation == r) for r in kept.plan.pcea.relations}
-        self._keys: dict[tuple[int, Columns], list[Key]] = {}
+        self._numbers: dict[tuple[int, Columns], Ints] = {}
 
     def taken(self) -> Found:
         kept, labels = self._kept, len(self._kept.column)
@@ -111,10 +112,11 @@ class Batch:
             formed = [self._step(transition) for transition in transitions]
             if state in kept.plan.pcea.final:
                 results += [runs for runs, _ in formed]
-            slots = [slot for slot in kept.numbers if slot[0] == state]
+            slots = [slot for slot in kept.slots if slot[0] == state]
             if slots:
                 self._states[state] = self._grown(state, slots, formed)
         kept.states = self._states
+        self._forget()
         kept.live = self._alive.from_tick(int(self._low[-1]))
         found = Runs.together(results, labels)
         order = np.argsort(found.last, kind="stable")
@@ -126,8 +128,7 @@ class Batch:
         near = []
         for source in transition.sources:
             slot = source.state, source.equality.left
-            keys = self._keyed(transition.unary.relation, source.equality.right)
-            number = self._spread(transition.unary.relation, self._kept.numbers[slot].known(keys))[reading]
+            number = self._numbered(transition.unary.relation, source.equality.right)[reading]
             table = self._states[source.state].tables[slot]
             begin, count = table.near(number, self._first[reading], self._tuples.position[reading])
             near.append((table.runs, begin, count))
@@ -152,6 +153,12 @@ class Batch:
         self, transition: Transition, reading: Ints, near: list[tuple[Runs, Ints, Ints]]
     ) -> tuple[Runs, Ints]:
         """Every choice of a run from each source, of those that are alive when the tuple comes."""
+        position = self._tuples.position
+        if not near:
+            marked = np.full((len(reading), len(self._kept.column)), NONE, dtype=np.int64)
+            for label in transition.labels:
+                marked[:, self._kept.column[label]] = position[reading]
+            return Runs(self._tuples.tick[reading], position[reading], marked), reading
         ways = np.ones(len(reading), dtype=np.float64)
         for _, _, count in near:
             ways *= count
@@ -192,38 +199,34 @@ class Batch:
         alive = former.runs.start >= self._low[0]
         runs = Runs.together([former.runs.taken(alive), *(new for new, _ in formed)], labels)
         grown = _State(runs)
+        base, until = int(self._first[0]), int(self._tuples.position[-1]) + 1
         for slot in slots:
-            numbers = self._kept.numbers[slot]
             kept = former.numbers[slot][alive] if slot in former.numbers else np.empty(0, dtype=np.int64)
-            given = np.concatenate([kept, self._numbered(slot, np.concatenate(lasts))])
-            if len(numbers) > 2 * len(given) + _FEW:
-                there = given >= 0
-                given[there] = numbers.forget_but(given[there])
-            grown.numbers[slot] = given
-            base, until = int(self._first[0]), int(self._tuples.position[-1]) + 1
-            grown.tables[slot] = Table.of(given, runs, base, until)
+            grown.numbers[slot] = number = np.concatenate([kept, self._under(slot, np.concatenate(lasts))])
+            grown.tables[slot] = Table.of(number, runs, base, until)
         return grown
 
-    def _numbered(self, slot: Slot, last: Ints) -> Ints:
-        """The numbers of runs by a key of their last tuples."""
-        found = np.full(len(self._tuples), NONE, dtype=np.int64)
+    def _under(self, slot: Slot, last: Ints) -> Ints:
+        """The numbers of the keys under which runs are found, by their last tuples."""
+        number = np.full(len(last), NONE, dtype=np.int64)
         for relation, columns in slot[1]:
             if relation in self._of_relation:
-                found[self._of_relation[relation]] = self._kept.numbers[slot].given(
-                    self._keyed(relation, columns)
-                )
-        return found[last]
+                number = np.maximum(number, self._numbered(relation, columns)[last])
+        return number
 
-    def _keyed(self, relation: int, columns: Columns) -> list[Key]:
-        """A key of all tuples of a relation."""
-        known = self._keys.get((relation, columns))
-        if known is None:
-            rows = map(self._tuples.rows.__getitem__, self._of_relation[relation].tolist())
-            known = self._keys[relation, columns] = [*map(key_function(columns), rows)]
-        return known
-
-    def _spread(self, relation: int, values: Ints) -> Ints:
-        """What belongs to the tuples of a relation, by their numbers in the batch."""
-        found = np.full(len(self._tuples), NONE, dtype=np.int64)
-        found[self._of_relation[relation]] = values
+    def _numbered(self, relation: int, columns: Columns) -> Ints:
+        """The numbers of a key of the tuples of a relation, NONE for the others."""
+        found = self._numbers.get((relation, columns))
+        if found is None:
+            mine = self._of_relation[relation]
+            rows = [*map(self._tuples.rows.__getitem__, mine.tolist())]
+            values = [[row[column] for row in rows] for column in columns]
+            found = self._numbers[relation, columns] = np.full(len(self._tuples), NONE, dtype=np.int64)
+            found[mine] = self._kept.numbers.of(values, len(mine))
         return found
+
+    def _forget(self) -> None:
+        """Let keys go that no run is found by any more, where these are most of them."""
+        used = [numbers for state in self._states.values() for numbers in state.numbers.values()]
+        if len(self._kept.numbers) > 2 * sum(map(len, used)) + _FEW:
+            self._kept.numbers.forget_but(np.concatenate([*used, np.empty(0, dtype=np.int64)]))

@@ -29,7 +29,8 @@ class ColumnarEvaluator:
             plan,
             reach_of(window),
             {label: column for column, label in enumerate(plan.labels)},
-            {slot: Numbers() for slot in sources},
+            tuple(sources),
+            Numbers(),
             Tuples(none, none, none, []),
         )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count as counted_from
 
 import numpy as np
 import numpy.typing as npt
 
 from patterns.evaluation.program import Key
+from schema.model import Value
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -47,38 +49,32 @@ class Runs:
 
 
 class Numbers:
-    """Numbers for keys, the same for equal ones; None has none."""
+    """Numbers for keys, the same for equal ones, never for others."""
 
     def __init__(self) -> None:
         self._of: dict[Key, int] = {}
-        self._keys: list[Key] = []
+        self._next = 0
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._of)
 
-    def given(self, keys: Iterable[Key]) -> Ints:
-        """The numbers of keys, new ones for those not known."""
-        known, listed = self._of, self._keys
-        found = []
-        for key in keys:
-            number = known.get(key, NONE)
-            if number < 0 and key is not None:
-                number = known[key] = len(listed)
-                listed.append(key)
-            found.append(number)
-        return np.array(found, dtype=np.int64)
+    def of(self, columns: Sequence[list[Value]], count: int) -> Ints:
+        """The numbers of so many keys, given by column; NONE for those with a NULL."""
+        if not columns:
+            return np.zeros(count, dtype=np.int64)
+        keys: Iterable[Key] = columns[0] if len(columns) == 1 else zip(*columns, strict=True)
+        numbered = map(self._of.setdefault, keys, counted_from(self._next))
+        found = np.fromiter(numbered, dtype=np.int64, count=count)
+        self._next += count
+        for column in columns:
+            if None in column:
+                found[[i for i, value in enumerate(column) if value is None]] = NONE
+        return found
 
-    def known(self, keys: Iterable[Key]) -> Ints:
-        """The numbers of keys, NONE for those not known."""
-        known = self._of
-        return np.array([known.get(key, NONE) for key in keys], dtype=np.int64)
-
-    def forget_but(self, used: Ints) -> Ints:
-        """Keep the keys of some numbers alone; gives these, as they are numbered from now on."""
-        kept, numbers = np.unique(used, return_inverse=True)
-        self._keys = [self._keys[number] for number in kept.tolist()]
-        self._of = {key: number for number, key in enumerate(self._keys)}
-        return numbers.astype(np.int64)
+    def forget_but(self, used: Ints) -> None:
+        """Keep the keys of some numbers alone."""
+        kept = set(used.tolist())
+        self._of = {key: number for key, number in self._of.items() if number in kept}
 
 
 @dataclass(frozen=True, slots=True)

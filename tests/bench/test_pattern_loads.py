@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.patterns.children.skws_engine import automaton, evaluator, matches, matches_by_columns, read
+from bench.patterns.children.skws_engine import (
+    automaton,
+    batches,
+    columnar,
+    evaluator,
+    matches,
+    matches_by_columns,
+    read,
+)
 from bench.patterns.evaluators import SHAPES, cost
 from bench.patterns.growth import measure, one_key
 from bench.patterns.loads import DRAWN, EVENTS, NESTED, STAR, Load, write
@@ -31,7 +39,10 @@ def test_matches_are_those_of_loops(load: Load, tmp_path: Path) -> None:
     assert expected > 0
     assert matches(Evaluator(automaton(load), 3, CountWindow(window)), events) == expected
     for size in (7, 60):
-        assert matches_by_columns(load, window, events, size) == expected
+        assert (
+            matches_by_columns(columnar(load, window), evaluator(load, window), batches(events, size))
+            == expected
+        )
 
 
 @pytest.mark.parametrize(("load", "known"), [(STAR, 98_793), (NESTED, 97_386)], ids=["star", "nested"])

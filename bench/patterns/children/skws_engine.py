@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -42,23 +43,35 @@ def matches(running: Evaluator, events: Iterable[Event]) -> int:
     return found
 
 
-def matches_by_columns(load: Load, window: int, events: list[Event], size: int) -> int:
-    """The same in batches, as a search over a replay does it; matches are formed as tuples of positions."""
-    plan = column_plan(automaton(load))
-    assert plan is not None
-    by_columns, found = ColumnarEvaluator(plan, CountWindow(window)), 0
+def batches(events: list[Event], size: int) -> list[Tuples]:
+    """The events as columns, as they come from a replay."""
+    found = []
     for begin in range(0, len(events), size):
         batch = events[begin : begin + size]
         places = np.arange(begin, begin + len(batch))
         relations = np.array([relation for relation, _ in batch], dtype=np.int64)
+        found.append(Tuples(places, relations, places, [row for _, row in batch]))
+    return found
+
+
+def columnar(load: Load, window: int) -> ColumnarEvaluator:
+    plan = column_plan(automaton(load))
+    assert plan is not None
+    return ColumnarEvaluator(plan, CountWindow(window))
+
+
+def matches_by_columns(by_columns: ColumnarEvaluator, running: Evaluator, told: list[Tuples]) -> int:
+    """The same in batches, as a search over a replay does it; matches are formed as tuples of positions."""
+    found = 0
+    for number, tuples in enumerate(told):
         try:
-            made = by_columns.take(Tuples(places, relations, places, [row for _, row in batch]))
+            made = by_columns.take(tuples)
         except TooManyRunsError:
-            running = evaluator(load, window)
             for position, relation, row, _ in by_columns.live():
                 running.position = position - 1
                 running.update(relation, row)
-            return found + matches(running, events[begin:])
+            left = (zip(t.relation.tolist(), t.rows, strict=True) for t in told[number:])
+            return found + matches(running, chain.from_iterable(left))
         found += len([*zip(*made.marked.T.tolist(), strict=True)])
     return found
 
@@ -66,12 +79,11 @@ def matches_by_columns(load: Load, window: int, events: list[Event], size: int) 
 def main() -> None:
     task = json.loads(sys.argv[1])
     load, events = LOADS[task["load"]], read(Path(task["events"]))
+    told = batches(events, task["batch"] or len(events)) if task["by_columns"] else []
+    by_columns, running = columnar(load, task["window"]), evaluator(load, task["window"])
     expect_long_lived_objects()
     wall, cpu = time.perf_counter(), time.process_time()
-    if task["by_columns"]:
-        found = matches_by_columns(load, task["window"], events, task["batch"] or len(events))
-    else:
-        found = matches(evaluator(load, task["window"]), events)
+    found = matches_by_columns(by_columns, running, told) if told else matches(running, events)
     taken = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
     print(json.dumps({"matches": found, **taken}))
 

@@ -15,6 +15,7 @@ from bench.patterns.loads import LOADS, Event, Load
 from patterns.automata import PCEA
 from patterns.columnar import ColumnarEvaluator, TooManyRunsError, Tuples, column_plan
 from patterns.evaluation import Evaluator
+from schema.model import Row
 from skws.engine.collector import expect_long_lived_objects
 from skws.pattern_search import read_query
 from windows.window import CountWindow
@@ -33,7 +34,7 @@ def read(path: Path) -> list[Event]:
     return [(event[0], event[1:]) for event in lines]
 
 
-def matches(running: Evaluator, events: Iterable[Event]) -> int:
+def matches(running: Evaluator, events: Iterable[tuple[int, Row]]) -> int:
     """How many matches the events complete, each of them formed."""
     found = 0
     for relation, row in events:

@@ -120,7 +120,7 @@ def timed(run: Callable[[], int], clock: Callable[[], float] = process_time) -> 
 
 def of_skws(path: Path, schema: Schema) -> Iterator[Measured]:
     began = process_time()
-    with indexed(SqliteDatabase(path), schema, None, lambda _: None) as store:
+    with indexed(SqliteDatabase(path), schema, path.with_suffix(".index"), lambda _: None) as store:
         yield Measured("skws, index of all relations", 0, process_time() - began)
         for task in TASKS:
             query = parse_query(task.words, schema, match_names=task.match_names)

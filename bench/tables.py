@@ -15,11 +15,12 @@ import numpy as np
 from schema.load import parse_schema
 from schema.model import Schema
 from skws.batches import RecordBatch
+from skws.cache import CACHE, cache_folder
 from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.records import Record
-from skws.tables.cache import CACHE, cache_folder, open_tables
+from skws.tables.cache import TABLES, open_tables
 from windows.window import parse_window
 
 STREAM = 200_000  # tuples, a thousand a second
@@ -100,7 +101,7 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
     began = time.process_time()
     with multiprocessing.get_context("spawn").Pool(1) as pool:  # whose memory goes with it
         took = pool.apply(_indexed, (schema,))
-    size = sum(file.stat().st_size for file in cache_folder().rglob("*.*"))
+    size = sum(file.stat().st_size for file in cache_folder(TABLES).rglob("*.*"))
     yield f"{rows:,} rows: indexed in {took:.1f} s of processor time, {size / 1e6:.0f} MB on disk in all"
     (table,) = open_tables(schema)
     values = np.sort(np.random.default_rng(3).integers(0, rows, 10_000))

@@ -55,6 +55,11 @@ class ColumnProfile:
         return self.full and len(self.distinct) == len(self.values)
 
     @property
+    def names_things(self) -> bool:
+        """True if somebody would search it for words even where it is a key: some have several words."""
+        return self.type is AttributeType.TEXT and any(" " in str(value).strip() for value in self.distinct)
+
+    @property
     def joinable(self) -> bool:
         """True if two such columns can meaningfully be equal: no measures, flags or moments."""
         return self.type in {AttributeType.INTEGER, AttributeType.STRING, AttributeType.TEXT}

@@ -6,7 +6,7 @@ replay, so that searches that find something pay nothing for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -38,14 +38,22 @@ def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> li
     except SourceError:  # the files may be on the cluster only
         return []
     where = "" if seen.whole else f" of the {seen.tuples:,} looked at"
-    absent = [slot for slot, count in zip(plan.query.slots, seen.slots, strict=True) if not count]
-    lines = [f"0 tuples{where} match {slot.text!r}{_hint(slot, seen.words)}" for slot in absent]
+    lines = why_apart(plan, seen.slots, seen.words, where)
     if not lines and seen.tuples and len(plan.query.slots) > 1:
         lines.append(
             f"every keyword matches some tuple, but no {plan.max_size} joined tuples of one window have all"
             f"{' in this order' if plan.query.sequence else ''}; try a larger --max-size or --window"
         )
     return lines
+
+
+def why_apart(plan: Plan, counts: Sequence[int], words: Mapping[str, int], where: str = "") -> list[str]:
+    """A line for each slot that no tuple satisfies; one of ``words`` (folded) may be meant."""
+    return [
+        f"0 tuples{where} match {slot.text!r}{_hint(slot, words)}"
+        for slot, count in zip(plan.query.slots, counts, strict=True)
+        if not count
+    ]
 
 
 def _sample(plan: Plan, replay: Replay, records: int) -> Sample:
@@ -76,7 +84,7 @@ def _look(record: Record, plan: Plan, seen: Sample) -> None:
             seen.words.add(str(value))
 
 
-def _hint(slot: Slot, words: Vocabulary) -> str:
+def _hint(slot: Slot, words: Mapping[str, int]) -> str:
     """A word of the data near the slot's, if the slot is a single word."""
     if not isinstance(slot.alternatives[0], Term):
         return ""

@@ -62,11 +62,14 @@ def search_database(
         ready = perf_counter()
         bar.stop()
         found, search = _written(request, plan, store, output_format, output)
+        reasons = search.why_nothing() if not found and not quiet else []
     if quiet:
         return
     if rows:
         tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
     tell(summary(found, search, request.max_size, perf_counter() - ready))
+    for reason in reasons:
+        tell(reason)
 
 
 def _written(

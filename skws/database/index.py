@@ -1,15 +1,16 @@
-"""Where the index of a database is: in a file that is kept, or in one that goes with the search."""
+"""Where the index of a database is: in a file that is kept, of the user's choice or in the cache."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from schema.errors import UsageError
+from schema.errors import SourceError, UsageError
 from schema.model import Schema
+from skws.cache import CACHE, alone, cache_folder
 from skws.database.address import Database
 from skws.database.store import Store, is_made_from, is_store, make_store, mark_made
 
@@ -18,36 +19,51 @@ from skws.database.store import Store, is_made_from, is_store, make_store, mark_
 def indexed(
     database: Database, schema: Schema, kept: Path | None, report: Callable[[int], None]
 ) -> Iterator[Store]:
-    """The index of a database; made unless ``kept`` holds it as the data is now.
+    """The index of a database; made unless ``kept``, or the cache, holds it as the data is now.
 
     Raises UsageError if there is some other file, SourceError.
     """
-    if kept is None:
-        with TemporaryDirectory(prefix="skws-") as folder:
-            path = Path(folder) / "index"
-            make_store(path, schema, database.rows, report)
-            with closing(Store(path, schema)) as store:
-                yield store
-        return
-    _make(database, schema, kept, report)
-    with closing(Store(kept, schema)) as store:
+    path = kept if kept is not None else _cached(database, schema)
+    if path.exists() and not is_store(path):
+        raise UsageError(f"--index {path}: there is a file that is no index; it is left as it is")
+    mark = _mark(database, schema)
+    if not is_made_from(path, mark):
+        if kept is None:
+            with alone(path.parent):
+                if not is_made_from(path, mark):
+                    _make(database, schema, path, mark, report)
+        else:
+            _make(database, schema, path, mark, report)
+    with closing(Store(path, schema)) as store:
         yield store
 
 
-def _make(database: Database, schema: Schema, kept: Path, report: Callable[[int], None]) -> None:
-    if kept.exists() and not is_store(kept):
-        raise UsageError(f"--index {kept}: there is a file that is no index; it is left as it is")
-    mark = _mark(database, schema)
-    if is_made_from(kept, mark):
-        return
-    new = kept.with_name(f"{kept.name}.new")
+def _cached(database: Database, schema: Schema) -> Path:
+    """A file for each database and schema: what is made of newer data takes its place."""
+    name = database.name if "://" in database.name else os.path.realpath(database.name)
+    folder = cache_folder("databases") / _digest(f"{name} {schema!r}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceError(
+            f"{database.name}: cannot keep its index in {folder.parent}: {error.strerror or error}"
+            f" ({CACHE} names another folder, --index a file)"
+        ) from None
+    return folder / "index"
+
+
+def _make(database: Database, schema: Schema, path: Path, mark: str, report: Callable[[int], None]) -> None:
+    new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     make_store(new, schema, database.rows, report)
     mark_made(new, mark)
-    new.replace(kept)
+    new.replace(path)
 
 
 def _mark(database: Database, schema: Schema) -> str:
     """What tells the data and how it is read."""
-    text = f"{database.stamp(schema.relations)} {schema!r}"
+    return _digest(f"{database.stamp(schema.relations)} {schema!r}")
+
+
+def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -10,6 +10,7 @@ from math import inf
 from mesh.tree import Tree
 from skws.database.bounds import Bounds
 from skws.database.carriers import Carriers
+from skws.database.diagnosis import why_nothing
 from skws.database.networks import Held, NetworkResults
 from skws.database.store import Store
 from skws.plan import Plan
@@ -50,6 +51,10 @@ class SnapshotSearch:
         self._networks = NetworkResults(self._carriers, store, self._bounds)
         self._assembler = Assembler(plan)
         self._names = TupleNames(plan.schema, by_count=False)
+
+    def why_nothing(self) -> list[str]:
+        """Lines for the user of a search that found nothing."""
+        return why_nothing(self._plan, self._carriers, self._store)
 
     def results(self, most: int | None = None) -> Iterator[Result]:
         """At most so many, best first; of equal scores the smaller id first."""

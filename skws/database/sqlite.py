@@ -123,9 +123,11 @@ class SqliteDatabase:
         if numbers and numbers <= {int, float}:
             number = AttributeType.INTEGER if numbers == {int} else AttributeType.NUMBER
             return Finding(Attribute(column.name, number), 0.8, "holds numbers")
-        if (table, column.name) in referring or column.key:
-            return Finding(Attribute(column.name, AttributeType.STRING), 0.9, "a key or a reference")
+        if (table, column.name) in referring:
+            return Finding(Attribute(column.name, AttributeType.STRING), 0.9, "a reference")
         guess = profile(column.name, [None if value is None else str(value) for value in values])
+        if column.key and not guess.names_things:
+            return Finding(Attribute(column.name, AttributeType.STRING), 0.9, "part of the key")
         text = not guess.distinct or guess.type is AttributeType.TEXT
         kind = AttributeType.TEXT if text else AttributeType.STRING
         return Finding(Attribute(column.name, kind), 0.8, guess.reason if guess.distinct else "no values")

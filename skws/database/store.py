@@ -115,6 +115,16 @@ class Store:
         found = self._connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (words,))
         return (divmod(number, _RELATION) for (number,) in found)
 
+    def words(self, most: int) -> dict[str, int]:
+        """The most frequent words of the searched attributes, and how many rows contain each."""
+        self._connection.execute(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.v USING fts5vocab(main, words, row)"
+        )
+        found = self._connection.execute(
+            "SELECT term, doc FROM temp.v WHERE term >= 'w' ORDER BY doc DESC LIMIT ?", (most,)
+        )
+        return {bytes.fromhex(term[1:]).decode(): rows for term, rows in found}
+
     def _one(self, statement: str, values: Sequence[Value] = ()) -> Any:
         return self._connection.execute(statement, values).fetchone()[0]
 

@@ -7,11 +7,8 @@ and the columns that it is joined on.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -21,12 +18,13 @@ from mesh.columnar.columns import KeySets
 from schema.errors import SourceError
 from schema.model import Schema, sourced
 from skws import __version__
+from skws.cache import CACHE, alone, cache_folder
 from skws.progress import Progress, ReportProgress, unreported
 from skws.tables.index import TableIndex
 from skws.tables.make import make_index
 from skws.tables.source import table_source
 
-CACHE: Final = "SKWS_CACHE"
+TABLES: Final = "tables"
 _FORMAT: Final = 1
 _MADE: Final = "index:"
 """In place of a source: the folder of its index, for processes that are to see the same rows."""
@@ -44,13 +42,6 @@ def pinned(schema: Schema, report: ReportProgress = unreported) -> Schema:
         source = f"{_MADE}{index.folder}"
         relations[index.relation] = replace(relations[index.relation], source=source)
     return replace(schema, relations=tuple(relations))
-
-
-def cache_folder() -> Path:
-    """Where indexes are kept: ``SKWS_CACHE``, or the user's cache."""
-    given = os.environ.get(CACHE)
-    user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return (Path(given) if given else Path(user).expanduser() / "skws") / "tables"
 
 
 def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
@@ -72,17 +63,17 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
         report(Progress(f"indexing {relation.name}", rows, None, "rows"))
 
     try:
-        kept = cache_folder() / f"{relation.name}-{_digest(described)}"
+        kept = cache_folder(TABLES) / f"{relation.name}-{_digest(described)}"
         kept.mkdir(parents=True, exist_ok=True)
         folder = kept / _digest(identity)
-        with _alone(kept):
+        with alone(kept):
             if not folder.is_dir():
                 _make(folder, lambda new: make_index(new, relation, columns, source.batches(), told))
             return TableIndex(folder, number, relation)
     except OSError as error:
         raise SourceError(
-            f"table {relation.name}: cannot keep its index in {cache_folder()}: {error.strerror or error}"
-            f" ({CACHE} names another folder)"
+            f"table {relation.name}: cannot keep its index in {cache_folder(TABLES)}:"
+            f" {error.strerror or error} ({CACHE} names another folder)"
         ) from None
 
 
@@ -100,14 +91,6 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
     for other in sorted(former, key=lambda each: each.stat().st_mtime)[:-1]:
         shutil.rmtree(other, ignore_errors=True)
     new.rename(folder)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """No other process makes an index in the folder meanwhile."""
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _digest(text: str) -> str:

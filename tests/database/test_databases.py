@@ -75,6 +75,57 @@ def test_an_index_is_kept_until_the_data_changes(skws: Skws, books: Path, tmp_pa
     assert len(results(changed.out)) == 3
 
 
+def test_an_index_is_kept_in_the_cache(skws: Skws, books: Path, cache: Path) -> None:
+    asked = ("search", "solaris", "--database", books, "-f", "jsonl")
+    assert "indexed" in skws(*asked).err
+    assert "indexed" not in skws(*asked).err
+    with closing(sqlite3.connect(books)) as connection, connection:
+        connection.execute("INSERT INTO book VALUES (5, 'Solaris again', 2, NULL)")
+    changed = skws(*asked)
+    assert "indexed" in changed.err
+    assert len(results(changed.out)) == 3
+    assert len(list(cache.rglob("index*"))) == 1
+
+
+def test_a_cache_that_cannot_be_is_told(skws: Skws, books: Path, cache: Path) -> None:
+    cache.write_text("a file")
+    done = skws("search", "solaris", "--database", books)
+    assert (done.code, done.out) == (4, "")
+    assert "SKWS_CACHE names another folder, --index a file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        (("solarix",), "0 tuples match 'solarix'; did you mean 'solaris'?"),
+        (("lem", "dispossessed"), "every keyword matches some row, but no 5 joined rows have all"),
+    ],
+)
+def test_why_nothing_is_found(skws: Skws, books: Path, query: tuple[str, ...], told: str) -> None:
+    done = skws("search", *query, "--database", books, "--max-size", "5")
+    assert done.code == 0
+    assert told in done.err
+
+
+def test_a_database_without_searched_columns_is_told(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "numbers.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE number (n INTEGER PRIMARY KEY)")
+    assert "no column is searched" in skws("search", "one", "--database", path).err
+
+
+def test_a_key_of_words_is_searched_and_a_reference_to_it_is_not(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "waters.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(
+            "CREATE TABLE sea (name TEXT PRIMARY KEY); CREATE TABLE river (name TEXT PRIMARY KEY,"
+            " sea TEXT REFERENCES sea); INSERT INTO sea VALUES ('Black Sea'), ('North Sea');"
+            "INSERT INTO river VALUES ('Blue Danube', 'Black Sea'), ('Rhine', 'North Sea')"
+        )
+    found = results(skws("search", "danube", "black", "--database", path, "-f", "jsonl").out)
+    assert [one["network"] for one in found] == ["river{danube} - sea{black}"]
+
+
 @pytest.mark.parametrize(
     ("code", "arguments", "told"),
     [
@@ -107,6 +158,24 @@ def test_postgresql_is_searched_as_sqlite_is(skws: Skws, books: Path, database: 
         other = skws("search", *query, "--database", database.uri(), "-f", "jsonl")
         assert mine
         assert results(other.out) == mine
+
+
+def test_an_index_of_postgresql_is_kept_until_its_rows_change(
+    skws: Skws, database: Database, tmp_path: Path
+) -> None:
+    database.run(*filter(str.strip, TABLES.split(";")))
+    for kept in ((), ("--index", str(tmp_path / "books.index"))):
+        asked = ("search", "solaris", "--database", database.uri(), "-f", "jsonl", *kept)
+        first = skws(*asked)
+        assert "indexed" in first.err
+        again = skws(*asked)
+        assert "indexed" not in again.err
+        assert again.out == first.out
+        database.run("UPDATE book SET title = 'Solaris, ' || title WHERE title LIKE '%Left%'")
+        changed = skws(*asked)
+        assert "indexed" in changed.err
+        assert len(results(changed.out)) == len(results(first.out)) + 1
+        database.run("UPDATE book SET title = 'The Left Hand of Darkness' WHERE title LIKE '%Left%'")
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,11 @@ from pyspark.sql import SparkSession
 from schema.errors import QueryError
 from schema.load import load_schema
 from schema.model import Attribute, AttributeType, Relation, Schema
+from skws.cache import cache_folder
 from skws.keywords import Matcher, parse_query, tokens
 from skws.replay import Replay
 from skws.tables import cache
-from skws.tables.cache import cache_folder, open_tables
+from skws.tables.cache import TABLES, open_tables
 from skws.tables.postings import Gathered, Postings
 from skws.watch.request import WatchRequest
 from tests.cli.command_lines import Skws
@@ -179,7 +180,7 @@ def test_postgresql(skws: Skws, tmp_path: Path, database: Database) -> None:
 
 def made() -> list[tuple[str, int]]:
     """The indexes that are kept, and when they were made."""
-    return sorted((p.name, p.stat().st_mtime_ns) for p in cache_folder().glob("*/*") if p.is_dir())
+    return sorted((p.name, p.stat().st_mtime_ns) for p in cache_folder(TABLES).glob("*/*") if p.is_dir())
 
 
 def test_indexed_once_and_again_when_the_data_has_changed(

@@ -102,9 +102,9 @@ def _attribute(
         return Finding(
             Attribute(column.name, AttributeType.STRING), _SURE, f"{column.type}, refers to another"
         )
-    if column.name in table.key:
-        return Finding(Attribute(column.name, AttributeType.STRING), 0.8, f"{column.type}, part of the key")
     guess = profile(column.name, samples[column.name])
+    if column.name in table.key and not guess.names_things:
+        return Finding(Attribute(column.name, AttributeType.STRING), 0.8, f"{column.type}, part of the key")
     if not guess.distinct:
         return Finding(
             Attribute(column.name, AttributeType.TEXT), 0.6, f"{column.type}, no values to judge by"

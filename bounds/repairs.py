@@ -22,20 +22,30 @@ WINDOW = "give the streams a window, so that old tuples expire"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change to a query, and how it is told to a user."""
+    """One change to a query, and how it is told to a user; ``bounds``: the attribute that it bounds."""
 
     text: str
     apply: Callable[[Union], Union]
+    bounds: Attr | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Changes that make a query bounded together."""
+    """Changes that make a query bounded together: attributes to bound, and texts of the others."""
 
-    changes: tuple[str, ...]
+    bounds: tuple[Attr, ...]
+    others: tuple[str, ...]
 
     def __str__(self) -> str:
-        return ", and ".join(self.changes)
+        return ", and ".join((*self._bounds(), *self.others))
+
+    def _bounds(self) -> Iterator[str]:
+        if not self.bounds:
+            return
+        first, each = self.bounds[0], "it" if len(self.bounds) == 1 else "each"
+        conditions = f"{first} > ... AND {first} < ..." + (" and so on" if len(self.bounds) > 1 else "")
+        names = " and ".join(map(str, self.bounds))
+        yield f"bound {names}: give {each} a min and a max in the schema, or add {conditions}"
 
 
 def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
@@ -49,7 +59,8 @@ def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
             if tried > MOST_TRIED or len(found) == MOST_OFFERED:
                 break
             if _helps(_applied(union, chosen)):
-                found.append(Repair(tuple(change.text for change in chosen)))
+                bounds = tuple(c.bounds for c in chosen if c.bounds)
+                found.append(Repair(bounds, tuple(c.text for c in chosen if not c.bounds)))
         if found:
             return tuple(found)
     return ()
@@ -71,7 +82,7 @@ def _changes(union: Union, failures: tuple[Failure, ...]) -> Iterator[Change]:
     """Changes that have to do with what is to blame, the mildest first."""
     attrs = list(dict.fromkeys(a for f in failures for a in (*f.attributes, *_compared(f))))
     streams = list(dict.fromkeys(s for f in failures for s in f.streams))
-    yield from (_bound(a) for a in attrs if a.domain.discrete)
+    yield from map(_bound, _unequal(union, [a for a in attrs if a.domain.discrete]))
     kinds = {s.alias: s for q in union.queries for s in q.streams}
     timed = [kinds[s] for s in streams if kinds[s].kind is Kind.INFINITE]
     others = [s for s in kinds.values() if s.kind is Kind.INFINITE and s not in timed]
@@ -89,13 +100,27 @@ def _compared(failure: Failure) -> Iterator[Attr]:
         yield from (join.low, join.high)
 
 
+def _unequal(union: Union, attrs: Iterable[Attr]) -> list[Attr]:
+    """Of attributes that a query joins by equality one: bounding it bounds the others."""
+    pairs = {
+        frozenset((a.left, a.right))
+        for q in union.queries
+        for a in q.atoms
+        if a.op is Op.EQUAL and isinstance(a.left, Attr) and isinstance(a.right, Attr)
+    }
+    found: list[Attr] = []
+    for attr in attrs:
+        if not any(frozenset((attr, other)) in pairs for other in found):
+            found.append(attr)
+    return found
+
+
 def _bound(attr: Attr) -> Change:
     atoms = tuple(
         Atom(attr, op, Extreme(attr, low), assumed=True) for op, low in ((Op.GREATER, True), (Op.LESS, False))
     )
     return Change(
-        f"bound {attr}: give it a min and a max in the schema, or add {attr} > ... AND {attr} < ...",
-        lambda union: _each(union, attr.stream, lambda query: query.adding(*atoms)),
+        f"bound {attr}", lambda union: _each(union, attr.stream, lambda query: query.adding(*atoms)), attr
     )
 
 

@@ -13,11 +13,10 @@ from itertools import chain
 
 import numpy as np
 
-from schema.errors import UsageError
 from schema.evolve import nameable
 from schema.model import Row
 from skws.batches import Ints, RecordBatch
-from skws.bounded.guard import FORCE
+from skws.bounded.refused_patterns import refuse_whole_tuples
 from skws.live.changing import check_stays
 from skws.live.evaluator import Arrived, Evaluator, Load, MadeFromLog
 from skws.live.share import Share
@@ -33,8 +32,8 @@ class PatternKind:
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises PatternError, QueryError; UsageError for windows that are not for it.
 
-        Those are expressions whose windows pile up, and none at all unless asked for: nothing would
-        ever be forgotten.
+        Those are expressions whose windows pile up, and none at all unless asked for: whole tuples would
+        never be forgotten.
         """
         query = _read(standing, stream)
         window = _window(query, stream)
@@ -43,11 +42,7 @@ class PatternKind:
 
             admit(nameable(stream.schema), window, allowed=ALLOWED in standing.options)
         if isinstance(window, Unbounded) and not stream.force_unbounded:
-            raise UsageError(
-                f"pattern {standing.query!r}: without a window every tuple that it reads is kept for ever\n"
-                "give it one of its own (within 10 minutes), or --window '10 minutes'\n"
-                f"{FORCE} keeps all tuples for as long as there is memory"
-            )
+            refuse_whole_tuples(standing.query, nameable(stream.schema))
 
     def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
         """It is made anew from the log: what a wildcard read of relations that are gone is forgotten."""

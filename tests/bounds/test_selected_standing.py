@@ -18,7 +18,7 @@ from skws.cli.main import run
 from skws.live.kinds import check, kind_of
 from skws.live.search import LiveSearch
 from skws.live.share import Share, Spread
-from skws.live.standing import SELECT, SELECTED, Query, Standing
+from skws.live.standing import PATTERN, SELECT, SELECTED, Query, Standing
 from skws.live.stream import Stream
 from skws.records import Record
 from skws.results.model import LiveResult
@@ -131,6 +131,22 @@ def test_alternatives_show_one_kind_in_a_column() -> None:
     on = Stream(parse_schema(text), Unbounded())
     told = refusal("(a x OR b x) ; a y", "x.v", on)
     assert "x.v is of type integer and x.v is of type text" in told
+
+
+def test_whole_tuples_are_refused_with_what_could_be_shown() -> None:
+    def told(text: str) -> str:
+        with pytest.raises(UsageError) as found:
+            check(Standing("x", text, 5, PATTERN), STREAM)
+        return str(found.value)
+
+    text = "login l ; refund r"
+    assert "C3: results show each l tuple whole" in told(text)
+    assert "(--select l.user,l.ok,r.user,r.amount)" in told(text)
+    check(Standing("x", text, 5, SELECTED, {SELECT: "l.user,l.ok,r.user,r.amount"}), STREAM)
+    unbounded = told("refund r ; refund s where r.user = s.user")
+    assert "line 1, column 27: r.user = s.user" in unbounded
+    assert "--select" not in unbounded
+    assert "a repetition (+)" in told("login l+ ; refund r where l.user = r.user")
 
 
 def test_a_row_that_breaks_a_bound_of_the_schema_stops_the_run() -> None:

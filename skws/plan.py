@@ -50,8 +50,6 @@ class Plan:
         _check("evaluator", self.evaluated_by, list(EvaluatorName))
         _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
         _check("purge", self.purge, [str(kind) for kind in PurgeKind])
-        if self.ranking is not None and isinstance(self.window, ExpressionWindow):
-            raise UsageError("scores need a window of time, of a count, or none; this one is an expression")
         object.__setattr__(self, "matcher", Matcher(self.query, self.schema))
 
     @cached_property

@@ -21,6 +21,7 @@ from skws.keywords import parse_query
 from skws.late import late_record
 from skws.plan import Plan
 from skws.progress import Progress, ReportProgress, unreported
+from skws.ranking.best_of_windows import BestOfWindows, check_over_windows
 from skws.ranking.changelog import Changelog
 from skws.ranking.choice import RankingChoice
 from skws.ranking.top import TopChoice
@@ -87,8 +88,8 @@ class SearchRequest:
             self._check_expression()
 
     def _check_expression(self) -> None:
-        if self.ranking is not None:
-            raise UsageError("--rank does not go with a window expression: its results come with windows")
+        if self.top is not None:
+            check_over_windows(self.top)
         if self.lateness is not None:
             raise UsageError("--lateness does not go with a window expression: it is over records in order")
         if self.mesh is not None:
@@ -176,6 +177,9 @@ class Search:
         """The changes of the best results if they are asked for, up to the end of the stream."""
         if self.request.top is None:
             yield from results
+            return
+        if isinstance(self.plan.window, ExpressionWindow):
+            yield from BestOfWindows(self.request.top, self.plan.schema).take(results)
             return
         best = Changelog(
             {self.plan.query.text: self.request.top}, self.plan.schema, timed=not self.plan.by_count

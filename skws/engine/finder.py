@@ -26,6 +26,7 @@ from skws.engine.labelling import Labelling
 from skws.engine.meshes import Meshes
 from skws.engine.telling import Telling
 from skws.plan import Plan
+from skws.ranking.judging import Scorer
 from skws.ranking.scoring import Scoring
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import Window, by_position
@@ -38,7 +39,8 @@ class Finder:
     """Finds the results of queries in tuples that arrive by start, and tells them as events.
 
     ``accepts_root`` can leave out the results whose root tuple has a row that
-    it refuses. ``on_compact`` hears when slots are renumbered.
+    it refuses. ``on_compact`` hears when slots are renumbered. ``scorer`` makes
+    what gives results their scores.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Finder:
         window: Window,
         accepts_root: Callable[[Row], bool] | None = None,
         on_compact: Callable[[int, Ints], None] = lambda _, __: None,
+        scorer: Callable[[Schema, LiveTuples, KnownTuples], Scorer] = Scoring,
     ) -> None:
         self.live = LiveTuples(schema)
         self._schema = schema
@@ -60,7 +63,7 @@ class Finder:
         self.known = KnownTuples(schema, self.live, by_count=by_position(window))
         self._edges = edges(schema)
         self._sweep = Sweep()
-        self._scoring = Scoring(schema, self.live, self.known)
+        self._scoring = scorer(schema, self.live, self.known)
         self.telling = Telling(self.queries, self.live, self.known, self._scoring, window)
         self._reserve: TableReserve | None = None
 

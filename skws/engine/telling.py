@@ -15,7 +15,7 @@ from skws.engine.arrivals import natural_ends
 from skws.engine.events import COMPLETED, Event, retracted
 from skws.engine.known import KnownTuples
 from skws.engine.meshes import Standing
-from skws.ranking.scoring import Judged, Scoring
+from skws.ranking.judging import Judged, Scorer
 from skws.results.assemble import Assembler, Reading, Shown
 from windows.tuples import ALWAYS
 from windows.window import FOREVER, Window, by_position
@@ -29,7 +29,7 @@ class Telling:
         queries: Mapping[int, Standing],
         live: LiveTuples,
         known: KnownTuples,
-        scoring: Scoring,
+        scoring: Scorer,
         window: Window,
     ) -> None:
         self._queries = queries

@@ -18,7 +18,7 @@ from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
 from skws.live.evaluator import Arrived, Evaluator, Load, MadeFromLog
 from skws.live.share import Share
-from skws.live.standing import WINDOW, Standing
+from skws.live.standing import ALLOWED, WINDOW, WINDOWED, Standing
 from skws.live.stream import Stream
 from skws.plan import Plan
 from skws.ranking.choice import RankingChoice
@@ -27,7 +27,7 @@ from skws.ranking.top import Top, TopChoice
 from skws.records import Record
 from skws.results.model import Place, Result
 from windows.tuples import ALWAYS
-from windows.window import MICROSECOND, CountWindow, Window, parse_duration, parse_window
+from windows.window import MICROSECOND, CountWindow, ExpressionWindow, Window, parse_duration, parse_window
 
 TOP: Final = "top"
 RANK: Final = "rank"
@@ -38,7 +38,7 @@ GROUP: Final = "group"
 APPEND_ONLY: Final = "append-only"
 _YES: Final = "yes"
 _SCORED: Final = (RANK, HALF_LIFE, EXPLAIN)
-_OPTIONS: Final = (*_SCORED, SIZE, GROUP, APPEND_ONLY, WINDOW)
+_OPTIONS: Final = (*_SCORED, SIZE, GROUP, APPEND_ONLY, WINDOW, ALLOWED)
 
 
 def ranking_options(ranking: RankingChoice | None) -> dict[str, str]:
@@ -166,6 +166,8 @@ def _plan(standing: Standing, stream: Stream) -> Plan:
     ranking = ranking_of(standing.options) or RankingChoice()
     own = standing.options.get(WINDOW)
     window = stream.window if own is None else parse_window(own)
+    if isinstance(window, ExpressionWindow):
+        raise UsageError(f"window {window.text!r}: the best of its windows are of kind {WINDOWED}")
     if isinstance(window, CountWindow) != stream.by_count:
         raise UsageError(f"window {own!r}: the job's is of {'a count' if stream.by_count else 'time'}")
     return Plan(stream.schema, query, window, standing.max_size, ranking=ranking)

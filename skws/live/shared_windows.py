@@ -98,7 +98,7 @@ class Groups:
     def join(self, member: Member, origin: bytes = NOT_BEGUN) -> Group:
         """The group that goes on from a state."""
         plan = member.plan
-        key = (plan.schema, plan.window, plan.max_size, plan.query.match_names, origin)
+        key = (plan.schema, plan.window, plan.max_size, plan.query.match_names, plan.ranking, origin)
         group = self._waiting.get(key)
         if group is None or group.started:
             group = self._waiting[key] = Group(origin)

@@ -59,4 +59,4 @@ class Query:
     def over(self, window: ExpressionWindow, *, allowed: bool) -> Query:
         """The same over the windows of an expression; ``allowed``: even if these pile up."""
         options = {**self.options, WINDOW: window.text, **({ALLOWED: "yes"} if allowed else {})}
-        return Query(self.text, self.max_size, WINDOWED if self.kind == KEYWORDS else self.kind, options)
+        return Query(self.text, self.max_size, self.kind if self.kind == PATTERN else WINDOWED, options)

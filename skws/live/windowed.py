@@ -14,13 +14,17 @@ from schema.errors import UsageError
 from schema.evolve import nameable
 from skws.keywords import parse_query
 from skws.live.evaluator import Arrived, Evaluator, Load
+from skws.live.ranked import SIZE, ranking_of, top_of
 from skws.live.share import Share
 from skws.live.shared_windows import Groups, Member
 from skws.live.standing import ALLOWED, WINDOW, Standing
 from skws.live.stream import Stream
 from skws.plan import Plan
+from skws.ranking.best_of_windows import BestOfWindows, check_over_windows
+from skws.ranking.choice import RankingChoice
+from skws.ranking.top import TopChoice
 from skws.records import Record
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, Result
 from skws.windowing.admission import admit, check_same_windows
 from skws.windowing.engine import WindowedEngine
 from skws.windowing.timeline import Stretch
@@ -35,7 +39,9 @@ class WindowedKind:
 
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises QueryError; UsageError, SchemaError for windows not to be read, or that pile up unasked."""
-        plan = _plan(standing, stream)
+        plan, top = _plan(standing, stream), _top(standing)
+        if top is not None:
+            check_over_windows(top)
         admit(nameable(stream.schema), plan.window, allowed=ALLOWED in standing.options)
 
     def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
@@ -44,16 +50,19 @@ class WindowedKind:
 
     def evaluator(self, standing: Standing, stream: Stream, share: Share) -> Evaluator | None:
         """A query is answered whole by one shard."""
-        return WindowedQuery(_plan(standing, stream), self._groups) if share.owns(standing.name) else None
+        if not share.owns(standing.name):
+            return None
+        return WindowedQuery(_plan(standing, stream), self._groups, _top(standing))
 
 
 class WindowedQuery:
-    """Answers one query, by an engine that it may share with others."""
+    """Answers one query, by an engine that it may share with others. ``top``: the best of each window."""
 
     keeps: Final = None
 
-    def __init__(self, plan: Plan, groups: Groups) -> None:
+    def __init__(self, plan: Plan, groups: Groups, top: TopChoice | None = None) -> None:
         self._member = Member(plan)
+        self._best = None if top is None else BestOfWindows(top, plan.schema)
         self._groups = groups
         self._group = groups.join(self._member)
         self._tables: list[Record] = []
@@ -62,7 +71,7 @@ class WindowedQuery:
         self._tables += records
 
     def take(self, arrived: Arrived) -> Iterable[LiveResult]:
-        return self._group.take(self._member, arrived, self._tables)
+        return self._told(self._group.take(self._member, arrived, self._tables))
 
     def end(self) -> Iterable[LiveResult]:
         """Windows that are open are not told."""
@@ -74,7 +83,9 @@ class WindowedQuery:
         The past is left out. How much of it is known depends on other queries,
         and from where on the stream is read decides where windows begin.
         """
-        return WindowedEngine.of(self._member.plan).load_tables(self._tables) if self._tables else ()
+        if not self._tables:
+            return ()
+        return self._told(WindowedEngine.of(self._member.plan).load_tables(self._tables))
 
     def succeed(self, former: Evaluator) -> Iterable[LiveResult]:
         """With the state of the former."""
@@ -99,6 +110,9 @@ class WindowedQuery:
         self._group.members.discard(self._member)
         self._group = self._groups.join(self._member, state)
 
+    def _told(self, results: Iterable[Result]) -> Iterable[Result]:
+        return results if self._best is None else self._best.take(results)
+
     @property
     def _engine(self) -> WindowedEngine:
         return self._group.engine(self._tables)
@@ -109,4 +123,9 @@ def _plan(standing: Standing, stream: Stream) -> Plan:
     if text is None:
         raise UsageError(f"query {standing.name!r}: expected a window expression for it")
     query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
-    return Plan(stream.schema, query, ExpressionWindow(text), standing.max_size)
+    ranking = ranking_of(standing.options) or (None if _top(standing) is None else RankingChoice())
+    return Plan(stream.schema, query, ExpressionWindow(text), standing.max_size, ranking=ranking)
+
+
+def _top(standing: Standing) -> TopChoice | None:
+    return top_of(standing.options) if SIZE in standing.options else None

@@ -78,19 +78,24 @@ class Corpus:
         return Texts(*self._sums[place].at(np.array([tick]))[0].tolist())
 
     def _lengths(self, rows: Rows) -> Iterator[tuple[Place, Ints, Ints]]:
-        """For each place: the numbers of the rows that are not NULL there, and (1, length) of each."""
-        for block, mine, at in rows.by_block():
-            if block.relation in self._whole:
-                continue
-            for column in self._schema.relations[block.relation].search_columns:
-                values = block.values(column)
-                lengths = np.array(
-                    [-1 if (value := values[row]) is None else len(str(value)) for row in at.tolist()],
-                    dtype=np.int64,
-                )
-                there = lengths >= 0
-                yield (block.relation, column), mine[there], _with_ones(lengths[there])
-            yield (block.relation, NAME), mine, _with_ones(np.zeros(len(mine), dtype=np.int64))
+        """As ``text_lengths``, with (1, length) of each, and without what is counted already."""
+        for place, mine, lengths in text_lengths(self._schema, rows):
+            if place[0] not in self._whole:
+                yield place, mine, np.stack([np.ones(len(lengths), dtype=np.int64), lengths], axis=1)
+
+
+def text_lengths(schema: Schema, rows: Rows) -> Iterator[tuple[Place, Ints, Ints]]:
+    """For each place: the numbers of the rows that are not NULL there, and their lengths in characters."""
+    for block, mine, at in rows.by_block():
+        for column in schema.relations[block.relation].search_columns:
+            values = block.values(column)
+            lengths = np.array(
+                [-1 if (value := values[row]) is None else len(str(value)) for row in at.tolist()],
+                dtype=np.int64,
+            )
+            there = lengths >= 0
+            yield (block.relation, column), mine[there], lengths[there]
+        yield (block.relation, NAME), mine, np.zeros(len(mine), dtype=np.int64)
 
 
 class Keywords:
@@ -148,7 +153,3 @@ class Keywords:
         for place, (numbers, values) in by_place.items():
             sums = self._sums.setdefault(place, LiveSums(slots))
             change(sums, np.array(numbers, dtype=np.int64), np.array(values, dtype=np.int64))
-
-
-def _with_ones(lengths: Ints) -> Ints:
-    return np.stack([np.ones(len(lengths), dtype=np.int64), lengths], axis=1)

@@ -36,10 +36,7 @@ def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], 
     """The starts, and the ends, of the tuples that each edge leads to from its member, sorted."""
     if not len(edge):
         return [], []
-    _, hashes = live.wanted(edge, member)
-    position, slot = live.probe(hashes)
-    true = live.joined(edge[position], member[position], slot)
-    position, slot = position[true], slot[true]
+    position, slot = reached(live, edge, member)
     tuples = live.tuples
     # What ended before it began was never alive.
     lived = tuples.end[slot] > tuples.start[slot]
@@ -47,6 +44,17 @@ def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], 
     return _by_group(position, tuples.start[slot], len(edge)), _by_group(
         position, tuples.end[slot], len(edge)
     )
+
+
+def reached(live: LiveTuples, edge: Ints, member: Ints) -> tuple[Ints, Ints]:
+    """The tuples that edges lead to from members with a value there: for each, the edge's number and a slot.
+
+    They may have ended.
+    """
+    _, hashes = live.wanted(edge, member)
+    position, slot = live.probe(hashes)
+    true = live.joined(edge[position], member[position], slot)
+    return position[true], slot[true]
 
 
 def _by_group(group: Ints, values: Ints, groups: int) -> list[Ints]:

@@ -11,8 +11,8 @@ from schema.errors import UsageError
 from schema.model import Schema
 from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master
 from skws.live.kinds import check
-from skws.live.ranked import TOP, ranking_of
-from skws.live.standing import KEYWORDS, PATTERN, Query, Standing
+from skws.live.ranked import TOP
+from skws.live.standing import KEYWORDS, PATTERN, WINDOW, Query, Standing
 from skws.live.stream import Stream
 from windows.window import CountWindow, ExpressionWindow, Window, parse_window
 
@@ -122,10 +122,9 @@ class WatchRequest:
 
     def standing(self, name: str, asked: Query) -> Standing:
         """The standing query of a name; under a window expression it is told that."""
-        window = self.plan_window
-        if isinstance(window, ExpressionWindow) and (asked.kind == TOP or ranking_of(asked.options)):
-            raise UsageError("--rank and --top do not go with a window expression: results come with windows")
-        if asked.kind in (KEYWORDS, PATTERN) and isinstance(window, ExpressionWindow):
+        own = asked.options.get(WINDOW)
+        window = self.plan_window if own is None else parse_window(own)
+        if asked.kind in (KEYWORDS, TOP, PATTERN) and isinstance(window, ExpressionWindow):
             asked = asked.over(window, allowed=self.allow_unbounded_windows)
         return asked.named(name, self.max_size)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from mesh.columnar import LiveTuples
 from mesh.columnar.columns import Ints
 from mesh.columnar.table import WaitingCounts
 from schema.errors import UsageError, nearest
@@ -26,6 +27,7 @@ from skws.engine.arrivals import Arrivals, of_tuples
 from skws.engine.engine import Counts
 from skws.engine.events import Event, in_order
 from skws.engine.finder import Finder
+from skws.engine.known import KnownTuples
 from skws.plan import Plan
 from skws.records import Record
 from skws.results.model import Result
@@ -33,6 +35,7 @@ from skws.tables.whole import with_sources
 from skws.windowing.closed import ClosedWindows
 from skws.windowing.members import Members, with_successors
 from skws.windowing.request import WindowsRequest
+from skws.windowing.scoring import WindowScoring
 from skws.windowing.source import BatchSource
 from skws.windowing.timeline import RECENT, Stretch
 from skws.windowing.waiting import WaitingResults
@@ -55,9 +58,9 @@ class WindowedEngine:
         self.counts = Counts()
         request = WindowsRequest(nameable(schema), window.text)
         self.tracker = Tracker(request.compiled(), request.alphabet)
-        self._finder = Finder(schema, window, on_compact=self._renumber)
+        self._finder = Finder(schema, window, on_compact=self._renumber, scorer=self._scorer)
         self._members = Members(schema, self._finder, self.tracker)
-        self._waiting = WaitingResults(self._finder, self._members)
+        self._waiting = WaitingResults(self._finder, self._members, self._scoring)
         self._names: dict[str, int] = {}
         self._recent: deque[Stretch] = deque(maxlen=RECENT)
         self._closed = ClosedWindows(self.tracker)
@@ -221,8 +224,13 @@ class WindowedEngine:
         self._finder.purge(self.tracker.position)
         return events
 
+    def _scorer(self, schema: Schema, live: LiveTuples, known: KnownTuples) -> WindowScoring:
+        self._scoring = WindowScoring(schema, live, known)
+        return self._scoring
+
     def _renumber(self, horizon: int, slots: Ints) -> None:
         self._members.renumber(slots)
+        self._scoring.renumber(slots)
         self._waiting.compact(horizon, slots)
 
     def _told(self, events: list[Event]) -> Iterator[Result]:

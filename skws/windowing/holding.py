@@ -48,7 +48,7 @@ class _Ordered:
     """Windows by key, then end; ``_least[n]`` has the least start of 2**n windows from each on."""
 
     def __init__(self, first: Ints, last: Ints, key: Ints) -> None:
-        self._keys, group = _numbered(key)
+        self._keys, group = numbered(key)
         order = np.lexsort((last, group))
         self._last = last[order]
         self._group = group[order]
@@ -60,7 +60,7 @@ class _Ordered:
 
     def ends(self, first: Ints, last: Ints, key: Ints) -> Ints:
         """As for ``Holding``, keys being whole."""
-        distinct, inverse = _numbered(key)
+        distinct, inverse = numbered(key)
         numbers = {code: number for number, code in enumerate(map(tuple, self._keys.tolist()))}
         group = np.array([numbers.get(tuple(code), -1) for code in distinct.tolist()], dtype=np.int64)[
             inverse
@@ -84,7 +84,7 @@ class _Ordered:
         return np.minimum(place, size)
 
 
-def _numbered(key: Ints) -> tuple[Ints, Ints]:
+def numbered(key: Ints) -> tuple[Ints, Ints]:
     """Distinct keys, and each one's number; all the same where keys have no fields."""
     if not key.shape[1]:
         return np.zeros((1, 0), dtype=np.int64), np.zeros(len(key), dtype=np.int64)

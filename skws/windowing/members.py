@@ -42,6 +42,11 @@ class Members:
         self._keys = np.zeros((0, len(tracker.fields)), dtype=np.int64)  # by slot
 
     @property
+    def keys(self) -> Ints:
+        """The codes of the keys of all tuples, by slot."""
+        return self._keys
+
+    @property
     def followed(self) -> set[int]:
         """The relations of which deletions are followed."""
         return self._deletions.relations

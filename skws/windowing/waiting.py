@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,19 +12,23 @@ from mesh.columnar.store import NO_MEMBER
 from skws.engine.events import Event, completed
 from skws.engine.finder import Finder
 from skws.engine.reported import Reported
+from skws.ranking.judging import Judged
+from skws.windowing.contents import Contents
 from skws.windowing.holding import Holding
 from skws.windowing.members import Members
+from skws.windowing.scoring import WindowScoring
 from windows.expressions.spans import Closed
 from windows.tuples import ALWAYS
-from windows.window import FOREVER
+from windows.window import FOREVER, MICROSECOND
 
 
 class WaitingResults:
     """Results whose tuples are a finder's, with the keys that ``members`` knows."""
 
-    def __init__(self, finder: Finder, members: Members) -> None:
+    def __init__(self, finder: Finder, members: Members, scoring: WindowScoring) -> None:
         self._finder = finder
         self._members = members
+        self._scoring = scoring
         self._pending = Reported()
 
     def __len__(self) -> int:
@@ -56,8 +60,11 @@ class WaitingResults:
     def told(self, closed: Closed, time: Ints, begin: int) -> Iterator[Event]:
         """Those that windows hold, at the end of the first that does; ``time`` from position ``begin`` on."""
         if len(closed.last):
+            scored = len(self._scoring) > 0
+            contents = Contents(self._finder.live.tuples, self._members.keys, closed) if scored else None
             for results, ends in self._released(closed):
-                yield from self._events(results, ends, time[ends - begin])
+                judged = [None] * len(results) if contents is None else self._judged(results, ends, contents)
+                yield from self._events(results, ends, time[ends - begin], judged)
 
     def _released(self, closed: Closed) -> Iterator[tuple[Partials, Ints]]:
         holding = Holding(closed)
@@ -77,12 +84,20 @@ class WaitingResults:
         end = holding.ends(first, last, self._members.key_of(results.members)[1])
         return np.where(end < results.end, end, FOREVER)
 
-    def _events(self, results: Partials, ends: Ints, time: Ints) -> Iterator[Event]:
+    def _judged(self, results: Partials, ends: Ints, contents: Contents) -> list[Judged | None]:
+        """Scores by the windows that results are told with."""
+        trees = [self._finder.telling.tree(row) for row in results.rows()]
+        return self._scoring.over(results, trees, contents.ended_at(ends), ends, contents)
+
+    def _events(
+        self, results: Partials, ends: Ints, time: Ints, judged: Sequence[Judged | None]
+    ) -> Iterator[Event]:
         names = self._finder.known.names(results.members[results.members != NO_MEMBER])
         times = self._finder.known.times[results.members]
         began = np.where(self._streaming(results), times, ALWAYS).max(axis=1)
         columns = (results.rows(), ends.tolist(), began.tolist(), time.tolist())
-        for (query, operator, slots), tick, start, end in zip(*columns, strict=True):
+        for (query, operator, slots), tick, start, end, score in zip(*columns, judged, strict=True):
             mesh, assembler, *_ = self._finder.queries[query]
             named = [names[slot] for slot in slots if slot >= 0]
-            yield completed(tick, assembler.result("+", mesh.network(operator), named, start, end))
+            result = assembler.result("+", mesh.network(operator), named, start, end)
+            yield completed(tick, result if score is None else score.at(end / MICROSECOND).told(result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,23 @@ def test_a_fault_in_a_schema_has_a_place(shop: Path, capsys: pytest.CaptureFixtu
     assert "wrong.yaml:3:9: window: no field or relation 'pulse'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", [["--lateness", "1 s"], ["--mesh", "full"]])
+def test_the_best_of_each_window(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "shop.jsonl").write_text(RECORDS + RECORDS.splitlines()[3].replace("4", "4.5") + "\n")
+    assert searched(shop, "shop.yaml", "--rank", "relevance") == 0
+    scored = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [result["score"] > 0 for result in scored] == [True, True]
+    assert searched(shop, "shop.yaml", "--top", "1") == 0
+    (best,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (best["op"], best["event"], best["rank"], best["at"]) == ("+", "enter", 1, best["end"])
+    assert best["score"] == max(result["score"] for result in scored)
+    assert searched(shop, "shop.yaml", "--top", "1", "--group") == 0
+    (best,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert best["folded"] == 1
+
+
+@pytest.mark.parametrize(
+    "option", [["--lateness", "1 s"], ["--mesh", "full"], ["--top", "2", "--append-only"]]
+)
 def test_options_that_do_not_go_with_expressions(
     shop: Path, capsys: pytest.CaptureFixture[str], option: list[str]
 ) -> None:

@@ -18,6 +18,7 @@ from skws.choices import EngineName
 from skws.keywords import parse_query
 from skws.pattern_search import PatternRequest, PatternSearch
 from skws.plan import Plan
+from skws.ranking.choice import RankingChoice
 from skws.replay import BadRecordLog, Replay
 from skws.spark.window_cuts import Cut, find_cuts
 from skws.spark.windowed import WindowedRun
@@ -65,7 +66,8 @@ def test_equal_record_for_record(
     monkeypatch.setattr(skws.spark.window_cuts, "_LOOK", 7)
     path = write_replay(tmp_path / "r.jsonl", described, random_stream(described, 3, 500, 7))
     replay = Replay.open(path, described, split_bytes=8_000)
-    plan = Plan(described, parse_query("alpha beta -no", described), ExpressionWindow(text), 4)
+    query, ranking = parse_query("alpha beta -no", described), RankingChoice(half_life=60, explain=True)
+    plan = Plan(described, query, ExpressionWindow(text), 4, ranking=ranking)
     engine, log = WindowedEngine.of(plan), BadRecordLog()
     local = [*engine.load_tables(replay.tables(log)), *engine.process_batches(replay.batches(log))]
     cuts = watched_cuts(monkeypatch, skws.spark.windowed)

@@ -222,10 +222,19 @@ def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: 
     )
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_results_in_windows_of_an_expression_are_those_of_a_search(ward: Path, own: bool) -> None:
-    asked = f"window {FEVER}: hopper" if own else "hopper"
-    run, view = viewed(at_the_ward(ward, asked, window="1 hour" if own else FEVER))
+@pytest.mark.parametrize(
+    ("asked", "window"),
+    [
+        ("hopper", FEVER),
+        ("rank: hopper", FEVER),
+        (f"window {FEVER}: hopper", "1 hour"),
+        (f"top 2 window {FEVER}: hopper", "1 hour"),
+    ],
+)
+def test_results_in_windows_of_an_expression_are_those_of_a_search(
+    ward: Path, asked: str, window: str
+) -> None:
+    run, view = viewed(at_the_ward(ward, asked, window=window))
     for _ in range(12):
         advanced(run, view, 1)
     search = SearchRequest(

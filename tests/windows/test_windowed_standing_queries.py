@@ -15,11 +15,15 @@ import skws.live.shared_windows
 from schema.errors import UsageError
 from skws.batches import RecordBatch
 from skws.keywords import parse_query
+from skws.live.ranked import TOP, ranking_options, top_options
 from skws.live.search import LiveSearch
 from skws.live.standing import PATTERN, Query
 from skws.live.stream import Stream
 from skws.pattern_search import read_query
 from skws.plan import Plan
+from skws.ranking.best_of_windows import BestOfWindows
+from skws.ranking.choice import RankingChoice
+from skws.ranking.top import TopChoice
 from skws.records import Record
 from skws.results.model import LiveResult
 from skws.watch.control import Command
@@ -112,6 +116,27 @@ def test_results_are_told_when_their_window_ends(tmp_path: Path) -> None:
     steps(watch)
     assert [result.end for result in sink.results] == [2.0, 5.0]
     watch.close()
+
+
+def test_the_best_of_each_window_live() -> None:
+    """As of the results with scores; a failure between changes nothing."""
+    ranking, top = RankingChoice("keywords"), TopChoice(1)
+    engine = WindowedEngine.of(Plan(SCHEMA, parse_query("lamp", SCHEMA), WINDOW, ranking=ranking))
+    best = BestOfWindows(top, SCHEMA)
+    options = {**ranking_options(ranking), **top_options(top)}
+    shards = all_shards(asked(), 2)
+    commands = [Command("add", "best", "lamp", kind=TOP, options=options)]
+    rng, told = random.Random(3), 0
+    for part in range(8):
+        records = [r._replace(time=r.time + 60_000_000 * part) for r in stream(rng, 8)]
+        found = [r for shard in shards for r in shard.work(parcel_of(records, commands)).results]
+        assert lines(found) == lines(list(best.take(engine.process(records))))
+        commands, told = [], told + len(found)
+        for shard in shards:
+            shard.rebuild()
+    assert told > 3
+    with pytest.raises(UsageError, match="append-only"):
+        asked(queries={"best": Query("lamp", kind=TOP, options={**options, "append-only": "yes"})}).given()
 
 
 def test_queries_with_the_same_windows_share_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from tui.services.asked import query_of, read_asked
 from tui.services.news import LogLine, News
 from tui.services.request import UiRequest
 from tui.services.results import ResultBuffer
-from windows.window import ExpressionWindow
+from windows.window import ExpressionWindow, parse_window
 
 if TYPE_CHECKING:
     from skws.explain.observed import Observed
@@ -111,8 +111,8 @@ class View:
     def windowed(self, asked: str) -> bool:
         """True for keywords over the windows of an expression: their results are told as these end."""
         wanted = read_asked(asked)
-        everywhere = isinstance(self.request.plan_window, ExpressionWindow)
-        return not (wanted.pattern or wanted.scored) and (everywhere or bool(wanted.window))
+        window = parse_window(wanted.window) if wanted.window else self.request.plan_window
+        return not wanted.pattern and isinstance(window, ExpressionWindow)
 
     def _lasting(self) -> frozenset[str]:
         return frozenset(query_of(asked) for asked in self.queries if self.windowed(asked))

@@ -1,0 +1,170 @@
+"""From facts about a result's tuples to its score: what scores at an instant and over windows share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from mesh.columnar import Labelled, LiveTuples, Partials
+from mesh.columnar.columns import Ints
+from mesh.tree import Tree
+from schema.model import Schema
+from skws.batches import Rows
+from skws.engine.known import KnownTuples
+from skws.plan import Plan
+from skws.ranking.corpus import NAME, Keywords, Place, TableTexts
+from skws.ranking.evidence import Evidence, JoinFan, Match
+from skws.ranking.rankings import Ranking
+from skws.ranking.score import Score
+from skws.results.model import Result
+from windows.tuples import ALWAYS
+from windows.window import MICROSECOND
+
+CountTexts: TypeAlias = Callable[[Place, int], tuple[int, int, int]]
+"""How many texts of a place there are, their characters, and how many contain a keyword."""
+
+CountFans: TypeAlias = Callable[[Ints, Ints, Ints], Ints]
+"""For each edge, the tuple it is walked from, and the number of a result: how many tuples it leads to."""
+
+
+class Ranked(NamedTuple):
+    """A query whose results get scores."""
+
+    plan: Plan
+    ranking: Ranking
+    half_life: float | None
+    keywords: Keywords
+    explain: bool
+
+    @classmethod
+    def of(cls, plan: Plan) -> Ranked | None:
+        """None if the plan asks for no scores."""
+        choice = plan.ranking
+        if choice is None:
+            return None
+        return cls(plan, choice.ranking, choice.fading(plan.window), Keywords(plan), choice.explain)
+
+
+class Judged(NamedTuple):
+    """A result's score, the tick at which it was found, and the one at which its window closes."""
+
+    score: Score
+    tick: int
+    expires: int
+
+    def at(self, seconds: float) -> Judged:
+        """With what time has left of the score."""
+        return self._replace(score=self.score.when(seconds))
+
+    def told(self, result: Result) -> Result:
+        return replace(result, score=self.score, tick=self.tick, expires=self.expires)
+
+
+class Scorer(Protocol):
+    """Follows all tuples of a finder; the queries that have a ranking are added by their numbers."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, query: int) -> bool: ...
+
+    def tables(self, tables: Mapping[int, TableTexts]) -> None: ...
+
+    def add(self, query: int, plan: Plan, labelled: Labelled) -> None: ...
+
+    def remove(self, query: int) -> None: ...
+
+    def arrived(self, first: int, rows: Rows, labelled: Labelled) -> None: ...
+
+    def ended(self, slots: Ints, ticks: Ints) -> None: ...
+
+    def forget(self, horizon: int) -> None: ...
+
+    def of(
+        self, results: Partials, trees: list[Tree], expires: Ints, *, snapshot: bool
+    ) -> list[Judged | None]: ...
+
+
+class Judge:
+    """Judges results made of the tuples of a finder."""
+
+    def __init__(self, schema: Schema, live: LiveTuples, known: KnownTuples) -> None:
+        self._schema = schema
+        self._live = live
+        self._known = known
+
+    def score(
+        self,
+        ranked: Ranked,
+        tree: Tree,
+        members: list[int],
+        count: CountTexts,
+        joins: tuple[JoinFan, ...],
+    ) -> Score:
+        """The score of one result over its tree; ``members`` are slots, below 0 for none."""
+        slots = [slot for slot in members if slot >= 0]
+        times = [int(self._known.times[slot]) for slot in slots if self._live.tuple_in(slot)[1] != ALWAYS]
+        newest = max(times, default=None)
+        evidence = Evidence(
+            tuple(self._matches(ranked, tree, slots, count)),
+            len(slots),
+            tuple(sorted((newest - time) / MICROSECOND for time in times)) if newest is not None else (),
+            joins,
+            ranked.half_life,
+        )
+        parts = ranked.ranking.parts(evidence)
+        found = None if newest is None else newest / MICROSECOND
+        return Score(parts, found, ranked.half_life, explained=ranked.explain)
+
+    def joins(
+        self, results: Partials, trees: list[Tree], wanted: list[int], count: CountFans
+    ) -> list[tuple[JoinFan, ...]]:
+        """The joins of each result, busier side counted; empty for those that are not wanted."""
+        steps = [(number, node) for number in wanted for node in range(1, len(trees[number].edges))]
+        found: list[list[JoinFan]] = [[] for _ in trees]
+        if steps:
+            rows, nodes = np.array(steps, dtype=np.int64).T
+            edge = np.array([trees[number].edges[node] for number, node in steps], dtype=np.int64)
+            above = np.array([trees[number].parents[node] for number, node in steps], dtype=np.int64)
+            out = count(edge, results.members[rows, above], rows)
+            back = count(edge ^ 1, results.members[rows, nodes], rows)
+            for (number, _), join, fan in zip(steps, edge // 2, np.maximum(out, back), strict=True):
+                found[number].append(JoinFan(self._schema.joins[join].name, int(fan)))
+        return [tuple(sorted(each, key=lambda fan: (fan.name, fan.tuples))) for each in found]
+
+    def _matches(self, ranked: Ranked, tree: Tree, slots: list[int], count: CountTexts) -> Iterator[Match]:
+        """In an order that does not depend on how the tree is rooted."""
+        found: list[tuple[int, str, Place, int, int]] = []
+        for node, slot in enumerate(slots):
+            if tree.keywords[node]:
+                found += self._in_tuple(ranked, tree.relations[node], slot, tree.keywords[node])
+        for keyword, name, place, occurring, length in sorted(found):
+            texts, characters, containing = count(place, keyword)
+            relation, column = place
+            described = self._schema.relations[relation]
+            yield Match(
+                ranked.plan.keywords[keyword],
+                name,
+                "relation's name" if column == NAME else described.attributes[column].name,
+                occurring,
+                length,
+                texts,
+                containing,
+                characters / texts if texts else 0.0,
+            )
+
+    def _in_tuple(
+        self, ranked: Ranked, relation: int, slot: int, bitmap: int
+    ) -> Iterator[tuple[int, str, Place, int, int]]:
+        """Keyword, tuple, place, occurrences and length for each keyword in each attribute of a tuple."""
+        row, name = self._known.row(slot), self._known.name(slot).id
+        carried = [keyword for keyword in range(len(ranked.plan.keywords)) if bitmap >> keyword & 1]
+        for column in self._schema.relations[relation].search_columns:
+            if row[column] is not None:
+                text = str(row[column])
+                counts = ranked.keywords.occurrences(relation, column, text)
+                yield from ((k, name, (relation, column), counts[k], len(text)) for k in carried if counts[k])
+        named = ranked.plan.matcher.named(relation)
+        yield from ((k, name, (relation, NAME), 1, 0) for k in carried if named >> k & 1)

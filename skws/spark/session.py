@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -20,11 +21,12 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def start_session(
-    master: str | None = None, app_name: str = "skws", packages: Sequence[str] = ()
+    master: str | None = None, app_name: str = "skws", packages: Sequence[str] = (), *, brief: bool = False
 ) -> SparkSession:
     """A session set up for skws; on a cluster, executors get the packages of this installation.
 
-    ``packages``: coordinates of connectors that Spark shall load.
+    ``packages``: coordinates of connectors that Spark shall load. ``brief``: Java is to be there
+    soon, and has little to do then.
 
     Raises SourceError if there is no Java.
     """
@@ -33,7 +35,7 @@ def start_session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     submitted = "SPARK_ENV_LOADED" in os.environ and master is None
     builder = SparkSession.builder.appName(app_name)
-    for name, value in _settings().items():
+    for name, value in _settings(brief=brief).items():
         builder = builder.config(name, value)
     if packages:
         builder = builder.config("spark.jars.packages", ",".join(packages))
@@ -50,7 +52,12 @@ def start_session(
     return session
 
 
-def _settings() -> dict[str, str]:
+# Half of what Java takes to start is its second compiler, for code that a live search runs a few times.
+_BRIEF: Final = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def _settings(*, brief: bool) -> dict[str, str]:
+    options = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -59,7 +66,7 @@ def _settings() -> dict[str, str]:
         # Partitions carry slices and shards here: merging them would undo the plan.
         "spark.sql.adaptive.enabled": "false",
         "spark.driver.memory": os.environ.get("SKWS_DRIVER_MEMORY", "2g"),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        "spark.driver.extraJavaOptions": options + (_BRIEF if brief else ""),
     }
 
 

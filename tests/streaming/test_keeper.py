@@ -16,6 +16,7 @@ from schema.errors import UsageError
 from skws.live.share import Share, Spread
 from skws.records import Record
 from skws.spark.streaming.lodging import Lodger, lodge, vacate
+from skws.spark.streaming.unread import Unread
 from skws.watch.control import Command
 from tests.streaming.shard_runs import parcel_of
 from tests.streaming.test_oracle_shards import request
@@ -68,18 +69,18 @@ def wait_for_the_end_of(process: int) -> None:
 
 
 def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
-    first = Lodger(run, REQUEST, SHARE)
+    first = Lodger(run, Unread(REQUEST), SHARE)
     assert work(first, 0)["op"] == "behind"
     stand(first, 0)
     assert work(first, 0, Record(0, 5, ("alpha", 1, 1)))["op"] == "done"
     first.close()
-    second = Lodger(run, REQUEST, SHARE)
+    second = Lodger(run, Unread(REQUEST), SHARE)
     assert work(second, 1)["op"] == "done"
     second.close()
 
 
 def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
-    lodger = Lodger(run, REQUEST, SHARE)
+    lodger = Lodger(run, Unread(REQUEST), SHARE)
     stand(lodger, 0)
     assert work(lodger, 0)["op"] == "done"
     assert work(lodger, 0)["op"] == "behind"
@@ -89,7 +90,7 @@ def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
 
 
 def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> None:
-    lodger = Lodger(run, REQUEST, SHARE)
+    lodger = Lodger(run, Unread(REQUEST), SHARE)
     stand(lodger, 0)
     with pytest.raises(UsageError, match="no standing query 'x'"):
         work(lodger, 0, commands=(Command("remove", "x"),))
@@ -99,7 +100,7 @@ def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> Non
 
 
 def test_a_killed_keeper_is_replaced_and_has_no_epoch(run: str) -> None:
-    lodger = Lodger(run, REQUEST, SHARE)
+    lodger = Lodger(run, Unread(REQUEST), SHARE)
     stand(lodger, 3)
     keeper = keeper_of(run)
     os.kill(keeper, signal.SIGKILL)
@@ -107,13 +108,13 @@ def test_a_killed_keeper_is_replaced_and_has_no_epoch(run: str) -> None:
         work(lodger, 3)
     wait_for_the_end_of(keeper)
     lodger.close()
-    again = Lodger(run, REQUEST, SHARE)
+    again = Lodger(run, Unread(REQUEST), SHARE)
     assert work(again, 3)["op"] == "behind"
     again.close()
 
 
 def test_keepers_go_with_their_sockets(run: str) -> None:
-    Lodger(run, REQUEST, SHARE).close()
+    Lodger(run, Unread(REQUEST), SHARE).close()
     keeper = keeper_of(run)
     vacate(run)
     assert not lodge(run).exists()
@@ -121,5 +122,5 @@ def test_keepers_go_with_their_sockets(run: str) -> None:
 
 
 def test_its_folder_is_for_one_user(run: str) -> None:
-    Lodger(run, REQUEST, SHARE).close()
+    Lodger(run, Unread(REQUEST), SHARE).close()
     assert lodge(run).stat().st_mode & 0o077 == 0

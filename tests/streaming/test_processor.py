@@ -19,6 +19,7 @@ from skws.spark.streaming import processor
 from skws.spark.streaming.frames import Message
 from skws.spark.streaming.keeper import Keeper
 from skws.spark.streaming.processor import MeshProcessor
+from skws.spark.streaming.unread import Unread
 from skws.watch.control import Command
 from skws.watch.entry import Entry
 from skws.watch.request import WatchRequest
@@ -84,8 +85,8 @@ class Lodgings:
     def __init__(self) -> None:
         self.keepers: dict[int, Keeper] = {}
 
-    def lodger(self, run: str, asked: WatchRequest, share: Share) -> Any:
-        keeper = self.keepers.setdefault(share.number, Keeper(asked, share))
+    def lodger(self, run: str, asked: Unread[WatchRequest], share: Share) -> Any:
+        keeper = self.keepers.setdefault(share.number, Keeper(asked.read(), share))
 
         def ask(head: dict[str, Any], blobs: Any = ()) -> Message:
             answer = keeper.answer(Message(orjson.loads(orjson.dumps(head)), list(blobs)))

@@ -21,6 +21,9 @@ def _local(run: WatchRun) -> Search:
 
 def _job(run: WatchRun) -> Search:
     run.tell("info", "Spark is starting")
-    from tui.services.job_search import JobSearch  # noqa: PLC0415 - only who asks for Spark needs it
+    from skws.spark.streaming.sessions import session_ahead  # noqa: PLC0415 - only who asks for Spark needs it
 
-    return JobSearch(run)
+    ahead = session_ahead(run.request.master)  # while the rest is loaded
+    from tui.services.job_search import JobSearch  # noqa: PLC0415
+
+    return JobSearch(run, ahead)

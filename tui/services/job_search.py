@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from schema.model import Schema
 from skws.explain.prefixes import Prefix
 from skws.live.changing import changed
+from skws.live.standing import Standing
+from skws.spark.streaming.sessions import Ahead
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch import control
 from tui.services.watch_run import WatchRun
 from tui.services.watched import CallLog, CallSink, watch_request
 from tui.services.watched_search import WatchedSearch
 
+if TYPE_CHECKING:
+    from skws.windowing.timeline import Stretch
+
 
 class JobSearch(WatchedSearch[SparkWatch]):
     """Made, it takes seconds until Spark is there."""
 
-    def __init__(self, run: WatchRun) -> None:
+    def __init__(self, run: WatchRun, ahead: Ahead | None = None) -> None:
         super().__init__(run)
         self._ended = False
         self._changes: dict[str, str] = {}
@@ -30,6 +36,7 @@ class JobSearch(WatchedSearch[SparkWatch]):
             answered=self._changed,
             each_step=self._step,
             onlooker=self,
+            ahead=ahead,
         )
 
     @property
@@ -56,5 +63,11 @@ class JobSearch(WatchedSearch[SparkWatch]):
             self._stream = changed(self._stream, text)
         self._answered(answer)
 
-    def _waiting(self, asked: str) -> Mapping[Prefix, int] | None:  # noqa: ARG002 - the mesh is in the job's workers
-        return None
+    def _standing(self) -> tuple[Standing, ...]:
+        return self._watch.standing
+
+    def _windows(self, name: str) -> Sequence[Stretch]:
+        return self._watch.insight.stretches.get(name, ())
+
+    def _partials(self) -> Mapping[Prefix, int]:
+        return self._watch.insight.waiting

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from schema.model import Schema
 from skws.explain.prefixes import Prefix, prefix_of
-from skws.live.standing import KEYWORDS, WINDOWED
+from skws.live.standing import Standing
 from skws.watch.local import LocalWatch
 from skws.watch.pace import StoppableClock
 from skws.watch.speeds import Rest
@@ -62,11 +62,6 @@ class LocalSearch(WatchedSearch[LocalWatch]):
     def close(self) -> None:
         self._watch.close()
 
-    def stretches(self) -> Mapping[str, Sequence[Stretch]]:
-        worker = self._watch.pipeline.worker
-        windowed = [one.name for one in worker.standing.shown() if one.kind == WINDOWED]
-        return {name: worker.live.stretches(name) for name in windowed}
-
     def why_bad(self) -> str:
         bad = self._watch.pipeline.intake.bad
         return bad.summary().splitlines()[-1].strip() if bad.first else ""
@@ -80,9 +75,12 @@ class LocalSearch(WatchedSearch[LocalWatch]):
             self._run.tell("info", "the source has ended; queries still see its last window")
         self._step()
 
-    def _waiting(self, asked: str) -> Mapping[Prefix, int] | None:
-        """Of the mesh that queries share; those of another kind have an engine of their own."""
-        worker = self._watch.pipeline.worker
-        if {one.name: one.kind for one in worker.standing.shown()}.get(asked) != KEYWORDS:
-            return None
-        return {prefix_of(tree, len(tree.relations)): count for tree, count in worker.live.waiting()}
+    def _standing(self) -> tuple[Standing, ...]:
+        return self._watch.pipeline.worker.standing.shown()
+
+    def _windows(self, name: str) -> Sequence[Stretch]:
+        return self._watch.pipeline.worker.live.stretches(name)
+
+    def _partials(self) -> Mapping[Prefix, int]:
+        waiting = self._watch.pipeline.worker.live.waiting()
+        return {prefix_of(tree, len(tree.relations)): count for tree, count in waiting}

@@ -12,6 +12,7 @@ from schema.model import Schema
 from skws.explain.observed import Observed
 from skws.explain.prefixes import Prefix
 from skws.keywords import EXCLUDED
+from skws.live.standing import KEYWORDS, WINDOWED, Standing
 from skws.plan import Plan
 from skws.records import Record
 from skws.watch import control
@@ -82,8 +83,8 @@ class WatchedSearch(Generic[Watching]):
         self._asked.put(asked)
 
     def stretches(self) -> Mapping[str, Sequence[Stretch]]:
-        """The windows of queries over an expression, by their texts, where they can be seen."""
-        return {}
+        """The windows of queries over an expression, by their texts."""
+        return {one.name: self._windows(one.name) for one in self._standing() if one.kind == WINDOWED}
 
     def why_bad(self) -> str:
         """What was wrong with the last of the first bad records; empty if it is not known."""
@@ -120,9 +121,22 @@ class WatchedSearch(Generic[Watching]):
             self._observe(self._asked.get())
         self._run.tell_metrics()
 
-    def _waiting(self, asked: str) -> Mapping[Prefix, int] | None:
-        """Partial results at the operators of a query's mesh; None where they cannot be seen."""
+    def _standing(self) -> tuple[Standing, ...]:
+        """The standing queries."""
         raise NotImplementedError
+
+    def _windows(self, name: str) -> Sequence[Stretch]:
+        """Of a query over an expression."""
+        raise NotImplementedError
+
+    def _partials(self) -> Mapping[Prefix, int]:
+        """Those that wait at each operator of the mesh that keyword queries share."""
+        raise NotImplementedError
+
+    def _waiting(self, asked: str) -> Mapping[Prefix, int] | None:
+        """Of a query's mesh; None for those of another kind, which have an engine of their own."""
+        kinds = {one.name: one.kind for one in self._standing()}
+        return self._partials() if kinds.get(asked) == KEYWORDS else None
 
     def _observe(self, asked: str) -> None:
         if asked not in self._run.queries or read_asked(asked).pattern:

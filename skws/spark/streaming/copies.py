@@ -33,9 +33,14 @@ class Copies:
         """By the driver, before the job starts."""
         self._folder.mkdir(exist_ok=True)
 
+    @property
+    def asked(self) -> bool:
+        """True if the driver looks on."""
+        return self._folder.is_dir()
+
     def leave(self, number: int, records: bytes) -> None:
         """By the source, if it was asked. ``records``: packed."""
-        if not self._folder.is_dir():
+        if not self.asked:
             return
         waiting = self._waiting()
         for path in waiting[: max(0, len(waiting) - MOST + 1)]:

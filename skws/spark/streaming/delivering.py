@@ -10,6 +10,7 @@ import orjson
 
 from skws.live.results import moment, read_result
 from skws.results.model import LiveResult
+from skws.spark.streaming.insight import Insight
 from skws.spark.streaming.outbox import Told
 from skws.spark.streaming.parcels import Head
 from skws.watch.control import Command
@@ -26,7 +27,7 @@ class Delivering:
     """Takes batches in order. ``done`` hears which commands were carried out.
 
     ``full``: the limit of results is reached; ``ended``: so is the source's end.
-    ``parcels``: the number of the last one.
+    ``parcels``: the number of the last one. ``insight``: for an onlooker.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Delivering:
         self.reasons: list[str] = []
         self.behind = ""
         self.live = self.operators = self.waiting = self.log_bytes = 0
+        self.insight = Insight()
 
     @property
     def delivery(self) -> Delivery:
@@ -105,6 +107,7 @@ class Delivering:
             self.log_bytes = max((one.get("log_bytes", 0) for one in stats), default=0)
             self.operators = max(one["operators"] for one in stats)
             self.waiting = sum(one["waiting"] for one in stats)
+            self.insight = Insight.of(stats) or self.insight
 
     def bad_summary(self) -> str:
         """One line with the count, then the first few reasons."""

@@ -17,9 +17,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from schema.model import sourced
 from skws.spark.streaming.faults import told_briefly
 from skws.spark.streaming.layout import Layout
+from skws.spark.streaming.live_source import NAME, source_of
 from skws.spark.streaming.outbox import Told, in_order
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor
-from skws.spark.streaming.reader import NAME, Reading, source_of
+from skws.spark.streaming.reader import Reading
 from skws.tables.cache import pinned
 
 SETTINGS: Final = {
@@ -31,6 +32,9 @@ SETTINGS: Final = {
     # Nothing happens without data: time passes with records.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
+    # A batch is a few rows: to compile its plan would take longer than to work through it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A row is a parcel here, so few fill a batch.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }

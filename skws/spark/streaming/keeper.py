@@ -20,7 +20,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,21 +34,12 @@ from skws.live.standing import Standing
 from skws.spark.streaming.frames import Message, receive, send
 from skws.spark.streaming.parcels import Parcel
 from skws.spark.streaming.record_log import Chunk
+from skws.spark.streaming.setup import Setup
 from skws.spark.streaming.shard import Shard, Worked
 from skws.watch.request import WatchRequest
 
 IDLE: Final = 3600.0  # seconds
 RESULTS_A_BLOB: Final = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a keeper is started with. ``daemon``: the process without which it has no reason to live."""
-
-    request: WatchRequest
-    share: Share
-    socket: Path
-    daemon: int
 
 
 class Keeper:
@@ -114,7 +105,7 @@ def _blobs(worked: Worked) -> list[bytes]:
 def serve(setup: Setup) -> None:
     """Until there is no reason to; in a process that nobody has to wait for, once the socket is there."""
     expect_long_lived_objects()
-    keeper = Keeper(setup.request, setup.share)
+    keeper = Keeper(setup.request.read(), setup.share)
     here = setup.socket.with_suffix(f".{os.getpid()}")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(here))

@@ -11,14 +11,17 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import schema.errors
 from schema.errors import SkwsError
 from skws.live.share import Share
 from skws.spark.streaming.frames import Message, receive, send
-from skws.spark.streaming.keeper import Setup
-from skws.watch.request import WatchRequest
+from skws.spark.streaming.setup import Setup
+from skws.spark.streaming.unread import Unread
+
+if TYPE_CHECKING:
+    from skws.watch.request import WatchRequest
 
 PATIENCE: Final = 60.0  # seconds until a keeper must have started
 
@@ -39,15 +42,22 @@ def vacate(run: str) -> None:
 
 
 class Lodger:
-    """One conversation with a shard's keeper. Raises SkwsError as the keeper does, OSError, EOFError."""
+    """One conversation with a shard's keeper. Raises SkwsError as the keeper does, OSError, EOFError.
 
-    def __init__(self, run: str, request: WatchRequest, share: Share) -> None:
+    ``daemon``: the process with which a keeper ends that is started here. Of a
+    worker it is its parent, which forked it and lives as long as the executor.
+    """
+
+    def __init__(
+        self, run: str, request: Unread[WatchRequest], share: Share, daemon: int | None = None
+    ) -> None:
         folder = lodge(run)
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
             raise PermissionError(f"{folder} belongs to another user")
         self._path = folder / f"{share.number}.socket"
-        self._socket = self._connected() or self._started(request, share)
+        setup = Setup(request, share, self._path, daemon or os.getppid())
+        self._socket = self._connected() or self._started(setup)
 
     def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> Message:
         """One message, and the answer to it."""
@@ -72,10 +82,8 @@ class Lodger:
             return None
         return found
 
-    def _started(self, request: WatchRequest, share: Share) -> socket.socket:
+    def _started(self, setup: Setup) -> socket.socket:
         log = self._path.with_suffix(".log")
-        # A worker's parent is the daemon that forked it, which lives as long as the executor.
-        setup = Setup(request, share, self._path, os.getppid())
         with log.open("wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "skws.spark.streaming.keeper"],

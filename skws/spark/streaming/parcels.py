@@ -29,6 +29,7 @@ class Head:
     ``reasons``: the first few, told to the user. ``notices`` are lines for the
     user, ``behind`` what waits in the source (None: not asked). ``ended``:
     nothing will come after this. ``number``: parcels are counted.
+    ``watched``: an onlooker of the driver wants to see what goes on inside.
     """
 
     read: float
@@ -40,6 +41,7 @@ class Head:
     behind: str | None = None
     ended: bool = False
     number: int = 0
+    watched: bool = False
 
     def to_json(self) -> bytes:
         return orjson.dumps(asdict(self))

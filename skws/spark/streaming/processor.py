@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from pyspark.sql import Row
@@ -26,10 +26,12 @@ from skws.live.share import Share
 from skws.spark.streaming.frames import Message
 from skws.spark.streaming.lodging import Lodger
 from skws.spark.streaming.parcels import Parcel
-from skws.watch.request import WatchRequest
+from skws.spark.streaming.unread import Unread
 from windows.tuples import ALWAYS
 
-INPUT: Final = "shard int, sequence long, parcel binary"
+if TYPE_CHECKING:
+    from skws.watch.request import WatchRequest
+
 OUTPUT: Final = "shard int, part int, told binary"
 
 
@@ -54,7 +56,7 @@ class MeshProcessor(StatefulProcessor):
 
     def __init__(self, run: str, request: WatchRequest, shares: Mapping[int, Share]) -> None:
         self._run = run
-        self._request = request
+        self._request = Unread(request)
         self._shares = shares
 
     def init(self, handle: StatefulProcessorHandle) -> None:

@@ -7,17 +7,14 @@ failure: the feed gives it again, commands are read from their file.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from threading import current_thread, main_thread
 from typing import Any, Final
 
 import orjson
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from schema.model import Schema
 from skws.live.changing import changed
@@ -29,7 +26,6 @@ from skws.sources.feed import Batch, Feed, Item, Offset
 from skws.spark.streaming.ahead import PolledAhead
 from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.parcels import Head, Parcel, packed
-from skws.spark.streaming.processor import INPUT
 from skws.spark.streaming.reins import Reins
 from skws.watch.control import Command
 from skws.watch.entry import unchecked
@@ -38,7 +34,6 @@ from skws.watch.pace import Pace
 from skws.watch.request import WatchRequest
 from skws.watch.speeds import Rest, replay_rate
 
-NAME: Final = "skws"
 MOST: Final = 50_000  # records in a micro-batch
 _MOVED_EVERY: Final = 5.0  # seconds between micro-batches that tell of nothing but a later offset
 _ASKED_EVERY: Final = 5.0  # seconds
@@ -59,26 +54,6 @@ class Reading:
     @property
     def commands(self) -> Path:
         return self.folder / "commands" / "commands.jsonl"
-
-
-def source_of(reading: Reading) -> type[DataSource]:
-    """The data source to register with Spark."""
-
-    class LiveSource(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return NAME
-
-        def schema(self) -> str:
-            return INPUT
-
-        def simpleStreamReader(self, schema: StructType) -> FeedReader:  # noqa: N802, ARG002 - Spark's names
-            # Called in the reader's own process.
-            if current_thread() is main_thread():
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver says when to end
-            return FeedReader(reading)
-
-    return LiveSource
 
 
 class FeedReader(SimpleDataSourceStreamReader):
@@ -212,7 +187,9 @@ class FeedReader(SimpleDataSourceStreamReader):
         known = len(self._intake.bad.first)
         records, letters, bad = self._intake.parted(_listed(items))
         reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
-        head = Head(read, commands, letters, bad, reasons, notices, behind, end["ended"], end["sequence"])
+        ended, number = end["ended"], end["sequence"]
+        watched = self._copies.asked
+        head = Head(read, commands, letters, bad, reasons, notices, behind, ended, number, watched)
         tables = b"" if start["tables"] else packed(list(self._tables()))
         return Parcel(head, tables, packed(records))
 

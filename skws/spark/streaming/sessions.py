@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schema.errors import UsageError
-from skws.watch.request import WatchRequest
+from skws.spark.session import start_session
 
 # A task whose Python worker was killed is run again, as it is on a cluster.
 _MASTER: Final = "local[*,4]"
 _SHARDS: Final = "spark.skws.shards"
+
+Ahead: TypeAlias = Future[SparkSession]
+"""A session that is being started."""
 
 
 def stopped(started: StreamingQuery | SparkSession) -> None:
@@ -32,6 +37,19 @@ def told_shards(spark: SparkSession) -> int | None:
     return None if told is None else int(told)
 
 
-def master_of(request: WatchRequest) -> str | None:
-    """None: that of spark-submit."""
-    return request.master or (None if "SPARK_ENV_LOADED" in os.environ else _MASTER)
+def master_of(master: str | None) -> str | None:
+    """The one that is asked for, or the usual one. None: that of spark-submit."""
+    return master or (None if "SPARK_ENV_LOADED" in os.environ else _MASTER)
+
+
+def live_session(master: str | None, packages: Sequence[str] = ()) -> SparkSession:
+    """For a live search. Raises SourceError if there is no Java."""
+    return start_session(master_of(master), packages=packages, brief=True)
+
+
+def session_ahead(master: str | None) -> Ahead:
+    """One that starts in a thread, while the rest of a live search is loaded."""
+    thread = ThreadPoolExecutor(1, "spark")
+    started = thread.submit(live_session, master)
+    thread.shutdown(wait=False)
+    return started

@@ -24,6 +24,7 @@ from skws.live.standing import Standing
 from skws.records import Record
 from skws.replay.policy import dead_letter
 from skws.results.model import LiveResult
+from skws.spark.streaming import insight
 from skws.spark.streaming.parcels import Parcel, unpacked
 from skws.spark.streaming.record_log import Chunk, RecordLog
 from skws.watch.control import Command
@@ -168,6 +169,8 @@ class Shard:
         """What this shard alone knows; the first one tells of what all of them see, too."""
         load = self._live.load()
         told: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
+        if parcel.head.watched:
+            told |= insight.told(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
         if self._share.first:
             deletes = batch.deletes()

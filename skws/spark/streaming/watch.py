@@ -14,22 +14,23 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schema.errors import UsageError
+from skws.live.standing import Standing
 from skws.sources.addresses import parse_source
 from skws.spark.faults import SparkFailedError, told_plainly
 from skws.spark.interrupts import interrupts_deferred
-from skws.spark.session import start_session
 from skws.spark.streaming.commanding import Commanding
 from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.delivering import Delivering
 from skws.spark.streaming.faults import streaming_fault
 from skws.spark.streaming.handover import Handover
+from skws.spark.streaming.insight import Insight
 from skws.spark.streaming.job import start_job, workers_unheard
+from skws.spark.streaming.keepers_ahead import KeepersAhead
 from skws.spark.streaming.layout import Layout, kept_layout, new_layout
-from skws.spark.streaming.lodging import vacate
 from skws.spark.streaming.place import Place
 from skws.spark.streaming.reader import Reading
 from skws.spark.streaming.reins import Reins
-from skws.spark.streaming.sessions import master_of, stopped, told_shards
+from skws.spark.streaming.sessions import Ahead, live_session, stopped, told_shards
 from skws.spark.streaming.telling import Telling
 from skws.watch.control import Answer, Command
 from skws.watch.delivery import Delivery
@@ -57,8 +58,9 @@ class SparkWatch:
     ``sinks``: those of the request unless given. ``answered`` hears what
     became of commands; ``each_step`` is called in the thread of the run, ten
     times a second; ``onlooker`` sees the records there. ``shards``: None for
-    Spark's setting ``spark.skws.shards``, else one. Raises QueryError,
-    UsageError, SourceError before anything is opened.
+    Spark's setting ``spark.skws.shards``, else one. ``ahead``: a session of its
+    own that is being started. Raises QueryError, UsageError, SourceError before
+    anything is opened.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class SparkWatch:
         answered: Callable[[Answer], None] = lambda _: None,
         each_step: Callable[[], None] = lambda: None,
         onlooker: Onlooker | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         self.request = request
+        self._ahead = ahead
         self.clock = StoppableClock()
         self._log = log
         self._given = request.given()
@@ -110,6 +114,16 @@ class SparkWatch:
         """True if the source ended, or the limit is reached."""
         return self._delivering.ended or self._delivering.full
 
+    @property
+    def standing(self) -> tuple[Standing, ...]:
+        """The standing queries; none before it runs."""
+        return () if self._commanding is None else self._commanding.shown()
+
+    @property
+    def insight(self) -> Insight:
+        """What goes on inside the shards, as of the last micro-batch, if there is an onlooker."""
+        return self._delivering.insight
+
     def stop(self) -> None:
         """End the run soon."""
         self.clock.stopping.set()
@@ -131,9 +145,8 @@ class SparkWatch:
 
     def metrics(self) -> Metrics:
         """What the run is at now. Only for the thread that runs it."""
-        standing = () if self._commanding is None else self._commanding.shown()
         state = "paused" if self._reins.paused and self._state == "running" else self._state
-        return self._telling.metrics(self._began, self.clock.now(), state, standing)
+        return self._telling.metrics(self._began, self.clock.now(), state, self.standing)
 
     def run(self) -> None:
         """Until the source ends, the limit is reached, ``stop``, or a signal, which is raised at the end.
@@ -156,15 +169,19 @@ class SparkWatch:
         place = self._place = stack.enter_context(Place(self.request))
         layout = kept_layout(place.folder, self._shards)
         self._reins.put(place.folder)
+        start = uuid4().hex[:12]
+        expected = layout or new_layout(self._shards or 1, len(self._given))
+        keepers = KeepersAhead(start, place.request, expected.shares)
+        stack.callback(keepers.end)
         spark = self._session(stack)
         layout = self._layout(spark, place, layout)
+        keepers.only(layout.shares)
         first = place.first_offset()
         copies = self._copied(place)
         commanding = self._commanding = Commanding(self.request, place, self._inbox, self._given)
         self._gauges.schema = commanding.stream.schema
         handover = self._open_sinks(stack, place)
-        reading = Reading(place.request, place.folder, uuid4().hex[:12], layout.keys, first)
-        stack.callback(vacate, reading.start)
+        reading = Reading(place.request, place.folder, start, layout.keys, first)
         state = spark.conf.get(STATE, None) or place.spark.as_uri()
         unheard = stack.enter_context(ExitStack())
         unheard.enter_context(workers_unheard(spark))
@@ -189,9 +206,10 @@ class SparkWatch:
             reins.put(self._place.folder)
 
     def _session(self, stack: ExitStack) -> SparkSession:
-        own = SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread
+        request, ahead = self.request, self._ahead
+        own = ahead is not None or SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread
         with interrupts_deferred():
-            spark = start_session(master_of(self.request), packages=self.request.packages)
+            spark = ahead.result() if ahead else live_session(request.master, request.packages)
             if own:
                 stack.callback(stopped, spark)
         return spark

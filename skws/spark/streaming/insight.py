@@ -1,0 +1,64 @@
+"""What goes on inside the shards, for an onlooker of the driver: waiting partials, windows of expressions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nlargest
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from skws.explain.prefixes import Prefix, prefix_of
+from skws.live.search import LiveSearch
+from skws.live.standing import WINDOWED, Standing
+
+if TYPE_CHECKING:
+    from skws.windowing.timeline import Stretch
+
+MOST: Final = 5_000
+"""Operators that a shard tells of, those with the most partials: it tells with every micro-batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """``waiting``: partials at the operators of keyword queries, all shards together.
+
+    ``stretches``: the windows of queries over an expression, by name.
+    """
+
+    waiting: Mapping[Prefix, int] = field(default_factory=dict)
+    stretches: Mapping[str, Sequence[Stretch]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stats: Iterable[Mapping[str, Any]]) -> Insight | None:
+        """From what shards told (``told``); None if they were not asked."""
+        seen = [one for one in stats if "partials" in one]
+        if not seen:
+            return None
+        waiting: Counter[Prefix] = Counter()
+        for one in seen:
+            for *prefix, count in one["partials"]:
+                relations, keywords, parents, edges = map(tuple, prefix)
+                waiting[relations, keywords, parents, edges] += count
+        return cls(waiting, {name: _read(rows) for one in seen for name, rows in one["stretches"].items()})
+
+
+def told(live: LiveSearch, standing: Iterable[Standing]) -> dict[str, Any]:
+    """Of one shard, as JSON."""
+    operators = nlargest(MOST, live.waiting(), key=itemgetter(1))
+    windowed = [one.name for one in standing if one.kind == WINDOWED]
+    # A query that is another shard's has no windows here.
+    stretches = {name: found for name in windowed if (found := live.stretches(name))}
+    return {
+        "partials": [[*prefix_of(tree, len(tree.relations)), count] for tree, count in operators],
+        "stretches": {
+            name: [[one.key, one.start, one.end] for one in found] for name, found in stretches.items()
+        },
+    }
+
+
+def _read(rows: Iterable[Sequence[Any]]) -> tuple[Stretch, ...]:
+    from skws.windowing.timeline import Stretch  # noqa: PLC0415 - for who has a window expression
+
+    return tuple(Stretch(tuple(key), start, end) for key, start, end in rows)

@@ -18,7 +18,7 @@ from skws.watch.request import WatchRequest
 from skws.watch.worker import Worker
 from tests.streaming.shard_runs import all_shards, parcel_of
 from tests.streaming.test_oracle_shards import SCHEMA, cut, random_records
-from windows.window import TimeWindow, parse_window
+from windows.window import ExpressionWindow, TimeWindow, parse_window
 
 _REQUEST = WatchRequest({"a": "alpha beta"}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
 
@@ -47,6 +47,7 @@ def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int)
 
 def test_the_windows_of_a_query_are_told_by_the_shard_that_has_it() -> None:
     opened = parse_window("open when plain.x > 3 close when plain.x < 2")
+    assert isinstance(opened, ExpressionWindow)
     query = Query("alpha").over(opened, allowed=True)
     request = WatchRequest({"a": query}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
     several = all_shards(request, 3)

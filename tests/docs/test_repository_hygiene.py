@@ -38,3 +38,11 @@ def test_the_only_data_is_the_projects_own() -> None:
 
 def test_no_file_is_large() -> None:
     assert [name for name in tracked() if (ROOT / name).stat().st_size > 1_000_000] == []
+
+
+def test_every_page_is_in_the_list_of_pages() -> None:
+    docs = ROOT / "docs"
+    listed = (docs / "README.md").read_text()
+    pages = [page.relative_to(docs) for page in docs.rglob("*.md") if page != docs / "README.md"]
+    assert pages
+    assert [page for page in pages if f"({page.as_posix()})" not in listed] == []

@@ -44,6 +44,7 @@ class Metrics:
     to when a result that it completed was written, lately; None without any.
     ``operators``: of the mesh, that ever had partials; ``waiting``: those partials.
     ``log_bytes``: of the records that a restart reads, of one shard: in the journal, or in Spark's state.
+    ``restarts``: of the query on Spark, after failures of what it runs on.
     """
 
     at: float
@@ -68,6 +69,7 @@ class Metrics:
     latency_p50: float | None
     latency_p99: float | None
     log_bytes: int = 0
+    restarts: int = 0
     relations: tuple[RelationMetrics, ...] = ()
     queries: tuple[QueryMetrics, ...] = ()
 

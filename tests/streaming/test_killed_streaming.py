@@ -22,14 +22,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 600.0  # a busy machine takes minutes for what a quiet one does in seconds
 PATTERN = "customer c ; order o where c.cid = o.cid"
 MARK = "SKWS_TEST_RUN"
-BUSY = "Python worker failed to connect back."  # within ten seconds, which Spark does not let be changed
 # By what stands in their command lines.
 KINDS = {
     "driver": "-m\0skws\0watch",
     "java": "/java",
-    "worker": "pyspark.daemon",
+    "worker": "pyspark.daemon\0pyspark.worker",
     "keeper": "skws.spark.streaming.keeper",
+    "source": "python_streaming_source_runner",
 }
+ENDING = {"driver", "java"}  # what a run does not outlive
 
 
 def processes_of(mark: str, text: str) -> list[int]:
@@ -48,11 +49,11 @@ def processes_of(mark: str, text: str) -> list[int]:
 class Run:
     """``skws watch`` as a process of its own, with all that it starts."""
 
-    def __init__(self, folder: Path, shards: int) -> None:
+    def __init__(self, folder: Path, shards: int, master: str) -> None:
         self.mark = uuid4().hex
         self.errors = folder / "errors"
         command = [
-            *(sys.executable, "-m", "skws", "watch", QUERY, "--pattern", PATTERN, "--master", "local[2,4]"),
+            *(sys.executable, "-m", "skws", "watch", QUERY, "--pattern", PATTERN, "--master", master),
             *("--schema", str(folder / "schema.yaml"), "--source", str(folder / "in.jsonl")),
             *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),
             *("--sink", f"jsonl:{folder / 'out.jsonl'}"),
@@ -64,6 +65,19 @@ class Run:
 
     def processes(self, kind: str) -> list[int]:
         return processes_of(self.mark, KINDS[kind])
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Wait for something that it comes to by itself."""
+        until = time.monotonic() + PATIENCE
+        while not done():
+            assert self.process.poll() is None, self.errors.read_text()
+            assert time.monotonic() < until, self.errors.read_text()
+            time.sleep(0.05)
+
+    def kill(self, kind: str, rng: random.Random) -> None:
+        """One process of a kind, once there is one."""
+        self.until(lambda: bool(self.processes(kind)))
+        os.kill(rng.choice(self.processes(kind)), signal.SIGKILL)
 
     def end(self) -> None:
         """Wait until it has ended, whatever is left of it included."""
@@ -90,57 +104,38 @@ class Writer(Thread):
             self.results += 1
 
 
-def killed_at_random(folder: Path, kinds: Sequence[str], seed: int, shards: int) -> None:
-    rng = random.Random(seed)
+def killed_at_random(folder: Path, kinds: Sequence[str], start: Callable[[], Run]) -> Run:
+    """A stream and its runs, of which processes of the kinds are killed; the last run, which has told all.
+
+    A run has to go on by itself, unless it was its driver or Java.
+    """
+    rng = random.Random(len(kinds))
     (folder / "schema.yaml").write_text(YAML)
     source, out = folder / "in.jsonl", folder / "out.jsonl"
     source.touch()
     writer = Writer(source)
     writer.start()
     try:
+        run = start()
         for kind in kinds:
-            kill_one(folder, kind, rng, shards)
+            told = count(out)
+            run.until(lambda told=told: count(out) > told)
+            time.sleep(rng.uniform(0, 1.5))
+            run.kill(kind, rng)
+            if kind in ENDING:
+                run.end()
+                run = start()
     finally:
         writer.over.set()
         writer.join()
     # A pattern waits for records that may still come; this one says that the time for them is over.
     append(source, customer(2000, 0, "eve"))
-    run = started(folder, shards, lambda: count(out) >= 2 * writer.results)
+    run.until(lambda: count(out) >= 2 * writer.results)
     time.sleep(0.5)
-    run.process.send_signal(signal.SIGINT)
-    assert run.process.wait(PATIENCE) == 130, run.errors.read_text()
-    run.end()
     for query in (QUERY, PATTERN):
         found = [line for line in lines(out) if line["query"] == query]
         assert len(found) == len({line["id"] for line in found}) == writer.results
         assert [line["start"] for line in found] == sorted(line["start"] for line in found)
-
-
-def kill_one(folder: Path, kind: str, rng: random.Random, shards: int) -> None:
-    """Of a run that has given something, at any moment of its batches."""
-    before = count(folder / "out.jsonl")
-    run = started(folder, shards, lambda: count(folder / "out.jsonl") > before)
-    time.sleep(rng.uniform(0, 1.5))
-    os.kill(rng.choice(run.processes(kind)), signal.SIGKILL)
-    if kind in {"worker", "keeper"}:
-        # The task is run again, or the run ends with an error and whoever runs it starts it again.
-        time.sleep(rng.uniform(0, 1.5))
-        run.process.send_signal(signal.SIGINT)
-    run.end()
-
-
-def started(folder: Path, shards: int, done: Callable[[], bool]) -> Run:
-    """A run that has come so far; started again where Spark gave a worker too little time to start."""
-    run = Run(folder, shards)
-    until = time.monotonic() + PATIENCE
-    while not done():
-        if run.process.poll() is not None:
-            errors = run.errors.read_text()
-            assert errors.rstrip().endswith(BUSY), errors
-            run.end()
-            run = Run(folder, shards)
-        assert time.monotonic() < until, run.errors.read_text()
-        time.sleep(0.05)
     return run
 
 
@@ -149,10 +144,19 @@ def count(out: Path) -> int:
 
 
 def test_killed_once_each(tmp_path: Path) -> None:
-    killed_at_random(tmp_path, ["driver", "java"], 1, shards=1)
+    """Spark repeats no task here: the run itself does what is to be done."""
+    run = killed_at_random(tmp_path, ["source", "keeper", "driver"], lambda: Run(tmp_path, 1, "local[2]"))
+    assert "the process of the source has gone; starting again in 1 s" in run.errors.read_text()
+    run.kill("java", random.Random())
+    run.end()
+    assert run.process.returncode == 1
+    assert run.errors.read_text().endswith("skws: Spark failed: its Java process has gone\n")
 
 
 @pytest.mark.slow
 def test_killed_twenty_times(tmp_path: Path) -> None:
     kinds = random.Random(20).choices(list(KINDS), k=20)
-    killed_at_random(tmp_path, kinds, 20, shards=2)
+    run = killed_at_random(tmp_path, kinds, lambda: Run(tmp_path, 2, "local[2,4]"))
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.wait(PATIENCE) == 130, run.errors.read_text()
+    run.end()

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -52,7 +53,8 @@ def workers_unheard(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        system.setErr(former)
+        with suppress(Py4JError, OSError):  # Java may have gone
+            system.setErr(former)
 
 
 # Spark's usual one sets the permissions of every file by a process of its own (chmod): a batch took

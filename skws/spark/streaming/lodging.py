@@ -42,7 +42,7 @@ def vacate(run: str) -> None:
 
 
 class Lodger:
-    """One conversation with a shard's keeper. Raises SkwsError as the keeper does, OSError, EOFError.
+    """One conversation with a shard's keeper. Raises SkwsError as the keeper does, OSError, RuntimeError.
 
     ``daemon``: the process with which a keeper ends that is started here. Of a
     worker it is its parent, which forked it and lives as long as the executor.
@@ -61,8 +61,11 @@ class Lodger:
 
     def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> Message:
         """One message, and the answer to it."""
-        send(self._socket, head, blobs)
-        answer = receive(self._socket)
+        try:
+            send(self._socket, head, blobs)
+            answer = receive(self._socket)
+        except (EOFError, ConnectionError):
+            raise RuntimeError("the keeper of a shard has gone") from None
         if answer.head["op"] != "error":
             return answer
         kind = getattr(schema.errors, answer.head["kind"], None)

@@ -21,7 +21,9 @@ class Telling:
         self._gauges = gauges
         self._delivering = delivering
 
-    def metrics(self, began: int, now: int, state: State, standing: tuple[Standing, ...]) -> Metrics:
+    def metrics(
+        self, began: int, now: int, state: State, standing: tuple[Standing, ...], restarts: int
+    ) -> Metrics:
         """All of it. Batches that came to nothing are counted, but tell no latency."""
         gauges, delivering = self._gauges, self._delivering
         latest = gauges.event_time
@@ -48,6 +50,7 @@ class Telling:
             latency_p50=gauges.latency(0.5),
             latency_p99=gauges.latency(0.99),
             log_bytes=delivering.log_bytes,
+            restarts=restarts,
             relations=gauges.relations(now),
             queries=gauges.queries(standing, now),
         )

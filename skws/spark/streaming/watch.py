@@ -8,25 +8,23 @@ from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
-from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from schema.errors import UsageError
+from schema.errors import SkwsError, UsageError
 from skws.live.standing import Standing
 from skws.sources.addresses import parse_source
-from skws.spark.faults import SparkFailedError, told_plainly
+from skws.spark.faults import told_plainly
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.streaming.commanding import Commanding
 from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.delivering import Delivering
-from skws.spark.streaming.faults import streaming_fault
-from skws.spark.streaming.handover import Handover
 from skws.spark.streaming.insight import Insight
 from skws.spark.streaming.job import start_job, workers_unheard
 from skws.spark.streaming.keepers_ahead import KeepersAhead
+from skws.spark.streaming.lasting import LastingQuery
 from skws.spark.streaming.layout import Layout, kept_layout, new_layout
+from skws.spark.streaming.outgoing import Outgoing
 from skws.spark.streaming.place import Place
 from skws.spark.streaming.reader import Reading
 from skws.spark.streaming.reins import Reins
@@ -49,7 +47,6 @@ from skws.watch.speeds import replay_rate
 from windows.window import MICROSECOND
 
 STATE: Final = "spark.skws.stateLocation"
-_JAVA_GONE: Final = MICROSECOND  # how long a signal may be on its way
 
 
 class SparkWatch:
@@ -89,7 +86,7 @@ class SparkWatch:
         self._inbox = Inbox(log, answered)
         self._each_step = each_step
         self._onlooker = onlooker
-        self._began = self._flushed = self.clock.now()
+        self._began = self.clock.now()
         self._state: State = "starting"
         gauges = self._gauges = Gauges(request, self._began)
         self._delivering = Delivering(request, log, gauges, self._carried_out)
@@ -97,6 +94,7 @@ class SparkWatch:
         self._reins = Reins()
         self._place: Place | None = None
         self._commanding: Commanding | None = None
+        self._query: LastingQuery | None = None
         self._told: Run | None = None
 
     @property
@@ -146,7 +144,8 @@ class SparkWatch:
     def metrics(self) -> Metrics:
         """What the run is at now. Only for the thread that runs it."""
         state = "paused" if self._reins.paused and self._state == "running" else self._state
-        return self._telling.metrics(self._began, self.clock.now(), state, self.standing)
+        restarts = 0 if self._query is None else self._query.restarts
+        return self._telling.metrics(self._began, self.clock.now(), state, self.standing, restarts)
 
     def run(self) -> None:
         """Until the source ends, the limit is reached, ``stop``, or a signal, which is raised at the end.
@@ -180,23 +179,28 @@ class SparkWatch:
         copies = self._copied(place)
         commanding = self._commanding = Commanding(self.request, place, self._inbox, self._given)
         self._gauges.schema = commanding.stream.schema
-        handover = self._open_sinks(stack, place)
+        outgoing = self._open_sinks(stack, place)
         reading = Reading(place.request, place.folder, start, layout.keys, first)
         state = spark.conf.get(STATE, None) or place.spark.as_uri()
-        unheard = stack.enter_context(ExitStack())
-        unheard.enter_context(workers_unheard(spark))
-        query = start_job(spark, reading, layout, state, handover.put)
-        stack.callback(stopped, query)
+        query = self._query = LastingQuery(
+            lambda: start_job(spark, reading, layout, state, outgoing.put),
+            lambda: self._gauges.batches,
+            lambda: workers_unheard(spark),
+            self.clock,
+            self._log,
+        )
+        stack.callback(query.stop)
         self._state = "running"
         self._log.info(
             "started", f"watching {self.source_name}", source=self.source_name, shards=layout.shards
         )
-        while not self._over(query, handover):
-            self._step(commanding, handover, place, copies)
-            if self._gauges.batches:
-                unheard.close()
+        while not self._over(query, outgoing):
+            self._step(commanding, outgoing, copies)
             publishing.each_second(self.clock.now(), self.metrics)
-        self._finish(query, handover, place)
+        outgoing.stop_waiting()
+        query.stop()
+        outgoing.deliver_rest()
+        outgoing.commit()
         self._look_on(copies)
 
     def _hold(self, reins: Reins) -> None:
@@ -221,7 +225,7 @@ class SparkWatch:
         layout.keep(place.folder)
         return layout
 
-    def _open_sinks(self, stack: ExitStack, place: Place) -> Handover:
+    def _open_sinks(self, stack: ExitStack, place: Place) -> Outgoing:
         """Give the sinks what an earlier process left in the outbox."""
         run = self._told = Run(
             place.checkpoint.id,
@@ -235,45 +239,28 @@ class SparkWatch:
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
         self._delivering.deliver_to(delivery)
         self._delivering.table_letters = place.letters
-        handover = Handover(place.outbox(), self.clock.stopping)
-        stack.callback(handover.close)
-        committed = self._delivering.delivered = place.checkpoint.committed()
-        for told in handover.left(committed):
-            self._delivering.take(told, again=True)
-        return handover
+        outgoing = Outgoing(place, self._delivering, self.clock)
+        stack.callback(outgoing.close)
+        return outgoing
 
-    def _over(self, query: StreamingQuery, handover: Handover) -> bool:
+    def _over(self, query: LastingQuery, outgoing: Outgoing) -> bool:
         if self.clock.stopping.is_set() or self.ended:
             return True
         try:
-            if query.isActive:
+            if query.goes_on():
                 return False
-            error = query.exception()
-        except (Py4JError, OSError):
-            self.clock.sleep(_JAVA_GONE)
-            if self.clock.stopping.is_set():
-                return True  # by a signal that Java got first
-            self._drain(handover)
-            raise SparkFailedError("Spark failed: its Java process has gone") from None
-        self._drain(handover)
-        if error is not None:
-            raise streaming_fault(error)
-        if not (self._delivering.ended or self._delivering.full):  # what was drained just now may say so
-            self.clock.sleep(_JAVA_GONE)
-            if self.clock.stopping.is_set():
-                return True
-            raise SparkFailedError("Spark failed: it ended the query, and did not say why")
+        except SkwsError:
+            outgoing.deliver_rest()
+            if not self.ended:  # what was delivered just now may say so
+                raise
         return True
 
-    def _step(self, commanding: Commanding, handover: Handover, place: Place, copies: Copies) -> None:
+    def _step(self, commanding: Commanding, outgoing: Outgoing, copies: Copies) -> None:
         """Commands in, what came out to the sinks."""
         commanding.take()
-        told = handover.next()
-        if told is not None:
-            self._delivering.take(told)
+        if outgoing.deliver():
             self._speak_of_schema(commanding)
-        if self.clock.now() - self._flushed >= self._delivering.delivery.every * MICROSECOND:
-            self._commit(handover, place)
+        outgoing.commit_if_due()
         self._gauges.sample(self.clock.now())
         self._look_on(copies)
         self._each_step()
@@ -293,25 +280,6 @@ class SparkWatch:
                 self._onlooker.add(records)
             if copies.missed:
                 self._onlooker.miss()
-
-    def _finish(self, query: StreamingQuery, handover: Handover, place: Place) -> None:
-        """Stop the job, deliver what it still gave, and commit."""
-        handover.stop_waiting()
-        stopped(query)
-        self._drain(handover)
-        self._commit(handover, place)
-
-    def _drain(self, handover: Handover) -> None:
-        for told in handover.rest():
-            if self._delivering.full:
-                return
-            self._delivering.take(told)
-
-    def _commit(self, handover: Handover, place: Place) -> None:
-        self._delivering.delivery.flush()
-        place.checkpoint.commit(self._delivering.delivered, {})
-        handover.trim(self._delivering.delivered)
-        self._flushed = self.clock.now()
 
     def _carried_out(self, commands: tuple[Command, ...]) -> None:
         if self._commanding is not None:

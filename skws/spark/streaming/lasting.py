@@ -1,0 +1,115 @@
+"""The streaming query as long as it lasts: started again from its checkpoint when what it runs on failed.
+
+Spark runs a task again when its process has died, but not for ever, and it
+gives a Python process ten seconds to start, whatever the machine has to do.
+Such a failure says nothing about the stream, so that the query may go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.sql.streaming.query import StreamingQuery
+
+from schema.errors import SkwsError
+from skws.spark.faults import SparkFailedError, translated
+from skws.spark.streaming.faults import PassingError, passing, streaming_fault
+from skws.spark.streaming.sessions import stopped
+from skws.watch.log import Log
+from skws.watch.pace import StoppableClock
+from windows.window import MICROSECOND
+
+ATTEMPTS: Final = 8
+"""So many failures, with nothing done between them, are for good."""
+_PAUSE: Final = MICROSECOND  # doubled from failure to failure
+_LONGEST_PAUSE: Final = 30 * MICROSECOND
+_JAVA_GONE: Final = MICROSECOND  # how long a signal may be on its way
+
+
+class LastingQuery:
+    """``start`` starts the query; ``done`` counts its micro-batches. Nothing here waits for a new start.
+
+    ``unheard``: entered from each start until something is done.
+    ``restarts``: how often it was started again.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], StreamingQuery],
+        done: Callable[[], int],
+        unheard: Callable[[], AbstractContextManager[None]],
+        clock: StoppableClock,
+        log: Log,
+    ) -> None:
+        self._start = start
+        self._done = done
+        self._unheard = unheard
+        self._starting = ExitStack()
+        self._clock = clock
+        self._log = log
+        self._query: StreamingQuery | None = None
+        self._due = clock.now()
+        self._failures = 0
+        self._done_before = done()
+        self.restarts = 0
+
+    def goes_on(self) -> bool:
+        """To be asked often, since that starts it. False: it was told to end. Raises SkwsError."""
+        if self._query is None:
+            self._start_if_due()
+            return True
+        if self._done() > self._done_before:
+            self._starting.close()
+        try:
+            if self._query.isActive:
+                return True
+            error = self._query.exception()
+        except (Py4JError, OSError):
+            if self._told_to_end():
+                return False  # by a signal that Java got first
+            raise SparkFailedError("Spark failed: its Java process has gone") from None
+        if error is not None:
+            self._failed(streaming_fault(error))
+            return True
+        if self._told_to_end():
+            return False
+        raise SparkFailedError("Spark failed: it ended the query, and did not say why")
+
+    def stop(self) -> None:
+        if self._query is not None:
+            stopped(self._query)
+        self._starting.close()
+
+    def _start_if_due(self) -> None:
+        if self._clock.now() < self._due:
+            return
+        self._starting.close()
+        self._starting.enter_context(self._unheard())
+        try:
+            self._query = self._start()
+        except Exception as error:
+            if not passing(error):
+                raise
+            self._failed(PassingError(str(translated(error))))
+
+    def _failed(self, error: SkwsError) -> None:
+        """Wait for the next start, if that may help. Raises the error otherwise."""
+        if not isinstance(error, PassingError):
+            raise error
+        self._query = None
+        self._failures = 1 if self._done() > self._done_before else self._failures + 1
+        self._done_before = self._done()
+        if self._failures == ATTEMPTS:
+            raise SparkFailedError(f"{error} ({ATTEMPTS} times, with nothing done between)")
+        pause = min(_PAUSE << self._failures - 1, _LONGEST_PAUSE)
+        self._due = self._clock.now() + pause
+        self.restarts += 1
+        seconds = pause // MICROSECOND
+        self._log.warning("restart", f"{error}; starting again in {seconds} s", restarts=self.restarts)
+
+    def _told_to_end(self) -> bool:
+        self._clock.sleep(_JAVA_GONE)
+        return self._clock.stopping.is_set()

@@ -1,0 +1,64 @@
+"""What the job gives, on its way to the sinks: kept in the outbox, delivered, committed once it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from skws.spark.streaming.delivering import Delivering
+from skws.spark.streaming.handover import Handover
+from skws.spark.streaming.outbox import Told
+from skws.spark.streaming.place import Place
+from skws.watch.pace import StoppableClock
+from windows.window import MICROSECOND
+
+
+class Outgoing:
+    """Gives the sinks at once what an earlier process has left. Raises SinkError, StateError."""
+
+    def __init__(self, place: Place, delivering: Delivering, clock: StoppableClock) -> None:
+        self._checkpoint: Final = place.checkpoint
+        self._delivering = delivering
+        self._clock = clock
+        self._handover = Handover(place.outbox(), clock.stopping)
+        self._flushed = clock.now()
+        committed = delivering.delivered = self._checkpoint.committed()
+        for told in self._handover.left(committed):
+            delivering.take(told, again=True)
+
+    @property
+    def put(self) -> Callable[[Told], None]:
+        """For the job's thread: what a micro-batch came to."""
+        return self._handover.put
+
+    def deliver(self) -> bool:
+        """One micro-batch, if it comes within a tick."""
+        told = self._handover.next()
+        if told is not None:
+            self._delivering.take(told)
+        return told is not None
+
+    def deliver_rest(self) -> None:
+        """All that is there now, up to the limit of results."""
+        for told in self._handover.rest():
+            if self._delivering.full:
+                return
+            self._delivering.take(told)
+
+    def commit_if_due(self) -> None:
+        """As often as flushing suits the sinks."""
+        if self._clock.now() - self._flushed >= self._delivering.delivery.every * MICROSECOND:
+            self.commit()
+
+    def commit(self) -> None:
+        self._delivering.delivery.flush()
+        self._checkpoint.commit(self._delivering.delivered, {})
+        self._handover.trim(self._delivering.delivered)
+        self._flushed = self._clock.now()
+
+    def stop_waiting(self) -> None:
+        """The job's thread waits for nobody from now on."""
+        self._handover.stop_waiting()
+
+    def close(self) -> None:
+        self._handover.close()

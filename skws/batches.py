@@ -49,6 +49,15 @@ class Rows:
         return cls(block, place, tuple(blocks))
 
     @classmethod
+    def in_order(cls, relation: Ints, blocks: Sequence[Block]) -> Rows:
+        """Rows of given relations; each block has all those of its relation, in their order."""
+        block, place = np.empty_like(relation), np.empty_like(relation)
+        for number, one in enumerate(blocks):
+            mine = np.flatnonzero(relation == one.relation)
+            block[mine], place[mine] = number, np.arange(len(mine))
+        return cls(block, place, tuple(blocks))
+
+    @classmethod
     def together(cls, parts: Sequence[Rows]) -> Rows:
         """The rows of several, one after the other."""
         before = np.cumsum([0, *(len(part.blocks) for part in parts)])

@@ -22,7 +22,7 @@ from skws.watch.log import Log
 from skws.watch.pace import StoppableClock
 from windows.window import MICROSECOND
 
-ATTEMPTS: Final = 8
+ATTEMPTS: Final = 12  # more than five minutes, as sources wait for their servers
 """So many failures, with nothing done between them, are for good."""
 _PAUSE: Final = MICROSECOND  # doubled from failure to failure
 _LONGEST_PAUSE: Final = 30 * MICROSECOND

@@ -13,7 +13,9 @@ from typing import Final
 import numpy as np
 import orjson
 
+from schema.model import Row
 from skws.batches import RecordBatch, Rows
+from skws.blocks import RowBlock
 from skws.records import Record
 from skws.watch.control import Command
 
@@ -77,11 +79,15 @@ class Parcel:
 
 
 def packed(records: Sequence[Record]) -> bytes:
-    """Records by column; empty if there are none."""
+    """Records by column, their rows by relation and column; empty if there are none."""
     if not records:
         return b""
     relations, times, rows, deletes = zip(*records, strict=True)
-    told = {"relations": relations, "times": times, "rows": rows}
+    by_relation: dict[int, list[Row]] = {}
+    for relation, row in zip(relations, rows, strict=True):
+        by_relation.setdefault(relation, []).append(row)
+    columns = [(relation, tuple(zip(*mine, strict=True))) for relation, mine in by_relation.items()]
+    told = {"relations": relations, "times": times, "columns": columns}
     if any(deletes):
         told["deletes"] = deletes
     return orjson.dumps(told)
@@ -93,10 +99,13 @@ def unpacked(blob: bytes) -> RecordBatch:
         return RecordBatch.of(())
     told = orjson.loads(blob)
     relation = np.array(told["relations"], dtype=np.int64)
+    blocks = [
+        RowBlock(number, list(zip(*columns, strict=True)), columns) for number, columns in told["columns"]
+    ]
     deletes = told.get("deletes")
     return RecordBatch(
         relation,
         np.array(told["times"], dtype=np.int64),
-        Rows.of(relation, [tuple(row) for row in told["rows"]]),
+        Rows.in_order(relation, blocks),
         None if deletes is None else np.array(deletes, dtype=bool),
     )

@@ -118,8 +118,7 @@ def killed_at_random(folder: Path, kinds: Sequence[str], start: Callable[[], Run
     try:
         run = start()
         for kind in kinds:
-            told = count(out)
-            run.until(lambda told=told: count(out) > told)
+            run.until(more_than_now(out))
             time.sleep(rng.uniform(0, 1.5))
             run.kill(kind, rng)
             if kind in ENDING:
@@ -137,6 +136,12 @@ def killed_at_random(folder: Path, kinds: Sequence[str], start: Callable[[], Run
         assert len(found) == len({line["id"] for line in found}) == writer.results
         assert [line["start"] for line in found] == sorted(line["start"] for line in found)
     return run
+
+
+def more_than_now(out: Path) -> Callable[[], bool]:
+    """Whether results have come."""
+    now = count(out)
+    return lambda: count(out) > now
 
 
 def count(out: Path) -> int:

@@ -27,7 +27,9 @@ def watched(folder: Path, engine: str, *more: str) -> list[str]:
         *("--engine", engine, "--max-size", "4", "--schema", str(folder / "schema.yaml")),
         *("--source", f"replay:{folder / 'r.jsonl'}?speed=1000000", "--sink", f"jsonl:{out}", *more),
     ]
-    env = {**os.environ, "PYSPARK_SUBMIT_ARGS": "--conf spark.skws.shards=2 pyspark-shell"}
+    options = f"'spark.executor.extraJavaOptions={os.environ['SPARK_SUBMIT_OPTS']}'"
+    settings = f"--conf spark.skws.shards=2 --conf {options} pyspark-shell"
+    env = {**os.environ, "PYSPARK_SUBMIT_ARGS": settings}
     run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=400)
     assert run.returncode == 0, run.stderr
     return sorted(str(line) for line in lines(out))

@@ -1,7 +1,7 @@
 """What batches came to, from Spark's thread to that of the run; in the outbox until the sinks have it.
 
 Spark goes on when a batch is in the outbox, so that a slow sink holds it up
-only when ``_AHEAD`` batches wait for it.
+only when ``AHEAD`` batches wait for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Final
 
 from skws.spark.streaming.outbox import Outbox, Told
 
-_AHEAD: Final = 64
+AHEAD: Final = 64
+"""Batches that wait for the sinks; the job waits with the next one."""
 TICK: Final = 0.1  # seconds
 
 
@@ -25,7 +26,7 @@ class Handover:
         self._outbox = outbox
         self._stopping = stopping
         self._closing = Event()
-        self._queue: Queue[Told] = Queue(_AHEAD)
+        self._queue: Queue[Told] = Queue(AHEAD)
 
     def left(self, committed: int) -> Iterator[Told]:
         """What an earlier process left for the sinks; to be read to the end first of all."""

@@ -1,0 +1,91 @@
+"""When tuples leave: by binary search in trails as by stepping from record to record."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windows.expressions.columns import Ints
+from windows.expressions.expression import Limits
+from windows.expressions.leaving import Leaving, Trail
+from windows.expressions.spans import ANY
+from windows.window import FOREVER
+
+BEGIN: Final = 4
+END: Final = 12
+
+Changes = list[tuple[int, int | None]]
+"""Positions with the oldest live start after each, None for none; the first is that before the batch."""
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> Changes:
+    oldest = draw(st.one_of(st.none(), st.integers(0, BEGIN - 1)))
+    found: Changes = [(BEGIN - 1, oldest)]
+    for at in sorted(draw(st.sets(st.integers(BEGIN, END - 1), max_size=5))):
+        moved = st.just(at) if oldest is None else st.integers(oldest, at)
+        oldest = draw(st.one_of(st.none(), moved))
+        found.append((at, oldest))
+    return found
+
+
+def after(trail: Changes, record: int) -> int | None:
+    """The oldest live start after a record."""
+    return [oldest for at, oldest in trail if at <= record][-1]
+
+
+def least(trails: list[Changes], record: int) -> int | None:
+    return min((start for trail in trails if (start := after(trail, record)) is not None), default=None)
+
+
+def leaves(trails: list[Changes], position: int) -> int:
+    """The last record at which a window of some of the keys may hold a tuple, looked at one by one."""
+    came = any(at == position for trail in trails for at, _ in trail)
+    if position >= BEGIN and not came and least(trails, position) is None:
+        return position - 1
+    for record in range(max(position, BEGIN - 1), END):
+        start = least(trails, record)
+        if start is None or start > position:
+            return record
+    return FOREVER
+
+
+def leaving(trails: list[Changes]) -> Leaving:
+    """Of keys that are told apart by their numbers."""
+    by_code = {(number,): Trail.of(trail) for number, trail in enumerate(trails)}
+    before = {(number,): start for number, ((_, start), *_) in enumerate(trails) if start is not None}
+    return Leaving(by_code, before, by_code, BEGIN, np.arange(BEGIN, END), Limits(), keyed=True)
+
+
+def asked(places: list[tuple[int, int]]) -> tuple[Ints, Ints, Ints]:
+    """Positions, times and codes of keys."""
+    position = np.array([place for place, _ in places], dtype=np.int64)
+    return position, position, np.array([[key] for _, key in places], dtype=np.int64)
+
+
+@given(st.lists(changes(), min_size=1, max_size=3))
+def test_tuples_leave_with_the_oldest_window_of_their_key(trails: list[Changes]) -> None:
+    places = [(position, key) for key in range(len(trails)) for position in range(END)]
+    found = leaving(trails)(*asked(places))
+    assert found.tolist() == [leaves([trails[key]], position) for position, key in places]
+
+
+@given(st.lists(changes(), min_size=1, max_size=3))
+def test_tuples_of_every_key_leave_with_the_oldest_window_of_all(trails: list[Changes]) -> None:
+    own = {at for trail in trails for at, _ in trail}
+    places = [(position, ANY) for position in range(END) if position < BEGIN or position not in own]
+    found = leaving(trails)(*asked(places))
+    assert found.tolist() == [leaves(trails, position) for position, _ in places]
+
+
+@given(st.lists(changes(), min_size=1, max_size=3))
+def test_where_the_oldest_window_before_a_record_began(trails: list[Changes]) -> None:
+    places = [(position, key) for key in range(len(trails)) for position in range(BEGIN, END)]
+    position, _, key = asked(places)
+    for (record, number), began in zip(places, leaving(trails).since(position, key).tolist(), strict=True):
+        start = after(trails[number], record - 1)
+        closed = [at for at, _ in trails[number] if at < record][-1]
+        assert began == (closed + 1 if start is None else start)

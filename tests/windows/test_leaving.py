@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from windows.expressions.columns import Ints
 from windows.expressions.expression import Limits
-from windows.expressions.leaving import Leaving, Trail
+from windows.expressions.leaving import Code, Leaving, Trail
+from windows.expressions.run import Key
 from windows.expressions.spans import ANY
 from windows.window import FOREVER
 
@@ -55,9 +56,12 @@ def leaves(trails: list[Changes], position: int) -> int:
 
 def leaving(trails: list[Changes]) -> Leaving:
     """Of keys that are told apart by their numbers."""
-    by_code = {(number,): Trail.of(trail) for number, trail in enumerate(trails)}
-    before = {(number,): start for number, ((_, start), *_) in enumerate(trails) if start is not None}
-    return Leaving(by_code, before, by_code, BEGIN, np.arange(BEGIN, END), Limits(), keyed=True)
+    by_code: dict[Code, Trail] = {(number,): Trail.of(trail) for number, trail in enumerate(trails)}
+    by_key: dict[Key, Trail] = dict(by_code.items())
+    before: dict[Key, int] = {
+        (number,): start for number, ((_, start), *_) in enumerate(trails) if start is not None
+    }
+    return Leaving(by_code, before, by_key, BEGIN, np.arange(BEGIN, END), Limits(), keyed=True)
 
 
 def asked(places: list[tuple[int, int]]) -> tuple[Ints, Ints, Ints]:

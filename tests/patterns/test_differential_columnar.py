@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from random import Random
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from schema.model import Row
 from tests.patterns import hierarchical_queries as formal
 from tests.patterns import pattern_matches as written
 from tests.patterns.paper_examples import P0, Q0, SCHEMA, STREAM
+from tests.patterns.test_oracle_queries import NESTED
 from tests.patterns.texts import contains
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
@@ -164,3 +166,17 @@ def test_the_stream_of_the_paper() -> None:
     found = by_columns(pcea, STREAM, list(range(len(STREAM))), Unbounded(), [])
     assert found is not None
     assert [len(results) for results in found] == [0, 0, 0, 0, 0, 2, 0, 0]
+
+
+@pytest.mark.parametrize("window", [CountWindow(6), CountWindow(9), TimeWindow(8)], ids=repr)
+@pytest.mark.parametrize("text", NESTED)
+def test_runs_that_end_in_the_window_may_have_begun_before_it(text: str, window: Window) -> None:
+    random, pcea = Random(1), automaton_of(parse_conjunctive_query(text, formal.SCHEMA))
+    stream: list[tuple[int, Row]] = [
+        (random.randrange(3), tuple(random.choice((0, 1)) for _ in range(3))) for _ in range(150)
+    ]
+    ticks = list(range(len(stream)))
+    expected = by_tuple(pcea, stream, ticks, window)
+    assert sum(map(len, expected)) > 10
+    for size in (1, 7, 150):
+        assert by_columns(pcea, stream, ticks, window, [size] * (150 // size)) == expected

@@ -31,7 +31,7 @@ def sparkline(points: Sequence[float], width: int) -> str:
 def source_told(source: str, speed: float) -> str:
     """The name of a source; of a replay how fast it goes: its own speed ``speed`` times."""
     name, of_its_own, own = source.rpartition("?speed=")
-    return f"{name} at {float(own) * speed:,.10g} times its pace" if of_its_own else source
+    return f"{name} ×{float(own) * speed:,.10g}" if of_its_own else source
 
 
 def figures(view: View, palette: Palette, width: int, memory: int | None = None, speed: float = 1.0) -> Text:

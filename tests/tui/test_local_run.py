@@ -238,3 +238,14 @@ def test_a_run_in_its_thread_starts_tells_and_stops() -> None:
 def test_requests_that_make_no_sense_are_refused(more: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         movies(**more)
+
+
+def test_a_query_is_told_before_its_first_results() -> None:
+    """Results of queries that the view does not know are not shown."""
+    outbox = Outbox()
+    run = SteppedRun(movies("uma"), outbox)
+    run.start()
+    run.advance(1)
+    outbox.take()
+    run.post(AddQuery("john"))
+    assert outbox.take().queries == ("uma", "john")

@@ -201,6 +201,8 @@ class WatchRun:
         match command:
             case AddQuery(text):
                 self._queries[text] = None
+                # Its first results may come before the answer does.
+                self.outbox.put(queries=tuple(self._queries))
                 try:
                     wanted = self._wanted(text)
                 except SkwsError as error:

@@ -59,8 +59,8 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
     columns = sorted(KeySets(schema).columns[number])
     described = repr((_FORMAT, __version__, relation, columns))
 
-    def told(rows: int) -> None:
-        report(Progress(f"indexing {relation.name}", rows, None, "rows"))
+    def told(doing: str, rows: int, of: int | None) -> None:
+        report(Progress(f"{doing} {relation.name}", rows, of, "rows"))
 
     try:
         kept = cache_folder(TABLES) / f"{relation.name}-{_digest(described)}"

@@ -11,6 +11,7 @@ from mesh.columnar.columns import Ints
 from schema.model import Relation
 from skws.blocks import ArrowBlock
 from skws.keywords import Matcher
+from skws.tables.arrays import load
 from skws.tables.joined import Joined
 from skws.tables.postings import Postings
 from skws.tables.rows import TableRows
@@ -31,8 +32,8 @@ class TableIndex:
         self._size: int = meta["rows"]
         self._rows = TableRows(folder / "rows.arrow", relation)
         self._postings = Postings(folder)
-        self._gone: Ints = np.load(folder / "gone.npy")
-        self._occurrences: Ints = np.load(folder / "occurrences.npy", mmap_mode="r")
+        self._gone: Ints = load(folder, "gone")
+        self._occurrences: Ints = load(folder, "occurrences")
         self._joined = {
             tuple(described.columns[name] for name in names): Joined(folder, number)
             for number, names in enumerate(meta["keys"])

@@ -7,22 +7,23 @@ from pathlib import Path
 import numpy as np
 
 from mesh.columnar.columns import NULL, Flags, Ints, ranges
+from skws.tables.arrays import load, save
 
 
 def save_joined(folder: Path, number: int, values: Ints, gone: Flags) -> None:
     """Index the values of all rows but those that are ``gone``."""
     rows = np.flatnonzero((values != NULL) & ~gone)
     rows = rows[np.argsort(values[rows], kind="stable")]
-    np.save(folder / f"join_{number}_values.npy", values[rows])
-    np.save(folder / f"join_{number}_rows.npy", rows.astype(np.uint32))
+    save(folder, f"join_{number}_values", values[rows])
+    save(folder, f"join_{number}_rows", rows.astype(np.uint32))
 
 
 class Joined:
     """The rows of a table by the values of one set of columns."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        self._values: Ints = np.load(folder / f"join_{number}_values.npy", mmap_mode="r")
-        self._rows = np.load(folder / f"join_{number}_rows.npy", mmap_mode="r")
+        self._values: Ints = load(folder, f"join_{number}_values")
+        self._rows = load(folder, f"join_{number}_rows")
 
     def partners(self, values: Ints) -> Ints:
         """The rows with any of some values, given in order and each once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from mesh.columnar.columns import Flags, Ints
 from schema.errors import SourceError
 from schema.model import Relation
+from skws.tables.arrays import save
 from skws.tables.joined import save_joined
 from skws.tables.postings import Gathered
 from skws.tables.rows import PART, TableRows, write_rows
@@ -27,23 +29,24 @@ def make_index(
     relation: Relation,
     key_sets: Sequence[tuple[int, ...]],
     batches: Iterable[pa.RecordBatch],
-    report: Callable[[int], None],
+    report: Callable[[str, int, int | None], None],
 ) -> None:
-    """Index rows in a new folder; ``report`` hears how many are read. Raises SourceError."""
+    """Index rows in a new folder; ``report`` hears what is done to how many rows. Raises SourceError."""
     size = 0
     for size in write_rows(folder / "rows.arrow", relation, batches):
         if size > MOST:
             raise SourceError(f"table {relation.name}: more than {MOST:,} rows")
-        report(size)
+        report("reading", size, None)
     rows = TableRows(folder / "rows.arrow", 0)
     gone, occurrences = _repeated(rows, relation, size)
     hidden = np.zeros(size, dtype=bool)
     hidden[gone] = True
     for number, columns in enumerate(key_sets):
+        report(f"joins {number + 1} of {len(key_sets)} of", size, size)
         save_joined(folder, number, _gathered(rows, size, lambda b: join_values(b, columns)), hidden)  # noqa: B023
-    texts = _save_words(folder, relation, rows, hidden)
-    np.save(folder / "gone.npy", gone)
-    np.save(folder / "occurrences.npy", occurrences)
+    texts = _save_words(folder, relation, rows, hidden, lambda done: report("words of", done, size))
+    save(folder, "gone", gone)
+    save(folder, "occurrences", occurrences)
     names = [[relation.attributes[column].name for column in columns] for columns in key_sets]
     meta = {"rows": size, "keys": names, "texts": texts}
     (folder / "meta.json").write_bytes(orjson.dumps(meta))
@@ -75,20 +78,21 @@ def _gathered(rows: TableRows, size: int, values: Callable[[Any], Ints]) -> Ints
 
 
 def _save_words(
-    folder: Path, relation: Relation, rows: TableRows, hidden: Flags
+    folder: Path, relation: Relation, rows: TableRows, hidden: Flags, report: Callable[[int], None]
 ) -> dict[str, tuple[int, int]]:
     """Postings of all searched columns together; gives how many texts each has, and their characters."""
-    gathered = Gathered()
     texts = dict.fromkeys(relation.search, (0, 0))
-    for first, block in rows.parts():
-        kept = pa.array(~hidden[first : first + len(block)])
-        for column, name in zip(relation.search_columns, relation.search, strict=True):
-            shown = pc.if_else(kept, block.texts(column), None)
-            count, characters = texts[name]
-            length = pc.sum(pc.utf8_length(shown)).as_py() or 0
-            texts[name] = count + len(shown) - shown.null_count, characters + length
-            gathered.add(first, shown)
-    gathered.save(folder)
+    with closing(Gathered(folder)) as gathered:
+        for first, block in rows.parts():
+            kept = pa.array(~hidden[first : first + len(block)])
+            for column, name in zip(relation.search_columns, relation.search, strict=True):
+                shown = pc.if_else(kept, block.texts(column), None)
+                count, characters = texts[name]
+                length = pc.sum(pc.utf8_length(shown)).as_py() or 0
+                texts[name] = count + len(shown) - shown.null_count, characters + length
+                gathered.add(first, shown)
+            report(first + len(block))
+        gathered.save(folder)
     return texts
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 import numpy as np
@@ -22,19 +23,25 @@ from mesh.columnar.columns import Ints, ranges
 from skws.arrow_arrays import integers
 from skws.keywords import tokens
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws.tables.arrays import load, save, written
 
 Pairs = npt.NDArray[np.uint64]
 """A chunk's number, then a row's."""
 _ROW_BITS: Final = np.uint64(32)
+_PIECE: Final = 1 << 23  # bytes
 _ROW: Final = np.uint64((1 << 32) - 1)
 
 
 class Gathered:
-    """The chunks of the texts of a table, as they are read."""
+    """The chunks of the texts of a table, as they are read.
 
-    def __init__(self) -> None:
+    Where they stand waits in a file; in memory are the distinct chunks, and how often each stands.
+    """
+
+    def __init__(self, folder: Path) -> None:
         self._numbers: dict[str, int] = {}
-        self._pairs: list[Pairs] = []
+        self._counts: Ints = np.zeros(0, dtype=np.int64)
+        self._pairs = TemporaryFile(dir=folder)  # noqa: SIM115 - ``close`` does
 
     def add(self, first: int, texts: pa.Array) -> None:
         """The texts of rows from ``first`` on."""
@@ -48,16 +55,27 @@ class Gathered:
         rows = integers(pc.list_parent_indices(split).cast(pa.int64())) + first
         if len(rows):
             which = integers(found.indices.cast(pa.int64()))
-            self._pairs.append(_distinct(known[which] << _ROW_BITS | rows.view(np.uint64)))
+            pairs = _distinct(known[which] << _ROW_BITS | rows.view(np.uint64))
+            counts = np.bincount((pairs >> _ROW_BITS).view(np.int64), minlength=len(numbers))
+            counts[: len(self._counts)] += self._counts
+            self._counts = counts
+            self._pairs.write(pairs.tobytes())
+
+    def close(self) -> None:
+        self._pairs.close()
 
     def save(self, folder: Path) -> None:
-        """Write the postings."""
-        pairs = np.concatenate(self._pairs) if self._pairs else np.empty(0, dtype=np.uint64)
-        self._pairs.clear()
-        pairs.sort()
-        counts = np.bincount((pairs >> _ROW_BITS).view(np.int64), minlength=len(self._numbers))
-        _save(folder, "chunk_first", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
-        _save(folder, "chunk_rows", (pairs & _ROW).astype(np.uint32))
+        """Write the postings, each row to the place that the counts before it leave."""
+        first = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
+        save(folder, "chunk_first", first)
+        rows = written(folder, "chunk_rows", int(first[-1]), np.uint32)
+        free = first[:-1].copy()
+        self._pairs.seek(0)
+        while piece := self._pairs.read(_PIECE):
+            pairs = np.sort(np.frombuffer(piece, dtype=np.uint64))
+            chunks, counts = np.unique((pairs >> _ROW_BITS).view(np.int64), return_counts=True)
+            rows[ranges(free[chunks], counts)] = pairs & _ROW
+            free[chunks] += counts
         _save_terms(folder, _terms(self._numbers))
 
 
@@ -65,12 +83,12 @@ class Postings:
     """The rows that contain words."""
 
     def __init__(self, folder: Path) -> None:
-        self._chunk_first = _load(folder, "chunk_first")
-        self._chunk_rows = _load(folder, "chunk_rows")
-        self._letters = _load(folder, "terms")
-        self._bounds = _load(folder, "term_bounds")
-        self._first = _load(folder, "term_first")
-        self._chunks = _load(folder, "term_chunks")
+        self._chunk_first = load(folder, "chunk_first")
+        self._chunk_rows = load(folder, "chunk_rows")
+        self._letters = load(folder, "terms")
+        self._bounds = load(folder, "term_bounds")
+        self._first = load(folder, "term_first")
+        self._chunks = load(folder, "term_chunks")
 
     def containing(self, alternative: Alternative) -> Ints:
         """The rows that may satisfy a predicate, in order; the matcher knows which do."""
@@ -121,21 +139,12 @@ def _terms(chunks: Mapping[str, int]) -> dict[bytes, list[int]]:
 
 def _save_terms(folder: Path, terms: Mapping[bytes, list[int]]) -> None:
     ordered = sorted(terms)
-    _save(folder, "terms", np.frombuffer(b"".join(ordered), dtype=np.uint8))
-    _save(folder, "term_bounds", _bounds(map(len, ordered)))
-    _save(folder, "term_first", _bounds(len(terms[term]) for term in ordered))
+    save(folder, "terms", np.frombuffer(b"".join(ordered), dtype=np.uint8))
+    save(folder, "term_bounds", _bounds(map(len, ordered)))
+    save(folder, "term_first", _bounds(len(terms[term]) for term in ordered))
     chunks = [number for term in ordered for number in terms[term]]
-    _save(folder, "term_chunks", np.array(chunks, dtype=np.uint32))
+    save(folder, "term_chunks", np.array(chunks, dtype=np.uint32))
 
 
 def _bounds(lengths: Iterable[int]) -> Ints:
     return np.cumsum([0, *lengths], dtype=np.int64)
-
-
-def _save(folder: Path, name: str, values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
-    np.save(folder / f"{name}.npy", values)
-
-
-def _load(folder: Path, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    found: Ints = np.load(folder / f"{name}.npy", mmap_mode="r")
-    return found

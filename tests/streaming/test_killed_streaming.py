@@ -155,7 +155,7 @@ def test_killed_once_each(tmp_path: Path) -> None:
     run.kill("java", random.Random())
     run.end()
     assert run.process.returncode == 1
-    assert run.errors.read_text().endswith("skws: Spark failed: its Java process has gone\n")
+    assert "\nskws: Spark failed: its Java process has gone\n" in run.errors.read_text()
 
 
 @pytest.mark.slow

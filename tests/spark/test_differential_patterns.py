@@ -106,9 +106,10 @@ def test_attributes_shown_by_synopses_in_a_task_are_those_shown_here(
 ) -> None:
     table = Schema("rules", (*pattern_streams.SCHEMA.relations, SCHEMA.relations[4]), ())
     rows = [Record(4, 0, ("alpha", user, None)) for user in (1, 2, 2)]
-    path = write_replay(tmp_path / "r.jsonl", table, [*rows, *pattern_streams.stream(4, 200)])
+    moving = [r for r in pattern_streams.stream(4, 200) if r.relation != 3]
+    path = write_replay(tmp_path / "r.jsonl", table, [*rows, *moving])
     for text, shown in (
-        *(pattern_streams.PATTERNS[n] for n in (2, 7, 13)),
+        pattern_streams.PATTERNS[7],
         ("Q(t, u, p, o) <- E(t, u, _), login(u, p, o)", "E.t,login.user"),
     ):
         told = [

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import orjson
@@ -284,12 +285,13 @@ def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
     schema = _texts_only()
-    gathered = Gathered()
-    gathered.add(0, pa.array(texts[:3], pa.string()))
-    gathered.add(3, pa.array(texts[3:], pa.string()))
     folder = tmp_path / "postings"
     folder.mkdir(exist_ok=True)
-    gathered.save(folder)
+    # Two places of words at a time.
+    with closing(Gathered(folder)) as gathered, patch("skws.tables.postings._PIECE", 16):
+        gathered.add(0, pa.array(texts[:3], pa.string()))
+        gathered.add(3, pa.array(texts[3:], pa.string()))
+        gathered.save(folder)
     postings = Postings(folder)
     words = [word for text in texts if text for word in text.split()]
     for word in {"lamp*", '"lamp post"', "flat", *words}:

@@ -158,11 +158,13 @@ class ArrowBlock:
         from skws.arrow_arrays import of_integers, texts_at  # noqa: PLC0415 - as above
 
         array, integers = self._columns[column], self.integers(column)
+        values: list[Value]  # what Arrow and NumPy give is not typed
         if integers is not None:
-            return integers[places].tolist()
-        if str(array.type) == "string":
-            return list(texts_at(array, places))
-        values: list[Value] = array.take(of_integers(places)).to_pylist()
+            values = integers[places].tolist()
+        elif str(array.type) == "string":
+            values = list(texts_at(array, places))
+        else:
+            values = array.take(of_integers(places)).to_pylist()
         return values
 
     def _some(self, places: Ints) -> list[pa.Array]:

@@ -14,11 +14,8 @@ from skws.spark.session import start_session
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Sparks of tests live for seconds: compiling them well takes as much time again as all that they do.
-# The same goes for sources, which each of the many processes would compile where the environment forbids
-# to keep what was compiled.
+# Where the environment forbids to keep what was compiled, each of the many processes would compile it all.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,7 @@ def master_of(master: str | None) -> str | None:
 
 def live_session(master: str | None, packages: Sequence[str] = ()) -> SparkSession:
     """For a live search. Raises SourceError if there is no Java."""
-    return start_session(master_of(master), packages=packages, brief=True)
+    return start_session(master_of(master), packages=packages)
 
 
 def session_ahead(master: str | None) -> Ahead:

@@ -34,7 +34,7 @@ from skws.watch.entry import checked, unchecked
 from skws.watch.journal import Journal
 from skws.watch.request import WatchRequest
 
-VERSION: Final = 1
+VERSION: Final = 2  # of what the journal and Spark's log hold
 
 
 class Checkpoint:
@@ -161,7 +161,10 @@ class Checkpoint:
             return None
         found: dict[str, Any] = orjson.loads(path.read_bytes())
         if found.get("version") != VERSION:
-            raise StateError(f"{path}: of version {found.get('version')!r}; this skws reads {VERSION}")
+            raise StateError(
+                f"{path}: a checkpoint of version {found.get('version')!r}, of another skws; "
+                f"this one reads version {VERSION}: begin a new checkpoint"
+            )
         return found
 
     def _check(self, known: dict[str, Any]) -> None:

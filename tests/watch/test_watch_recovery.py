@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 import pytest
 
 from schema.errors import SchemaError, UsageError
 from skws.choices import OnError
 from skws.live.standing import PATTERN, Query
 from skws.watch import journal as journals
+from skws.watch.atomic import StateError
 from skws.watch.checkpoint import Checkpoint
 from skws.watch.control import Command, ControlFolder
 from skws.watch.delivery import Delivery
@@ -280,6 +282,17 @@ def test_another_schema_window_or_source_is_refused_before_anything_is_touched(t
         with pytest.raises(error, match=reason):
             LocalWatch(request(source, checkpoint=checkpoint, **changes), [sink], Notes().log).run()
     assert before == {file: file.read_bytes() for file in checkpoint.rglob("*.*") if file.is_file()}
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").touch()
+    asked = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")
+    opened(asked, Collected()).close()
+    manifest = tmp_path / "checkpoint" / "manifest.json"
+    told = orjson.loads(manifest.read_bytes())
+    manifest.write_bytes(orjson.dumps(told | {"version": told["version"] - 1}))
+    with pytest.raises(StateError, match=r"of version 1, of another skws; this one reads version 2"):
+        LocalWatch(asked, [Collected()], Notes().log).run()
 
 
 def test_one_process_at_a_time_runs_from_a_checkpoint(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count as counted_from
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from schema.model import Value
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+FULL: Final = 1 << 62
 NONE = -1  # the position of a label that marks nothing, the number of a key that is undefined
 
 
@@ -62,6 +64,14 @@ class Numbers:
         """The numbers of so many keys, given by column; NONE for those with a NULL."""
         if not columns:
             return np.zeros(count, dtype=np.int64)
+        packed = _packed(columns)
+        if packed is None:
+            return self._looked_up(columns, count)
+        _, first, which = np.unique(packed, return_index=True, return_inverse=True)
+        chosen = first.tolist()
+        return self._looked_up([[column[at] for at in chosen] for column in columns], len(chosen))[which]
+
+    def _looked_up(self, columns: Sequence[list[Value]], count: int) -> Ints:
         keys: Iterable[Key] = columns[0] if len(columns) == 1 else zip(*columns, strict=True)
         numbered = map(self._of.setdefault, keys, counted_from(self._next))
         found = np.fromiter(numbered, dtype=np.int64, count=count)
@@ -75,6 +85,25 @@ class Numbers:
         """Keep the keys of some numbers alone."""
         kept = set(used.tolist())
         self._of = {key: number for key, number in self._of.items() if number in kept}
+
+
+def _packed(columns: Sequence[list[Value]]) -> Ints | None:
+    """Columns of integers as one, equal where all are; None if there are other values, or no room."""
+    packed, room = np.zeros(1, dtype=np.int64), FULL
+    for column in columns:
+        if not column or set(map(type, column)) != {int}:
+            return None
+        try:
+            values = np.array(column, dtype=np.int64)
+        except OverflowError:
+            return None
+        least = int(values.min())
+        span = int(values.max()) - least + 1
+        if span > room:
+            return None
+        room //= span
+        packed = packed * span + (values - least)
+    return packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +125,13 @@ class Table:
         return cls(codes[order], runs.taken(kept[order]), base, width)
 
     def near(self, number: Ints, first: Ints, until: Ints) -> tuple[Ints, Ints]:
-        """Of each key where its runs begin that end from ``first`` on, and how many end before ``until``."""
-        code = number * self.width - self.base
-        begin = np.searchsorted(self.codes, code + first)
-        end = np.searchsorted(self.codes, code + until)
+        """Of each key where its runs begin that end from ``first`` on, and how many end before ``until``.
+
+        Quick where keys come by position: sorted by number, they are looked up in order.
+        """
+        order = np.argsort(number, kind="stable")
+        code = (number * self.width - self.base)[order]
+        begin, end = np.empty_like(number), np.empty_like(number)
+        begin[order] = np.searchsorted(self.codes, code + first[order])
+        end[order] = np.searchsorted(self.codes, code + until[order])
         return begin, np.where(number < 0, 0, end - begin)

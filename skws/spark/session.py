@@ -53,7 +53,7 @@ def start_session(
 
 # The driver's Java hands columns to Python and back. Its second compiler takes more than it gives: half
 # of the start, and of a search over 180,000 tuples two fifths of all instructions.
-_LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LIGHT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def _settings() -> dict[str, str]:
@@ -65,7 +65,7 @@ def _settings() -> dict[str, str]:
         # Partitions carry slices and shards here: merging them would undo the plan.
         "spark.sql.adaptive.enabled": "false",
         "spark.driver.memory": os.environ.get("SKWS_DRIVER_MEMORY", "2g"),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_LIGHT}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {LIGHT_JAVA}",
     }
 
 

@@ -30,7 +30,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
 
 @pytest.mark.parametrize("size", [1, 4, 8192])
 @given(cases(), st.sampled_from(WINDOWS), st.booleans())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_record_for_record(
     monkeypatch: pytest.MonkeyPatch,
     size: int,

@@ -43,7 +43,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
 
 @pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.sampled_from(WINDOWS), st.integers(1, 4))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_time_windows(
     make: AnyEngine,
     case: tuple[Schema, int, list[Record], list[Record]],

@@ -85,7 +85,7 @@ def ticks_of(stream: Sequence[object], gaps: list[int], window: Window) -> list[
     return [*accumulate(gaps[: len(stream)])]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(formal.hierarchical_queries(), formal.streams(12), GAPS, WINDOWS, SIZES)
 def test_queries(
     query: ConjunctiveQuery,
@@ -99,7 +99,7 @@ def test_queries(
     assert found == by_tuple(pcea, stream, ticks, window)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(written.patterns(), written.streams(10), GAPS, WINDOWS, SIZES)
 def test_patterns(
     pattern: Pattern, stream: list[tuple[int, Row]], gaps: list[int], window: Window, sizes: list[int]

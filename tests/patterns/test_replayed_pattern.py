@@ -66,8 +66,8 @@ def test_what_comes_before_a_slice_is_not_told(begin: int, most: int) -> None:
 
 
 def test_more_results_than_could_be_formed_are_counted() -> None:
-    """A thousand of each: 10^9 results, and partial runs without end by columns."""
+    """Two hundred of each: 8 million results, and more partial runs than columns are for."""
     query = read_query("Q(x) <- A(_, x, _), B(_, x, _), C(_, x, _)", SCHEMA)
-    records = [Record(i % 3, i, ("alpha", 1, 0)) for i in range(3000)]
+    records = [Record(i % 3, i, ("alpha", 1, 0)) for i in range(600)]
     counted = ReplayedPattern(query, SCHEMA, Unbounded())
-    assert sum(counted.count(counted.stream.tuples(RecordBatch.of(records)))) == 10**9
+    assert sum(counted.count(counted.stream.tuples(RecordBatch.of(records)))) == 200**3

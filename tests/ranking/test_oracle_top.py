@@ -99,7 +99,7 @@ class Follower:
 
 
 @given(changes(), st.integers(1, 4), st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_best_at_every_instant(told: list[Result], size: int, group: bool) -> None:
     choice = TopChoice(size, group)
     top, follower = Top(choice, SCHEMA, event_time), Follower(size)

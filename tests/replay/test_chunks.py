@@ -82,7 +82,7 @@ def flat(path: Path, split_bytes: int) -> Iterator[Record | BadRecord]:
 
 
 @given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_line_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:

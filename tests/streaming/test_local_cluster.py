@@ -12,6 +12,7 @@ import pytest
 
 from schema.write import to_yaml
 from skws.records import Record
+from skws.spark.session import LIGHT_JAVA
 from tests.replays import write_replay
 from tests.streaming.test_oracle_shards import SCHEMA, random_records, random_row
 from tests.watch.watching import lines
@@ -27,7 +28,7 @@ def watched(folder: Path, engine: str, *more: str) -> list[str]:
         *("--engine", engine, "--max-size", "4", "--schema", str(folder / "schema.yaml")),
         *("--source", f"replay:{folder / 'r.jsonl'}?speed=1000000", "--sink", f"jsonl:{out}", *more),
     ]
-    options = f"'spark.executor.extraJavaOptions={os.environ['SPARK_SUBMIT_OPTS']}'"
+    options = f"'spark.executor.extraJavaOptions={LIGHT_JAVA}'"
     settings = f"--conf spark.skws.shards=2 --conf {options} pyspark-shell"
     env = {**os.environ, "PYSPARK_SUBMIT_ARGS": settings}
     run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=400)

@@ -116,7 +116,7 @@ def ended(pattern: WindowedPattern, records: list[Record]) -> list[tuple[int, in
 
 
 @given(cases())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_match_of_every_window_is_told_once_at_its_first_end(
     case: tuple[PatternQuery, Pattern, ExpressionWindow, list[Record]],
 ) -> None:
@@ -133,7 +133,7 @@ def test_every_match_of_every_window_is_told_once_at_its_first_end(
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_neither_batches_nor_failures_matter_to_patterns(
     case: tuple[PatternQuery, Pattern, ExpressionWindow, list[Record]], cuts: list[int]
 ) -> None:

@@ -99,7 +99,7 @@ def replayed(verdict: Verdict, given_expression: WindowExpression, alphabet: Alp
         assert witness.ending >= witness.repetitions - 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), regulars(k, 4), regulars(k, 4))), words(12))
 def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
     case: tuple[int, r.Regular, r.Regular], word: list[StreamRecord]

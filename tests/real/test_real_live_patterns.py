@@ -30,6 +30,7 @@ PATTERNS = {
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the public data sets are not at {DATA}")
 
 
+@pytest.mark.slow
 def test_all_of_them_beside_keywords_on_two_shards() -> None:
     schema = load_schema(SCHEMA)
     stream = Stream(schema, parse_window(schema.window))

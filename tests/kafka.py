@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,6 +114,16 @@ class Broker:
     def freeze(self) -> None:
         """It answers nothing from now on."""
         self._process.send_signal(signal.SIGSTOP)
+        # The signal is only sent: on a busy machine, threads of the broker answer a little longer.
+        until = time.monotonic() + 30
+        while not self._stopped():
+            assert time.monotonic() < until, "the broker goes on though it was told to stop"
+            time.sleep(0.01)
+
+    def _stopped(self) -> bool:
+        """Whether none of its threads runs any more."""
+        stats = [task / "stat" for task in Path(f"/proc/{self._process.pid}/task").iterdir()]
+        return all(stat.read_text().rpartition(") ")[2].startswith("T") for stat in stats)
 
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)

@@ -20,20 +20,26 @@ Emit: TypeAlias = Callable[[Binding, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values a class may take: strictly between two, and among ``allowed`` if that is not None."""
+    """The values a class may take: strictly between two, and among ``allowed`` if that is not None.
+
+    ``whole``: only integers, although a column of fractions may hold them.
+    """
 
     low: Value
     high: Value
     allowed: frozenset[Value] | None
+    whole: bool = False
 
     @property
     def open(self) -> bool:
-        return self.low is None and self.high is None and self.allowed is None
+        return self.low is None and self.high is None and self.allowed is None and not self.whole
 
     def holds(self, value: Any) -> bool:
         if self.low is not None and not value > self.low:
             return False
         if self.high is not None and not value < self.high:
+            return False
+        if self.whole and value % 1:
             return False
         return self.allowed is None or value in self.allowed
 

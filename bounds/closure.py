@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from copy import copy
 from itertools import pairwise
+from math import ceil, floor
 
 from bounds.query import Atom, Attr, Constant, Extreme, Op, Term
 
@@ -31,9 +32,10 @@ class Closure:
         for term, number in self.class_of.items():
             self.members[number].append(term)
         self._anchored = _mask(i for i, m in enumerate(self.members) if any(map(self._anchor, m)))
-        self._discrete = _mask(i for i, m in enumerate(self.members) if all(t.domain.discrete for t in m))
+        # What equals an integer is one, whatever the type of its attribute allows.
+        self._discrete = _mask(i for i, m in enumerate(self.members) if any(t.domain.discrete for t in m))
         constants = [t for t in terms if isinstance(t, Constant)]
-        self._fixed = {self.class_of[t]: t.value for t in constants if isinstance(t.value, int)}
+        self._fixed = {self.class_of[t]: t.value for t in constants if isinstance(t.value, int | float)}
         self.above = [0] * len(self.members)
         self.below = [0] * len(self.members)
         self._order(self._steps())
@@ -87,17 +89,19 @@ class Closure:
 
     def _fits(self) -> bool:
         """True if between constants there is room for all integers that have to be different."""
-        least: dict[int, int] = {}
-        for number in sorted(bits(self._discrete), key=lambda i: self.below[i].bit_count()):
+        least: dict[int, int] = {}  # of a fraction the integer below it
+        counted = self._discrete | _mask(self._fixed)
+        for number in sorted(bits(counted), key=lambda i: self.below[i].bit_count()):
             below = max(
-                [least[low] + 1 for low in bits(self.below[number] & self._discrete) if low in least],
+                [least[low] + 1 for low in bits(self.below[number] & counted) if low in least],
                 default=None,
             )
             fixed = self._fixed.get(number, below)
-            if below is not None and fixed is not None and below > fixed:
+            if fixed is None:
+                continue
+            if (below is not None and below > ceil(fixed)) or (self.whole(number) and fixed != floor(fixed)):
                 return False
-            if fixed is not None:
-                least[number] = fixed
+            least[number] = floor(fixed)
         return True
 
     def less(self, low: Term, high: Term) -> bool:
@@ -119,6 +123,10 @@ class Closure:
     def _anchor(self, term: Term) -> bool:
         return not isinstance(term, Attr) or term.stream in self.anchors
 
+    def whole(self, number: int) -> bool:
+        """True if the values of a class are discrete: one of its terms at least is an integer, or a time."""
+        return bool(self._discrete >> number & 1)
+
     def bounded(self, number: int) -> bool:
         """Whether the values of a class are finitely many (Definition 5).
 
@@ -128,7 +136,7 @@ class Closure:
         if self.anchored(number):
             return True
         below, above = self.below[number] & self._anchored, self.above[number] & self._anchored
-        return bool(self._discrete >> number & 1 and below and above)
+        return bool(self.whole(number) and below and above)
 
     def because(self, low: Term, high: Term) -> tuple[Atom, ...]:
         """The atoms of a shortest derivation of ``low < high`` or ``low = high``, without added cases."""

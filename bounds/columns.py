@@ -116,7 +116,10 @@ class Columns:
         lows = [v for n in below for v in self._constants(n)]
         highs = [v for n in above for v in self._constants(n)]
         allowed = frozenset(set.intersection(*fixed)) if fixed else None
-        return Interval(max(lows, default=None), min(highs, default=None), allowed)
+        mixed = closure.whole(number) and any(
+            t.domain is Domain.NUMBER for t in closure.members[number] if isinstance(t, Attr)
+        )
+        return Interval(max(lows, default=None), min(highs, default=None), allowed, mixed)
 
     def _constants(self, number: int) -> Iterator[Any]:
         for term in self._query.closure.members[number]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil, floor
+
 from bounds.query import Atom, Attr, Constant, Domain, Kind, Op, Stream
 from schema.errors import nearest
 from schema.model import Attribute, Relation, Schema
@@ -72,10 +74,23 @@ def _promised(attr: Attr, attribute: Attribute) -> list[Atom]:
     written = f"{attr.stream}: {attribute.name} in the schema"
     ends = ((Op.AT_LEAST, low, "min"), (Op.AT_MOST, high, "max"))
     return [
-        Atom(attr, op, Constant(value, attr.domain), f"{written} ({end} {value})", assumed=True)
+        Atom(attr, *_implied(attr.domain, op, value), f"{written} ({end} {value})", assumed=True)
         for op, value, end in ends
-        if value is not None and attr.domain is not Domain.NUMBER
+        if value is not None
     ]
+
+
+def _implied(domain: Domain, op: Op, value: float) -> tuple[Op, Constant]:
+    """A bound as an operation and a constant.
+
+    That of a fraction is taken to the next integer past it: strict, so that no two cases have to be told
+    apart, and as good where it matters, which is where the fraction equals an integer.
+    """
+    if domain is not Domain.NUMBER:
+        return op, Constant(value, domain)
+    if op is Op.AT_MOST:
+        return Op.LESS, Constant(floor(value) + 1, domain)
+    return Op.GREATER, Constant(ceil(value) - 1, domain)
 
 
 def _meant(name: str, known: list[str], what: str, where: str = "") -> str:

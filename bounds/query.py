@@ -71,10 +71,19 @@ class Attr:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant; times are microseconds since the epoch."""
+    """A constant; times are microseconds since the epoch.
+
+    A number's domain is its own, whichever attribute it is compared with: equal constants are one term.
+    """
 
     value: Value
     domain: Domain
+
+    def __post_init__(self) -> None:
+        if self.domain.family is Domain.INTEGER and isinstance(self.value, int | float):
+            whole = self.value == int(self.value)
+            object.__setattr__(self, "value", int(self.value) if whole else self.value)
+            object.__setattr__(self, "domain", Domain.INTEGER if whole else Domain.NUMBER)
 
     def __str__(self) -> str:
         return repr(self.value) if self.domain is Domain.TEXT else str(self.value)

@@ -9,36 +9,30 @@ from schema.errors import UsageError
 from skws.bounded.replayed import Added
 from skws.bounded.result import SqlResult
 from skws.bounded.selected import SelectedRun, names_of, refuse_unbounded_selection, selected, told
-from skws.choices import EngineName
-from skws.pattern_search import PatternCounts, PatternRequest
-from skws.progress import Progress, ReportProgress, unreported
-from skws.replay import BadRecordLog, Replay
+from skws.pattern_search import PatternRequest, ReplayRun
+from skws.progress import ReportProgress, unreported
 from skws.tables.whole import with_sources
 from windows.window import parse_window
 
 
-class SelectedSearch:
-    """One run of a request, ``select`` being shown; it has what ``PatternSearch`` has.
+class SelectedSearch(ReplayRun):
+    """One run of a request, ``select`` being shown.
 
     A result may count several matches.
     Raises PatternError, QueryError, SourceError, and UsageError for a pattern that is not bounded.
     """
 
     def __init__(self, request: PatternRequest, select: str) -> None:
-        self.request = request
-        self.warning = ""
-        self.counts = PatternCounts()
         self._shown = names_of(select)
         self._pattern = selected(request.pattern, request.schema, self._shown)
         window = request.window or self._pattern.window or parse_window(request.schema.window)
         refuse_unbounded_selection(self._pattern, window)
-        self.replay = Replay.open(request.replay, request.schema)
-        self.bad = BadRecordLog(request.on_error, request.dead_letters)
+        super().__init__(request)
 
     def results(self, report: ReportProgress = unreported) -> Generator[SqlResult, None, None]:
         """What the tuples of each time add, in order of time. Raises BadRecordsError, SourceError."""
         with self.bad:
-            found = self._on_spark(report) if self.request.engine is EngineName.SPARK else self._here(report)
+            found = self._on_spark(report) if self._spark else self._here(report)
             for result in islice(found, self.request.limit):
                 self.counts.results += result.count
                 yield result
@@ -51,33 +45,17 @@ class SelectedSearch:
 
     def _here(self, report: ReportProgress) -> Iterator[SqlResult]:
         run = SelectedRun(self._pattern, with_sources(self.request.schema, self.replay.tables(self.bad)))
-        size = self.replay.size_bytes
-
-        def reading(done: int) -> None:
-            report(Progress("reading", done, size))
-
-        for batch in self.replay.batches(self.bad, reading):
+        for batch in self._batches(report):
             for record in batch.records():
-                if record.delete:
-                    self.counts.deletions += 1
-                    continue
-                self.counts.tuples += 1
-                yield from map(self._told, run.take(record.relation, record.time, record.row))
+                if not record.delete:
+                    yield from map(self._told, run.take(record.relation, record.time, record.row))
         yield from map(self._told, run.end())
 
     def _on_spark(self, report: ReportProgress) -> Iterator[SqlResult]:
-        from skws.spark.search import running_spark  # noqa: PLC0415 - only who asks for Spark loads it
-        from skws.spark.selected import SelectedBatch  # noqa: PLC0415
+        from skws.spark.selected import SelectedBatch  # noqa: PLC0415 - only who asks for Spark loads it
 
-        request = self.request
-        with (
-            running_spark(request.master, report) as spark,
-            SelectedBatch(spark, request.pattern, self._shown, request.schema, self.replay) as run,
-        ):
-            for record in run.bad_records():
-                self.bad.add(record)
-            self.counts.tuples, self.counts.deletions = run.tuples, run.deletions
+        with self._started(SelectedBatch, report, shown=self._shown) as run:
             yield from run.results()
 
     def _told(self, added: Added) -> SqlResult:
-        return told(self._pattern, self.request.pattern, added)
+        return told(self._pattern, added)

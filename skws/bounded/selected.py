@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from bounds.query import Union
+from bounds.query import Constant, Domain, Union
 from bounds.run import Output, Run
 from patterns.language.expression import Letter
 from patterns.language.resolve import Reading
 from schema.errors import UsageError
-from schema.model import Row, Schema
+from schema.model import Attribute, AttributeType, Row, Schema
 from skws.bounded.decide import refuse_unbounded_union
 from skws.bounded.networks import end_of, ends
 from skws.bounded.patterns import choices_of, pattern_query
 from skws.bounded.replayed import Added
 from skws.bounded.result import SqlResult, shown_row
+from skws.bounded.whole import WHOLE, whole_tuples
 from skws.pattern_search.text import is_formal
 from skws.records import Record
 from windows.window import MICROSECOND, Unbounded, Window
@@ -86,10 +87,27 @@ def selected(text: str, schema: Schema, shown: tuple[str, ...]) -> Selected:
     )
 
 
-def told(pattern: Selected, name: str, added: Added) -> SqlResult:
-    """What the tuples of one time add as a result of the query of a name."""
+def by_positions(text: str, schema: Schema) -> Selected:
+    """Read a pattern whose matches show the number of its choice, and their positions.
+
+    Each row that it is run on has the position of its tuple behind its values.
+    """
+    pattern = selected(text, schema, ())
+    queries = tuple(
+        replace(q, output=(Constant(n, Domain.INTEGER), *whole_tuples(q.streams, every=True)))
+        for n, q in enumerate(pattern.run.queries)
+    )
+    position = Attribute(WHOLE, AttributeType.NUMBER)
+    read = tuple(replace(r, attributes=(*r.attributes, position)) for r in pattern.schema.relations)
+    return replace(
+        pattern, run=replace(pattern.run, queries=queries), schema=replace(pattern.schema, relations=read)
+    )
+
+
+def told(pattern: Selected, added: Added) -> SqlResult:
+    """What the tuples of one time add as a result, which names its query by its text."""
     row = shown_row(pattern.union, added.values)
-    return SqlResult.of(name, added.time / MICROSECOND, row, added.times)
+    return SqlResult.of(pattern.union.text, added.time / MICROSECOND, row, added.times)
 
 
 def refuse_unbounded_selection(pattern: Selected, window: Window, *, forced: bool = False) -> None:
@@ -135,13 +153,18 @@ class SelectedRun:
         if time != self._now:
             yield from self.end()
             self._now = time
-            if self._pattern.until is not None and time >= self._pattern.until:
-                self._run.end_finite()
+        for values, count in self.completed(relation, time, row):
+            self._found[values] += count
+
+    def completed(self, relation: int, time: int, row: Row) -> list[tuple[Output, int]]:
+        """The same, giving at once what this tuple adds by itself."""
+        if self._pattern.until is not None and time >= self._pattern.until:
+            self._run.end_finite()
         rows = {name: [row] for name, accepts in self._pattern.feeds.get(relation, ()) if accepts(row)}
-        if rows:
-            self._position += 1
-            for values, count in self._run.step(self._position, rows):
-                self._found[values] += count
+        if not rows:
+            return []
+        self._position += 1
+        return self._run.step(self._position, rows)
 
     def end(self) -> Iterator[Added]:
         """What the tuples of the current time added, as no more of it will come."""

@@ -17,9 +17,13 @@ WHOLE: Final = "(whole tuple)"
 """The identity of a tuple, as an attribute; no attribute of a schema is called so."""
 
 
-def whole_tuples(streams: Iterable[Stream]) -> tuple[Attr, ...]:
-    """What is put out, of streams without end; of the others there is finitely much."""
-    return tuple(Attr(s.alias, WHOLE, Domain.NUMBER) for s in streams if s.kind is Kind.INFINITE)
+def whole_tuples(streams: Iterable[Stream], *, every: bool = False) -> tuple[Attr, ...]:
+    """What is put out, of streams without end; of the others there is finitely much.
+
+    ``every``: of those, too.
+    """
+    shown = (s for s in streams if every or s.kind is Kind.INFINITE)
+    return tuple(Attr(s.alias, WHOLE, Domain.NUMBER) for s in shown)
 
 
 def told_as_whole(failures: Iterable[Failure]) -> Iterator[Failure]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from schema.errors import UsageError
 from skws.cli import options
-from skws.live.standing import PATTERN, SELECT, SELECTED, Query
+from skws.live.standing import Query
 
 
 def named_queries(
@@ -29,5 +29,4 @@ def named_queries(
 
 def pattern_query(text: str, select: str | None = None) -> Query:
     """The query that a pattern is; with ``select`` it shows attributes. Raises UsageError for no text."""
-    pattern = Query(options.query_text([text]), kind=PATTERN)
-    return pattern if select is None else Query(pattern.text, kind=SELECTED, options={SELECT: select})
+    return Query.of_pattern(options.query_text([text]), select)

@@ -8,8 +8,9 @@ results. What it holds must survive the process, either way:
   such windows, which its host keeps; ``snapshot`` and ``restore`` are not called;
 - ``keeps`` is None: it gives its state as bytes, of constant size.
 
-``MadeFromLog`` is a base for the first way. Equal streams in other batches
-must lead to the same results: batches of a failed run are told again.
+``MadeFromLog`` is a base for the first way, ``skws.live.synopses`` has one for
+the second. Equal streams in other batches must lead to the same results:
+batches of a failed run are told again.
 """
 
 from __future__ import annotations

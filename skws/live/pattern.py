@@ -16,12 +16,12 @@ import numpy as np
 from schema.evolve import nameable
 from schema.model import Row
 from skws.batches import Ints, RecordBatch
-from skws.bounded.refused_patterns import refuse_whole_tuples
 from skws.live.changing import check_stays
 from skws.live.evaluator import Arrived, Evaluator, Load, MadeFromLog
 from skws.live.share import Share
 from skws.live.standing import ALLOWED, Standing
 from skws.live.stream import Stream
+from skws.live.whole_pattern import StandingWhole, in_constant_memory, refuse_unbounded_pattern
 from skws.pattern_search import PatternQuery, PatternResult, PatternStream, read_query
 from windows.window import CountWindow, ExpressionWindow, Unbounded, Window
 
@@ -32,8 +32,8 @@ class PatternKind:
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises PatternError, QueryError; UsageError for windows that are not for it.
 
-        Those are expressions whose windows pile up, and none at all unless asked for: whole tuples would
-        never be forgotten.
+        Those are expressions whose windows pile up, and none at all unless asked for, or if constant memory
+        does: other whole tuples would never be forgotten.
         """
         query = _read(standing, stream)
         window = _window(query, stream)
@@ -42,7 +42,7 @@ class PatternKind:
 
             admit(nameable(stream.schema), window, allowed=ALLOWED in standing.options)
         if isinstance(window, Unbounded) and not stream.force_unbounded:
-            refuse_whole_tuples(standing.query, nameable(stream.schema))
+            refuse_unbounded_pattern(standing.query, nameable(stream.schema))
 
     def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
         """It is made anew from the log: what a wildcard read of relations that are gone is forgotten."""
@@ -63,6 +63,9 @@ class PatternKind:
             from skws.live.windowed_pattern import StandingWindowedPattern  # noqa: PLC0415 - z3 and more
 
             return StandingWindowedPattern(query, stream, window) if share.owns(standing.name) else None
+        if _forgets(standing, stream, window):
+            owned = share.whole or share.owns(standing.name)
+            return StandingWhole(standing, stream, query) if owned else None
         if share.whole or (query.root is None and share.owns(standing.name)):
             return StandingPattern(query, stream, None)
         return None if query.root is None else StandingPattern(query, stream, _own(query, share))
@@ -119,6 +122,12 @@ def _read(standing: Standing, stream: Stream) -> PatternQuery:
 
 def _window(query: PatternQuery, stream: Stream) -> Window:
     return query.window or stream.window
+
+
+def _forgets(standing: Standing, stream: Stream, window: Window) -> bool:
+    """Whether tuples are let go although nothing expires. All are kept if it was let in without a check."""
+    endless = isinstance(window, Unbounded) and not stream.force_unbounded
+    return endless and in_constant_memory(standing.query, nameable(stream.schema))
 
 
 def _own(query: PatternQuery, share: Share) -> Callable[[int, Row], bool]:

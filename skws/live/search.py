@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from mesh.columnar.table import WaitingCounts
+from mesh.columnar.table import OperatorCounts
 from schema.errors import UsageError, nearest
 from schema.evolve import SchemaChange
 from schema.load import parse_schema
@@ -205,9 +205,13 @@ class LiveSearch:
             sum(one.waiting for one in loads),
         )
 
-    def waiting(self) -> WaitingCounts:
+    def waiting(self) -> OperatorCounts:
         """The operators of the keyword queries with the partial results that wait there."""
         return [] if self._engine is None else self._engine.waiting()
+
+    def probes(self) -> OperatorCounts:
+        """The same operators, each with how often its partial results have looked for partners."""
+        return [] if self._engine is None else self._engine.probes()
 
     def adding_needs_past(self, kind: str) -> bool:
         """True if a query of a kind that is added now is told the log."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from bounds.query import Union
@@ -15,11 +14,10 @@ from schema.evolve import nameable
 from schema.model import Row
 from skws.bounded.decide import refuse_unbounded_union
 from skws.bounded.result import SqlResult, shown_row
-from skws.live.changing import check_stays
-from skws.live.evaluator import Arrived, Evaluator, Load
-from skws.live.share import Share
+from skws.live.evaluator import Arrived
 from skws.live.standing import Standing
 from skws.live.stream import Stream
+from skws.live.synopses import StandingSynopses, SynopsesKind
 from skws.records import Record
 from skws.tables.whole import with_sources
 from windows.window import MICROSECOND
@@ -28,8 +26,8 @@ FORCE: Final = "force"
 """An option: run it even if only the form of the paper's synopses is in the way."""
 
 
-class SqlKind:
-    """Reads SQL. A query is answered as a whole by one shard."""
+class SqlKind(SynopsesKind):
+    """Reads SQL."""
 
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises SqlError; UsageError if it is not bounded."""
@@ -38,19 +36,15 @@ class SqlKind:
             refuse_unbounded_union(union)
         Run(union, stream.schema, {})
 
-    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
-        """Its state goes on: it is of relations that stay."""
-        reads = [s.relation for q in _read(standing, after).queries for s in q.streams]
-        check_stays(reads, before.schema, after.schema)
+    def reads(self, standing: Standing, stream: Stream) -> Iterable[str]:
+        return {s.relation for q in _read(standing, stream).queries for s in q.streams}
 
-    def evaluator(self, standing: Standing, stream: Stream, share: Share) -> StandingSql | None:
-        return StandingSql(standing, stream) if share.whole or share.owns(standing.name) else None
+    def whole(self, standing: Standing, stream: Stream) -> StandingSynopses:
+        return StandingSql(standing, stream)
 
 
-class StandingSql:
-    """One query over the stream. What the tuples of one time add is told when a later time has begun."""
-
-    keeps: None = None
+class StandingSql(StandingSynopses):
+    """One query over the stream."""
 
     def __init__(self, standing: Standing, stream: Stream) -> None:
         self._name = standing.name
@@ -64,15 +58,10 @@ class StandingSql:
         self._now: int | None = None
         self._rows: dict[str, list[Row]] = {}
 
-    def load_tables(self, records: Sequence[Record]) -> None:
-        """The static tables, before the stream."""
+    def load_tables(self, records: Iterable[Record]) -> None:
         for record in records:
             self._tables[self._schema.relations[record.relation].name].append(record.row)
         self._run = Run(self._union, self._schema, self._tables)
-
-    def begin(self, past: Iterable[Arrived]) -> Iterable[SqlResult]:  # noqa: ARG002 - it is not remembered
-        """It tells of what comes from now on."""
-        return ()
 
     def take(self, arrived: Arrived) -> Iterator[SqlResult]:
         """Raises BadRecordsError for a deletion from a stream that the query is over."""
@@ -91,7 +80,6 @@ class StandingSql:
             self._rows.setdefault(name, []).append(record.row)
 
     def end(self) -> Iterator[SqlResult]:
-        """What the last tuples add, as no more of their time will come."""
         if self._now is None:
             return
         rows, self._rows = self._rows, {}
@@ -100,20 +88,15 @@ class StandingSql:
             yield SqlResult.of(self._name, self._now / MICROSECOND, row, count)
         self._now = None
 
-    def succeed(self, former: Evaluator) -> Iterable[SqlResult]:
-        """With the state of the former."""
-        self.restore(former.snapshot())
-        return ()
+    @property
+    def _entries(self) -> int:
+        return self._run.entries
 
-    def load(self) -> Load:
-        return Load(waiting=self._run.entries)
+    def _state(self) -> Any:
+        return [self._now, self._rows, self._run.snapshot()]
 
-    def snapshot(self) -> bytes:
-        state: list[Any] = [self._now, self._rows, self._run.snapshot()]
-        return json.dumps(state, separators=(",", ":")).encode()  # counters may have more than 64 bits
-
-    def restore(self, state: bytes) -> None:
-        self._now, rows, run = json.loads(state)
+    def _go_on(self, state: Any) -> None:
+        self._now, rows, run = state
         self._rows = {name: list(map(tuple, arrived)) for name, arrived in rows.items()}
         self._run.restore(run)
 

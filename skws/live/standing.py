@@ -52,6 +52,13 @@ class Query:
     kind: str = KEYWORDS
     options: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of_pattern(cls, text: str, select: str | None = None, max_size: int | None = None) -> Query:
+        """A pattern; ``select``: the attributes that its matches show (by commas), None for whole tuples."""
+        if select is None:
+            return cls(text, max_size, PATTERN)
+        return cls(text, max_size, SELECTED, {SELECT: select})
+
     def named(self, name: str, max_size: int) -> Standing:
         """The standing query of a name; ``max_size``: that of the stream."""
         return Standing(name, self.text, self.max_size or max_size, self.kind, dict(self.options))

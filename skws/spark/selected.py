@@ -77,6 +77,6 @@ def _results(
             continue
         run = run or SelectedRun(pattern, tables)
         for added in run.take(relation, time, row):
-            yield (told(pattern, text, added).to_json(),)
+            yield (told(pattern, added).to_json(),)
     for added in run.end() if run else ():
-        yield (told(pattern, text, added).to_json(),)
+        yield (told(pattern, added).to_json(),)

@@ -13,13 +13,33 @@ from bounds.closure import Closure
 from bounds.joins import comparisons
 from bounds.modified import Modified, modified
 from bounds.query import Atom, Attr, Constant, Domain, Op
+from bounds.run import Run
 from bounds.split import conjunctions
 from bounds.verdict import check
-from tests.bounds.bounds_queries import STREAMS, queries, sql
+from schema.model import Attribute, AttributeType, Relation, Schema
+from tests.bounds.bounds_queries import SECOND, STREAMS, queries, sql
+
+NUMBERS = Schema(
+    "numbers",
+    tuple(
+        Relation(
+            name,
+            (
+                Attribute("n", AttributeType.NUMBER),
+                Attribute("k", AttributeType.INTEGER),
+                Attribute("m", AttributeType.INTEGER, 0, 4),
+                Attribute("at", AttributeType.TIMESTAMP),
+            ),
+            time="at",
+        )
+        for name in "pq"
+    ),
+    (),
+)
 
 
 def _attr(name: str) -> Attr:
-    return Attr("s", name, Domain.INTEGER)
+    return Attr("s", name, Domain.NUMBER if name == "c" else Domain.INTEGER)
 
 
 def _only(text: str) -> Modified:
@@ -36,7 +56,11 @@ ATOMS = st.lists(
         st.sampled_from([Op.LESS, Op.EQUAL, Op.GREATER]),
         st.one_of(
             st.sampled_from([_attr(n) for n in "abc"]),
-            st.builds(Constant, st.integers(0, 3), st.just(Domain.INTEGER)),
+            st.builds(
+                Constant,
+                st.sampled_from([0, 0.5, 1, 1.5, 2, 2.0]),
+                st.sampled_from([Domain.INTEGER, Domain.NUMBER]),
+            ),
         ),
     ),
     max_size=5,
@@ -45,11 +69,12 @@ ATOMS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(ATOMS)
-def test_the_closure_says_what_holds_in_all_integers(atoms: list[Atom]) -> None:
+def test_the_closure_says_what_holds_in_all_numbers(atoms: list[Atom]) -> None:
+    """For integers a and b, and a fraction c; equal constants are one, whatever they are compared with."""
     terms = [_attr(n) for n in "abc"]
     closure = Closure(atoms, terms)
     models = []
-    for values in product(range(-4, 8), repeat=3):
+    for values in product(range(-2, 5), range(-2, 5), (n / 4 for n in range(-12, 21))):
         value = dict(zip(terms, values, strict=True))
         sides = [
             (value[a.left], a.op, value[a.right] if isinstance(a.right, Attr) else a.right.value)  # type: ignore[index, union-attr]
@@ -133,6 +158,32 @@ def test_static_relations_bound_attributes() -> None:
 
 def test_constants_bound_a_class_through_equality() -> None:
     assert check(sql("SELECT t.b FROM s, t WHERE s.i > t.j AND t.b = t.b2 AND t.b2 = 3")).bounded
+
+
+@pytest.mark.parametrize(
+    ("condition", "bounded"),
+    [
+        ("p.n = q.k AND q.k > 0 AND q.k < 5", True),
+        ("p.n = q.k AND p.n > 0.5 AND p.n < 5", True),
+        ("p.n = q.n AND p.n = q.k AND p.n > 0 AND p.n < 5", True),
+        ("p.n = q.m", True),  # by the bounds that the schema gives to m
+        ("p.n = q.n AND p.n > 0 AND p.n < 5", False),
+        ("p.n < q.k AND p.n > 0 AND q.k < 5", False),
+        ("p.n = q.k AND q.k > 0", False),
+    ],
+)
+def test_what_equals_an_integer_is_bounded_as_one(condition: str, bounded: bool) -> None:
+    union = sql(f"SELECT 1 FROM p, q WHERE q.at > p.at AND {condition}", NUMBERS)
+    assert check(union).bounded is bounded
+    if not bounded:
+        return
+    run, found = Run(union, NUMBERS, {}), 0
+    for time in range(1, 400):
+        value = time / 7 % 6
+        row = (value, int(value), min(int(value), 4), time * SECOND)
+        found += sum(count for _, count in run.step(time * SECOND, {"p": [row], "q": [row]}))
+    assert run.entries <= 5
+    assert found > 100
 
 
 def test_redundant_comparisons_are_left_out() -> None:

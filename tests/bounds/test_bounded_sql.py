@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bounds.query import Kind, Op
+from bounds.query import Constant, Domain, Kind, Op
 from schema.errors import SqlError
 from schema.model import Attribute, AttributeType, Relation, Schema
 from tests.bounds.bounds_queries import STREAMS, sql
@@ -126,8 +126,11 @@ def test_columns_of_one_name_are_told_apart() -> None:
 
 def test_bounds_of_the_schema_are_promised_not_filtered() -> None:
     (query,) = sql("SELECT p.k FROM p", TYPED).queries
-    assert {str(a.left) for a in query.atoms} == {"p.k", "p.b"}
+    assert {str(a.left) for a in query.atoms} == {"p.k", "p.n", "p.b"}
     assert all(a.assumed for a in query.atoms)
+    # Those of fractions as the next integers beyond them, so that nothing has to be split.
+    ends = [(a.op, a.right) for a in query.atoms if str(a.left) == "p.n"]
+    assert ends == [(Op.GREATER, Constant(-1, Domain.INTEGER)), (Op.LESS, Constant(2, Domain.INTEGER))]
 
 
 def test_a_record_without_a_time_attribute_has_its_own_time() -> None:

@@ -31,7 +31,9 @@ _VALUES = st.tuples(
     st.sampled_from([0.5, 1.0, 1.5, 7.25, None]),
     st.sampled_from([True, False, None]),
 )
-_CONSTANTS = {"k": "2", "x": "'b'", "n": "1.25", "b": "TRUE"}
+_CONSTANTS = {"k": ["2", "1.5", "0"], "x": ["'b'"], "n": ["1.25", "1", "3"], "b": ["TRUE"]}
+_LIKE = {"k": "kn", "n": "nk", "x": "x", "b": "b"}
+"""What each column is compared with: integers and fractions with each other."""
 
 
 @st.composite
@@ -45,8 +47,10 @@ def typed_queries(draw: st.DrawFn) -> str:
         column = draw(st.sampled_from("kxnb"))
         op = draw(st.sampled_from(["=", "<>"] if column in "xb" else ["=", "<>", "<", ">", "<=", ">="]))
         one, other = draw(st.permutations([*names, ""]))[:2]
+        beside = draw(st.sampled_from(_LIKE[column]))
         if one:
-            conditions.append(f"{one}.{column} {op} {f'{other}.{column}' if other else _CONSTANTS[column]}")
+            constant = draw(st.sampled_from(_CONSTANTS[column]))
+            conditions.append(f"{one}.{column} {op} {f'{other}.{beside}' if other else constant}")
     columns = [f"{name}.{column}" for name in names for column in "kxnb"]
     output = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=3, unique=True))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""

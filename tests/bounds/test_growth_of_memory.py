@@ -71,9 +71,13 @@ def test_verdicts_agree_with_growth(count: int, streams: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "streams"), [(400, 2), (150, 3)])
-def test_verdicts_agree_with_growth_at_length(count: int, streams: int) -> None:
-    wrong, unconfirmed, denied = _search(count, streams, 1000)
+@pytest.mark.parametrize(
+    ("streams", "first"),
+    [*((2, first) for first in range(1000, 1400, 100)), *((3, first) for first in range(1000, 1150, 50))],
+)
+def test_verdicts_agree_with_growth_at_length(streams: int, first: int) -> None:
+    """In pieces of less than a minute each."""
+    wrong, unconfirmed, denied = _search(100 if streams == 2 else 50, streams, first)
     assert wrong == []
     print(f"{len(unconfirmed)} of {denied}", *unconfirmed, sep="\n")
     assert len(unconfirmed) <= MOST_UNCONFIRMED * denied, unconfirmed

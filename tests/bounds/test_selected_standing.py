@@ -25,6 +25,7 @@ from skws.results.model import LiveResult
 from skws.watch.control import Command
 from skws.watch.request import WatchRequest
 from tests.bounds.pattern_streams import PATTERNS, SCHEMA, SECOND, by_the_pattern_engine, stream
+from tests.bounds.standing_runs import through_restarts
 from tests.streaming.shard_runs import all_shards, lines, parcel_of
 from windows.window import TimeWindow, Unbounded
 
@@ -52,21 +53,11 @@ def shown(results: list[LiveResult], name: str) -> Counter[tuple[int, Output]]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
-    chance, records, live, first = random.Random(seed), stream(seed, 80), begun(), 0
-    results: list[LiveResult] = []
-    while first < len(records):
-        size = chance.randrange(1, 19)
-        results += live.take(RecordBatch.of(records[first : first + size]))
-        first += size
-        assert not live.keeps
-        states, position, now = live.snapshot(), live.position, live.now
-        live = begun()
-        live.stand_at(position, now)
-        live.restore(states)
-    results += live.take(RecordBatch.of(()), ended=True)
+    records = stream(seed, 80)
+    results = through_restarts(begun, records, seed)
     for standing in QUERIES:
         expected = by_the_pattern_engine(standing.query, standing.options[SELECT], records)
-        assert shown(results, standing.name) == expected, standing.query
+        assert shown(results, standing.query) == expected, standing.query
 
 
 def test_the_state_does_not_grow() -> None:

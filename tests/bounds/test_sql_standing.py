@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from skws.live.standing import SQL, Standing
 from skws.live.stream import Stream
 from skws.records import Record
 from tests.bounds.bounds_queries import SECOND, STREAMS
+from tests.bounds.standing_runs import through_restarts
 from windows.window import TimeWindow
 
 EXAMPLE = "SELECT s.a, t.b FROM s, t, u WHERE s.i > t.j AND t.j > u.k AND s.a > t.b AND 0 < t.b AND t.b < 5"
@@ -59,7 +61,7 @@ def _expected(static: list[Record], stream: list[Record]) -> Counter[tuple[objec
     return found
 
 
-def _found(results: list[object]) -> Counter[tuple[object, ...]]:
+def _found(results: Sequence[object]) -> Counter[tuple[object, ...]]:
     found: Counter[tuple[object, ...]] = Counter()
     for result in results:
         assert isinstance(result, SqlResult)
@@ -79,18 +81,7 @@ def _begun(static: list[Record]) -> LiveSearch:
 @pytest.mark.parametrize("seed", range(4))
 def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
     static, stream = _records(seed, 120)
-    chance, live, first = random.Random(seed), _begun(static), 0
-    results: list[object] = []
-    while first < len(stream):
-        size = chance.randrange(1, 9)
-        results += live.take(RecordBatch.of(stream[first : first + size]))
-        first += size
-        assert not live.keeps
-        states, position, now = live.snapshot(), live.position, live.now
-        live = _begun(static)
-        live.stand_at(position, now)
-        live.restore(states)
-    results += live.take(RecordBatch.of(()), ended=True)
+    results = through_restarts(lambda: _begun(static), stream, seed)
     expected = _expected(static, stream)
     assert len(expected) > 15
     assert _found(results) == expected

@@ -14,6 +14,7 @@ from bench.patterns.growth import by_kind, by_matches, by_window, delays
 from bench.patterns.loads import EVENTS
 from bench.peers.environment import chosen, python_of
 from skws.choices import EvaluatorName
+from skws.engine.collector import expect_long_lived_objects
 
 # What is run unless all is asked for: a minute or two, mostly for engines to start.
 _FEW = 5_000
@@ -49,6 +50,7 @@ def _line(run: Run, number: int, ours: Run) -> str:
 
 
 def growth(_: argparse.Namespace) -> int:
+    expect_long_lived_objects()
     heading = f"{'load':8} {'window':>10} {'us/update':>10} {'matches/event':>20}"
     for title, found in (("by the window", by_window()), ("by the matches", by_matches())):
         print(f"\nupdates {title}\n{heading}")

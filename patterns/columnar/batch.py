@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from patterns.automata.pcea import State, Transition
+from patterns.automata.pcea import Source, State, Transition
 from patterns.automata.predicates import Columns
+from patterns.columnar.keys import NONE, Column, Ints, Numbers
 from patterns.columnar.plan import ColumnPlan
-from patterns.columnar.runs import NONE, Ints, Numbers, Runs, Table
+from patterns.columnar.runs import Runs, Table
 from patterns.evaluation.program import holds_function
 from schema.model import Row
 from windows.window import FOREVER
@@ -22,6 +24,8 @@ _FEW: Final = 1_000
 
 # A state, and by which columns of its last tuple's relation its runs are found: H of the paper.
 Slot: TypeAlias = tuple[State, tuple[tuple[int, Columns], ...]]
+# Of a source: its state, its table, where in it the runs of each tuple begin, and how many they are.
+Near: TypeAlias = tuple[State, Table, Ints, Ints]
 
 
 class TooManyRunsError(Exception):
@@ -55,7 +59,10 @@ class Tuples:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Results in order of their last tuples: positions of these, and of each label (-1: it marks nothing)."""
+    """Results in order of their last tuples: positions of these, and a row of positions for each label.
+
+    -1 where a label marks nothing.
+    """
 
     last: Ints
     marked: Ints
@@ -104,6 +111,8 @@ class Batch:
         self._states: dict[State, _State] = {}
         self._of_relation = {r: np.flatnonzero(tuples.relation == r) for r in kept.plan.pcea.relations}
         self._numbers: dict[tuple[int, Columns], Ints] = {}
+        self._columns: dict[tuple[int, int], Column] = {}
+        self._of_all: dict[tuple[Slot, int, Columns], tuple[Ints, Ints]] = {}
 
     def taken(self) -> Found:
         kept, labels = self._kept, len(self._kept.column)
@@ -120,23 +129,36 @@ class Batch:
         kept.live = self._alive.from_tick(int(self._low[-1]))
         found = Runs.together(results, labels)
         order = np.argsort(found.last, kind="stable")
-        return Found(found.last[order], found.marked[order])
+        return Found(found.last[order], found.marked[:, order])
 
     def _step(self, transition: Transition) -> tuple[Runs, Ints]:
         """The runs that a transition forms, and their last tuples, by number in the batch."""
         reading = self._reading(transition)
-        near = []
-        for source in transition.sources:
-            slot = source.state, source.equality.left
-            number = self._numbered(transition.unary.relation, source.equality.right)[reading]
-            table = self._states[source.state].tables[slot]
-            begin, count = table.near(number, self._first[reading], self._tuples.position[reading])
-            near.append((table.runs, begin, count))
+        near: list[Near] = []
+        # The longest key first: what finds nothing under it is not looked up again.
+        for source in sorted(transition.sources, key=lambda source: -len(source.equality.right)):
+            table = self._states[source.state].tables[source.state, source.equality.left]
+            begin, count = self._near(source, transition.unary.relation, reading)
+            near.append((source.state, table, begin, count))
             kept = np.flatnonzero(count)
             if len(kept) < len(reading):
                 reading = reading[kept]
-                near = [(runs, begin[kept], count[kept]) for runs, begin, count in near]
+                near = [(state, table, begin[kept], count[kept]) for state, table, begin, count in near]
         return self._products(transition, reading, near)
+
+    def _near(self, source: Source, relation: int, reading: Ints) -> tuple[Ints, Ints]:
+        """Where in a source's table the runs are that some tuples may gather, and how many."""
+        slot, columns = (source.state, source.equality.left), source.equality.right
+        asked = slot, relation, columns
+        every = len(reading) == len(self._of_relation[relation])
+        found = self._of_all.get(asked) if every else None
+        if found is None:
+            number = self._numbered(relation, columns)[reading]
+            table = self._states[source.state].tables[slot]
+            found = table.near(number, self._first[reading], self._tuples.position[reading])
+            if every:
+                self._of_all[asked] = found
+        return found
 
     def _reading(self, transition: Transition) -> Ints:
         """The tuples of the batch that a transition reads."""
@@ -149,18 +171,14 @@ class Batch:
         kept: Ints = reading[passing]
         return kept
 
-    def _products(
-        self, transition: Transition, reading: Ints, near: list[tuple[Runs, Ints, Ints]]
-    ) -> tuple[Runs, Ints]:
+    def _products(self, transition: Transition, reading: Ints, near: list[Near]) -> tuple[Runs, Ints]:
         """Every choice of a run from each source, of those that are alive when the tuple comes."""
         position = self._tuples.position
         if not near:
-            marked = np.full((len(reading), len(self._kept.column)), NONE, dtype=np.int64)
-            for label in transition.labels:
-                marked[:, self._kept.column[label]] = position[reading]
+            marked = self._marked(transition, reading)
             return Runs(self._tuples.tick[reading], position[reading], marked), reading
         ways = np.ones(len(reading), dtype=np.float64)
-        for _, _, count in near:
+        for _, _, _, count in near:
             ways *= count
         self._check(transition, float(ways.sum()))
         each = ways.astype(np.int64)
@@ -168,23 +186,31 @@ class Batch:
         rest = np.arange(len(last)) - np.repeat(np.cumsum(each) - each, each)
         place = np.repeat(np.arange(len(reading)), each)
         start = self._tuples.tick[last]
-        chosen: list[tuple[Runs, Ints]] = []
-        for runs, begin, count in near:
+        chosen: list[tuple[State, Runs, Ints]] = []
+        for state, table, begin, count in near:
             several = count[place]
-            chosen.append((runs, begin[place] + rest % several))
+            numbers = table.order[begin[place] + rest % several]
+            chosen.append((state, table.runs, numbers))
             rest //= several
-            start = np.minimum(start, runs.start[chosen[-1][1]])
+            start = np.minimum(start, table.runs.start[numbers])
         alive = start >= self._low[last]
         if not alive.all():
             last, start = last[alive], start[alive]
-            chosen = [(runs, numbers[alive]) for runs, numbers in chosen]
-        marked = np.full((len(last), len(self._kept.column)), NONE, dtype=np.int64)
-        for runs, numbers in chosen:
-            np.maximum(marked, runs.marked[numbers], out=marked)
+            chosen = [(state, runs, numbers[alive]) for state, runs, numbers in chosen]
+        marked = self._marked(transition, last)
+        for state, runs, numbers in chosen:
+            for column in self._kept.plan.marked[state]:
+                # Of runs of a state, some may have a label and others not; no other source has it.
+                marked[column] = runs.marked[column][numbers]
+        return Runs(start, self._tuples.position[last], marked), last
+
+    def _marked(self, transition: Transition, last: Ints) -> Ints:
+        """The positions of labels where only the last tuples are marked."""
+        marked = np.full((len(self._kept.column), len(last)), NONE, dtype=np.int64)
         position = self._tuples.position[last]
         for label in transition.labels:
-            marked[:, self._kept.column[label]] = position
-        return Runs(start, position, marked), last
+            marked[self._kept.column[label]] = position
+        return marked
 
     def _check(self, transition: Transition, ways: float) -> None:
         final = transition.target in self._kept.plan.pcea.final
@@ -219,10 +245,16 @@ class Batch:
         found = self._numbers.get((relation, columns))
         if found is None:
             mine = self._of_relation[relation]
-            rows = [*map(self._tuples.rows.__getitem__, mine.tolist())]
-            values = [[row[column] for row in rows] for column in columns]
+            told = [self._column(relation, column) for column in columns]
             found = self._numbers[relation, columns] = np.full(len(self._tuples), NONE, dtype=np.int64)
-            found[mine] = self._kept.numbers.of(values, len(mine))
+            found[mine] = self._kept.numbers.of(told, len(mine))
+        return found
+
+    def _column(self, relation: int, column: int) -> Column:
+        found = self._columns.get((relation, column))
+        if found is None:
+            rows = map(self._tuples.rows.__getitem__, self._of_relation[relation].tolist())
+            found = self._columns[relation, column] = Column.of(map(itemgetter(column), rows))
         return found
 
     def _forget(self) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from patterns.columnar.batch import Batch, Found, Kept, Tuples
+from patterns.columnar.keys import Numbers
 from patterns.columnar.plan import ColumnPlan
-from patterns.columnar.runs import Numbers, Runs
+from patterns.columnar.runs import Runs
 from patterns.evaluation.evaluator import reach_of
 from schema.model import Row
 from windows.window import Window

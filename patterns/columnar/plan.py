@@ -13,11 +13,12 @@ from patterns.automata.pcea import PCEA, State, Transition
 class ColumnPlan:
     """An automaton with its states in order: each after those that it gathers runs of.
 
-    ``labels``: in the order of the columns of a run.
+    ``labels``: in the order of the columns of a run; ``marked``: those that runs of a state may have.
     """
 
     pcea: PCEA
     labels: tuple[str, ...]
+    marked: dict[State, tuple[int, ...]]
     into: tuple[tuple[State, tuple[Transition, ...]], ...]
 
 
@@ -39,4 +40,6 @@ def column_plan(pcea: PCEA) -> ColumnPlan | None:
             if len(together) != sum(map(len, parts)):
                 return None
             marked[state] |= together
-    return ColumnPlan(pcea, tuple(sorted(pcea.labels)), tuple((s, tuple(into[s])) for s in states))
+    labels = tuple(sorted(pcea.labels))
+    columns = {s: tuple(n for n, label in enumerate(labels) if label in marked[s]) for s in states}
+    return ColumnPlan(pcea, labels, columns, tuple((s, tuple(into[s])) for s in states))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from operator import itemgetter
@@ -73,6 +73,11 @@ class History:
         tuples = self._tuples
         while tuples and next(iter(tuples.values())).tick < tick:
             tuples.popitem(last=False)
+
+    def drop(self, positions: Iterable[int]) -> None:
+        """Let tuples go that no later result shows, as its caller knows."""
+        for position in positions:
+            del self._tuples[position]
 
     def pass_by(self, relation: int, row: Row, tick: int) -> None:
         """A tuple that no result shows here, though later ones may replace it."""

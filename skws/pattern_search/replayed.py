@@ -87,7 +87,8 @@ class ReplayedPattern:
     def _valuations(self, found: Found) -> Iterator[tuple[int, Valuation]]:
         for at in range(0, len(found), _ROWS):
             chosen = slice(at, at + _ROWS)
-            for last, row in zip(found.last[chosen].tolist(), found.marked[chosen].tolist(), strict=True):
+            rows = zip(*found.marked[:, chosen].tolist(), strict=True)
+            for last, row in zip(found.last[chosen].tolist(), rows, strict=True):
                 yield last, tuple([m for m in zip(row, self._labels, strict=True) if m[0] >= 0])
 
 

@@ -28,10 +28,9 @@ from skws.pattern_search.result import PatternResult
 from skws.pattern_search.stream import Taken
 from skws.pattern_search.text import PatternQuery, read_query
 from skws.replay import Replay
-from skws.spark.batch import SMALL
 from skws.spark.decode import batched, unbatched
 from skws.spark.positions import with_positions
-from skws.spark.replayed import DecodedReplay
+from skws.spark.replayed import DecodedReplay, in_order
 from skws.spark.slices import Slicing, plan_slices, quantiles
 from windows.tuples import ALWAYS
 from windows.window import FOREVER, CountWindow, Unbounded, Window, parse_window
@@ -75,28 +74,21 @@ class PatternBatch(DecodedReplay):
         counted = self._evaluated(_count, "found string", pa.schema([("found", pa.string())]))
         return sum(int(row.found) for row in counted.collect())
 
-    def _parts(self) -> int:
-        """Tasks to share the work out to: one where starting more costs more than the work."""
-        parts = 1 if self._records < SMALL else self._spark.sparkContext.defaultParallelism
-        self._spark.conf.set("spark.sql.shuffle.partitions", str(parts))
-        return parts
-
     def _evaluated(self, run: Evaluated, columns: str, arrow: pa.Schema) -> DataFrame:
-        parts = self._parts()
+        parts = self._shuffled_into(self._parts)
         tuples = self._named(self._positioned(parts))
         shared, parts = self._shared_out(tuples, parts)
         ordered = shared.repartitionById(parts, "share").sortWithinPartitions("share", "position")
         return ordered.mapInArrow(self._evaluator(run, arrow), columns)
 
-    def _stream(self, parts: int) -> DataFrame:
+    def _insertions(self, parts: int) -> DataFrame:
         """The insertions of the stream; ``tick`` is the position of each among them."""
-        stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(self._tables))
-        return with_positions(stream, parts).where(~sf.col("deletion"))
+        return with_positions(self._stream(), parts).where(~sf.col("deletion"))
 
     def _positioned(self, parts: int) -> DataFrame:
         """The insertions that the pattern reads, with their positions among all."""
         read = sf.col("relation").isin(sorted(self._query.pcea.relations))
-        placed = self._stream(parts).where(read)
+        placed = self._insertions(parts).where(read)
         return placed.withColumnRenamed("tick", "position").withColumn(
             "tick", sf.col("position" if isinstance(self._window, CountWindow) else "time")
         )
@@ -147,13 +139,8 @@ class PatternBatch(DecodedReplay):
 
 def received(found: DataFrame, *order: str) -> Iterator[PatternResult]:
     """Results in an order of their columns."""
-    # Sorting looks at its input twice, first to find out where to cut it.
-    kept = found.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        for row in kept.sort(*order).select("result").toLocalIterator(prefetchPartitions=True):
-            yield PatternResult.from_json(bytes(row.result))
-    finally:
-        kept.unpersist()
+    for row in in_order(found, *order):
+        yield PatternResult.from_json(bytes(row.result))
 
 
 def _by_time(window: Window, slicing: Slicing) -> Callable[[int, int, bytes], Iterable[int]]:

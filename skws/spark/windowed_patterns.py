@@ -53,10 +53,10 @@ class WindowedPatternBatch(PatternBatch):
     def _sliced(self, give: Given, columns: str, arrow: pa.Schema) -> Iterator[DataFrame]:
         """What the slices of the stream give."""
         assert isinstance(self._window, ExpressionWindow)  # noqa: S101 - who makes one has looked
-        parts = self._parts()
-        ticked = self._stream(parts).persist(StorageLevel.MEMORY_AND_DISK)
+        parts = self._shuffled_into(self._parts)
+        ticked = self._insertions(parts).persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            least = self._records // (parts * SLICES)
+            least = self._counted.records // (parts * SLICES)
             cuts = find_cuts(ticked, self._schema, self._window, least) if parts > 1 else []
             evaluate = _evaluator(self._text, self._schema, self._window, cuts, give, arrow)
             yield cut_at(ticked, cuts).mapInArrow(evaluate, columns)

@@ -71,7 +71,7 @@ def by_columns(
     for tuples in cut(stream, ticks, sizes):
         found = evaluator.take(tuples)
         assert found.last.tolist() == sorted(found.last.tolist())
-        for last, marked in zip(found.last.tolist(), found.marked.tolist(), strict=True):
+        for last, marked in zip(found.last.tolist(), found.marked.T.tolist(), strict=True):
             assert last == max(marked)
             marks = ((p, label) for p, label in zip(marked, plan.labels, strict=True) if p >= 0)
             results[last][frozenset(marks)] += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patterns.columnar.runs import NONE, Numbers
+from patterns.columnar.keys import NONE, Column, Numbers
 from schema.model import Value
 
 INTEGERS = st.sampled_from([0, 1, -1, 7, 2**40, -(2**62), 2**62, 2**63 - 1, -(2**63), 2**70])
@@ -23,7 +23,7 @@ def test_two_keys_have_one_number_if_and_only_if_they_are_equal(
     numbers = Numbers()
     told: dict[tuple[Value, Value], int] = {}
     for batch in batches:
-        columns = [[key[0] for key in batch], [key[1] for key in batch]]
+        columns = [Column.of(key[0] for key in batch), Column.of(key[1] for key in batch)]
         for key, number in zip(batch, numbers.of(columns, len(batch)).tolist(), strict=True):
             if None in key:
                 assert number == NONE
@@ -37,6 +37,6 @@ def test_the_same_of_keys_of_one_column(batches: list[list[Value]]) -> None:
     numbers = Numbers()
     told: dict[Value, int] = {}
     for batch in batches:
-        for value, number in zip(batch, numbers.of([batch], len(batch)).tolist(), strict=True):
+        for value, number in zip(batch, numbers.of([Column.of(batch)], len(batch)).tolist(), strict=True):
             assert number == (NONE if value is None else told.setdefault(value, number))
     assert len(set(told.values())) == len(told)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import skws.spark.patterns
+import skws.spark.replayed
 from schema.model import Attribute, AttributeType, Relation, Schema
 from skws.bounded.search import SelectedSearch
 from skws.choices import EngineName
@@ -65,7 +65,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_equal_to_the_results_in_process(
     spark: SparkSession, replay: Path, pattern: str, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skws.spark.patterns, "SMALL", 0)
+    monkeypatch.setattr(skws.spark.replayed, "SMALL", 0)
     request = PatternRequest(pattern, SCHEMA, (replay,), window, engine=EngineName.LOCAL)
     local = PatternSearch(request)
     expected = list(local.results())

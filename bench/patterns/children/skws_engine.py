@@ -73,7 +73,7 @@ def matches_by_columns(by_columns: ColumnarEvaluator, running: Evaluator, told: 
                 running.update(relation, row)
             left = (zip(t.relation.tolist(), t.rows, strict=True) for t in told[number:])
             return found + matches(running, chain.from_iterable(left))
-        found += len([*zip(*made.marked.T.tolist(), strict=True)])
+        found += len([*zip(*made.marked.tolist(), strict=True)])
     return found
 
 

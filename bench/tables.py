@@ -6,6 +6,7 @@ import argparse
 import multiprocessing
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,9 +101,12 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
     schema = parse_schema(_SCHEMA.format(source=path))
     began = time.process_time()
     with multiprocessing.get_context("spawn").Pool(1) as pool:  # whose memory goes with it
-        took = pool.apply(_indexed, (schema,))
+        took, most = pool.apply(_indexed, (schema,))
     size = sum(file.stat().st_size for file in cache_folder(TABLES).rglob("*.*"))
-    yield f"{rows:,} rows: indexed in {took:.1f} s of processor time, {size / 1e6:.0f} MB on disk in all"
+    yield (
+        f"{rows:,} rows: indexed in {took:.1f} s of processor time, {most:.0f} MB private at most,"
+        f" {size / 1e6:.0f} MB on disk in all"
+    )
     (table,) = open_tables(schema)
     values = np.sort(np.random.default_rng(3).integers(0, rows, 10_000))
     joined = table.by((0,))
@@ -116,10 +120,22 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
             yield f"  {line}"
 
 
-def _indexed(schema: Schema) -> float:
+def _indexed(schema: Schema) -> tuple[float, float]:
+    """The time it takes, and the most memory at a time, looked at ten times a second."""
+    seen, done = [private_megabytes()], threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.1):
+            seen.append(private_megabytes())
+
+    looking = threading.Thread(target=look)
+    looking.start()
     began = time.process_time()
     open_tables(schema)
-    return time.process_time() - began
+    took = time.process_time() - began
+    done.set()
+    looking.join()
+    return took, max(seen)
 
 
 def main() -> None:

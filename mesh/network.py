@@ -37,9 +37,8 @@ class CandidateNetwork:
     @classmethod
     def of(cls, tree: Tree) -> CandidateNetwork:
         around = neighbours(tree)
-        start = _reading_start(tree, around)
         reading: list[tuple[int, int, int]] = []
-        _read(tree, around, start, -1, -1, reading)
+        _read(tree, around, _reading_start(tree, around), -1, -1, reading)
         positions, parents, walked = zip(*reading, strict=True)
         return cls(
             relations=tuple(map(tree.relations.__getitem__, positions)),
@@ -59,18 +58,7 @@ class CandidateNetwork:
 
     def text(self, schema: Schema, keywords: Sequence[str]) -> str:
         """One line; joins are named where more than one connects the two relations."""
-        connectors = _connectors(schema)
-        branches: list[list[str]] = [[] for _ in self.relations]  # of each node, the last one first
-        text = ""
-        for node in range(self.size - 1, -1, -1):
-            parts = [node_text(schema, self.relations[node], self.keywords[node], keywords)]
-            if branches[node]:
-                last, *others = branches[node]
-                parts += [*(f"[{branch}]" for branch in reversed(others)), last]
-            text = " ".join(parts)
-            if node:
-                branches[self.parents[node]].append(f"{connectors[self.edges[node]]} {text}")
-        return text
+        return Wording(schema, keywords).text(self)
 
     def tree_lines(self, schema: Schema, keywords: Sequence[str]) -> list[str]:
         """The network as an indented tree, one node a line."""
@@ -83,6 +71,39 @@ class CandidateNetwork:
                 label = f"{label}  ({schema.joins[self.edges[node] // 2].name})"
             lines.append("  " * depths[node] + label)
         return lines
+
+
+class Wording:
+    """How the networks of one query read; what a node and a connector read like is found once."""
+
+    def __init__(self, schema: Schema, keywords: Sequence[str]) -> None:
+        self._schema = schema
+        self._keywords = tuple(keywords)
+        self._connectors = _connectors(schema)
+        self._nodes: dict[tuple[int, int], str] = {}
+
+    def text(self, network: CandidateNetwork) -> str:
+        """As ``CandidateNetwork.text``."""
+        labels = list(map(self._node, zip(network.relations, network.keywords, strict=True)))
+        branches: list[list[str]] = [[] for _ in labels]  # of each node, the last one first
+        for node in range(network.size - 1, 0, -1):
+            text = f"{self._connectors[network.edges[node]]} {_branching(labels[node], branches[node])}"
+            branches[network.parents[node]].append(text)
+        return _branching(labels[0], branches[0])
+
+    def _node(self, label: tuple[int, int]) -> str:
+        found = self._nodes.get(label)
+        if found is None:
+            found = self._nodes[label] = node_text(self._schema, *label, self._keywords)
+        return found
+
+
+def _branching(label: str, branches: list[str]) -> str:
+    """A node with its branches, all but the last one in brackets; the last comes first here."""
+    if not branches:
+        return label
+    last, *others = branches
+    return " ".join([label, *(f"[{branch}]" for branch in reversed(others)), last])
 
 
 def node_text(schema: Schema, relation: int, bitmap: int, keywords: Sequence[str]) -> str:
@@ -113,11 +134,13 @@ def _connector(schema: Schema, walked: Edge) -> str:
 
 def _reading_start(tree: Tree, around: list[list[tuple[int, int]]]) -> int:
     """The end whose keywords come first in query order, of several the one with the first reading."""
-    ends = [node for node in range(len(around)) if len(around[node]) <= 1]
+    ends = [node for node, near in enumerate(around) if len(near) <= 1]
     slots = [_slots(tree.keywords[node]) for node in ends]
     first = min(slots)
-    ends = [node for node, its_slots in zip(ends, slots, strict=True) if its_slots == first]
-    return ends[0] if len(ends) == 1 else min(ends, key=lambda node: _reading_code(tree, around, node))
+    if slots.count(first) == 1:
+        return ends[slots.index(first)]
+    tied = [node for node, its_slots in zip(ends, slots, strict=True) if its_slots == first]
+    return min(tied, key=lambda node: _reading_code(tree, around, node))
 
 
 @lru_cache(maxsize=256)
@@ -142,11 +165,16 @@ def _read(
     reading: list[tuple[int, int, int]],
 ) -> None:
     """Append (node, its parent's place in the reading, edge) in preorder, the longest branch last."""
-    place = len(reading)
     came = reading[parent][0] if parent >= 0 else -1
-    reading.append((node, parent, edge))
-    branches = [(step, other) for step, other in around[node] if other != came]
-    if len(branches) > 1:
+    while True:  # along what does not branch
+        place = len(reading)
+        reading.append((node, parent, edge))
+        branches = [(step, other) for step, other in around[node] if other != came]
+        if len(branches) != 1:
+            break
+        came, parent = node, place
+        ((edge, node),) = branches
+    if branches:
         branches.sort(key=lambda branch: _branch_code(tree, around, branch[1], branch[0], node))
     for step, other in branches:
         _read(tree, around, other, step, place, reading)

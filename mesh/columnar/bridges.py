@@ -83,6 +83,11 @@ class Bridges:
         self._is_closer = self._is_closer[: len(slots)][slots[: len(self._is_closer)] >= 0]
         self._renew_filter()
 
+    def mark(self, referred: Flags) -> None:
+        """Flag the tuples, by slot, that are next to one that may close a network."""
+        source, edge = self._closers.columns()
+        referred[self._next_to(source, edge)[1]] = True
+
     def reached(self, hashes: Hashes) -> Ints:
         """The positions of the hashes of join value and query by which there may be a bridge."""
         return self._filter.passing(hashes)
@@ -113,6 +118,9 @@ class Bridges:
         """The closers from some place on, with the live tuples next to them."""
         source, edge = (column[first:] for column in self._closers.columns())
         self._live.gather(edge, source)
+        return self._next_to(source, edge)
+
+    def _next_to(self, source: Ints, edge: Ints) -> tuple[Ints, Ints]:
         _, hashes = self._live.wanted(edge, source)
         place, bridge = self._live.probe(hashes)
         return source[place], bridge

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SPREAD = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(29)
 _ONE = np.uint64(1)
+
+Number = TypeVar("Number", bound=np.integer[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,12 @@ def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
     both ^= both >> _HALF
     both *= _MIX
     return both
+
+
+def cells(table: npt.NDArray[Number], rows: Ints, columns: Ints) -> npt.NDArray[Number]:
+    """The values of a table at (row, column) each; a third of the work of indexing by two arrays."""
+    values: npt.NDArray[Number] = table.ravel().take(rows * table.shape[1] + columns)
+    return values
 
 
 def ranges(first: Ints, counts: Ints) -> Ints:

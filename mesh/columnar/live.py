@@ -7,7 +7,17 @@ from typing import Protocol
 
 import numpy as np
 
-from mesh.columnar.columns import NULL, Flags, Hashes, Ints, KeySets, TupleColumns, index_hashes
+from mesh.columnar.columns import (
+    NOTHING,
+    NULL,
+    Flags,
+    Hashes,
+    Ints,
+    KeySets,
+    TupleColumns,
+    cells,
+    index_hashes,
+)
 from mesh.columnar.runs import SortedRuns
 from mesh.columnar.store import TupleStore
 from schema.model import Schema
@@ -70,7 +80,7 @@ class LiveTuples:
     def entries(self, slots: Ints) -> tuple[Ints, Hashes]:
         """One entry for each of the tuples' join values that is not NULL: place in ``slots``, and hash."""
         tuples, width = self.tuples, self.key_sets.width
-        values = tuples.keys[slots].ravel()
+        values = tuples.keys.take(slots, axis=0).ravel()
         known = np.flatnonzero(values != NULL)  # three times as fast as over rows and columns
         place = known // width
         index = tuples.relation[slots[place]] * width + (known - place * width)
@@ -82,30 +92,37 @@ class LiveTuples:
 
     def wanted(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
         """What partners of members by edges look like: which have any at all, and the hashes of those."""
-        values = self.tuples.keys[members, self.key_sets.source[edge]]
+        values = self._values(members, self.key_sets.source[edge])
         known: Flags = values != NULL
         return known, index_hashes(self.key_sets.edge_index[edge[known]], values[known])
 
     def gather(self, edge: Ints, members: Ints) -> None:
         """See to it that all partners of members by edges are here; to be called before looking them up."""
         if self.reserve is not None and len(edge):
-            values = self.tuples.keys[members, self.key_sets.source[edge]]
+            values = self._values(members, self.key_sets.source[edge])
             known = values != NULL
             self.reserve.demand(edge[known], values[known])
 
     def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
         """Which pairs of tuples agree on an edge, by all 64 bits of their values."""
-        keys = self.tuples.keys
-        near = keys[source, self.key_sets.source[edge]]
-        agree: Flags = near == keys[target, self.key_sets.target[edge]]
+        near = self._values(source, self.key_sets.source[edge])
+        agree: Flags = near == self._values(target, self.key_sets.target[edge])
         return agree
+
+    def _values(self, slots: Ints, key_sets: Ints) -> Ints:
+        return cells(self.tuples.keys, slots, key_sets)
 
     def end(self, slots: Ints, ticks: Ints) -> None:
         """End tuples early."""
         self._store.tuples.end[slots] = ticks
 
-    def compact(self, horizon: int) -> Ints:
-        """Drop what ended at or before ``horizon``; gives each slot's new number, -1 for the dropped."""
-        renumbered = self._store.keep(self.tuples.end > horizon)
+    def compact(self, horizon: int, dropped: Ints = NOTHING) -> Ints:
+        """Drop what ended at or before ``horizon``, and some more slots.
+
+        Gives each slot's new number, -1 for the dropped.
+        """
+        kept: Flags = self.tuples.end > horizon
+        kept[dropped] = False
+        renumbered = self._store.keep(kept)
         self._index.remap(renumbered)
         return renumbered

@@ -13,14 +13,14 @@ from collections.abc import Callable
 import numpy as np
 
 from mesh.columnar.bridges import Bridges
-from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, mixed, ranges
+from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, cells, mixed, ranges
 from mesh.columnar.labels import Labelled, Labels
 from mesh.columnar.live import Arrived, LiveTuples
 from mesh.columnar.pairs import Pairs
 from mesh.columnar.runs import SortedRuns
 from mesh.columnar.sleep import Sleep
 from mesh.columnar.store import NO_MEMBER, Partials, PartialStore
-from mesh.columnar.table import NONE, OperatorTable, WaitingCounts
+from mesh.columnar.table import NONE, OperatorCounts, OperatorTable
 from mesh.generate import CNGen
 from mesh.tree import Tree
 
@@ -120,9 +120,13 @@ class ColumnarMesh:
         """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
         return self._sleep.carried(query)
 
-    def waiting(self) -> WaitingCounts:
+    def waiting(self) -> OperatorCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
         return self._operators.waiting(self._waiting.partials.operator)
+
+    def probes(self) -> OperatorCounts:
+        """The same operators, each with how often its output has looked for partners, by join and partial."""
+        return self._operators.probes()
 
     def add_network(self, tree: Tree) -> int:
         """The operator number of a network that is evaluated elsewhere."""
@@ -137,6 +141,15 @@ class ColumnarMesh:
     def end(self, slots: Ints) -> None:
         """Partials that contain tuples that were ended early end with them."""
         self._waiting.end(slots, self._live.tuples.end)
+
+    def mark(self, horizon: int, referred: Flags) -> None:
+        """Flag the tuples, by slot, without which something alive after ``horizon`` could not go on.
+
+        A free tuple that is not flagged may be dropped, if it comes again when it is asked for.
+        """
+        referred[self._labels.all().tuple] = True
+        self._waiting.mark(horizon, referred)
+        self._bridges.mark(referred)
 
     def compact(self, horizon: int, slots: Ints) -> None:
         """Drop what ended at or before ``horizon``, tuples having got new slots."""
@@ -243,7 +256,7 @@ class ColumnarMesh:
         """See to it that the partners of some groups are among the live tuples."""
         if self._live.reserve is not None:
             groups = groups[chosen]
-            members = front.members[partial[chosen], self._operators.node(groups)]
+            members = cells(front.members, partial[chosen], self._operators.node(groups))
             self._live.gather(self._operators.edge(groups), members)
 
     def _wait(self, groups: Partials, hashes: Hashes) -> None:
@@ -261,7 +274,8 @@ class ColumnarMesh:
         first, counts = self._operators.groups(new.operator)
         partial = np.repeat(np.arange(len(new), dtype=np.int64), counts)
         groups = ranges(first, counts)
-        joining = new.members[partial, self._operators.node(groups)]
+        self._operators.probed(new.operator[partial])
+        joining = cells(new.members, partial, self._operators.node(groups))
         known, hashes = self._live.wanted(self._operators.edge(groups), joining)
         if not known.all():
             partial, groups = partial[known], groups[known]

@@ -41,7 +41,7 @@ class Pairs:
         query = partials.query[places].astype(np.int64, copy=False)
         labels = self._labels.of(query, partners)
         operators = self._operators.next(groups[kept].astype(np.int64, copy=False), labels)
-        members = partials.members[places]
+        members = partials.members.take(places, axis=0)
         wanted = operators != NONE
         for node in range(self._width - 1):
             wanted &= members[:, node] != partners
@@ -49,7 +49,7 @@ class Pairs:
         if self._in_order:
             chosen = chosen[self._in_sequence(operators[chosen], members[chosen], partners[chosen])]
         operators, kept = operators[chosen], kept[chosen]
-        members = members[chosen].astype(np.int64, copy=False)
+        members = members.take(chosen, axis=0).astype(np.int64, copy=False)
         members[np.arange(len(chosen)), self._operators.size(operators) - 1] = partners[chosen]
         return Partials(query[chosen], operators, members, start[kept], end[kept])
 

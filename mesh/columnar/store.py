@@ -37,7 +37,7 @@ class Partials:
         return zip(self.query.tolist(), self.operator.tolist(), self.members.tolist(), strict=True)
 
     def taken(self, chosen: Ints | Flags) -> Partials:
-        return Partials(*(column[chosen] for column in self.columns()))
+        return Partials(*_rows(self.columns(), chosen))
 
     def in_groups(self, groups: Ints) -> Partials:
         """The same partials with the groups that they wait in."""
@@ -87,7 +87,7 @@ class Table:
         if kept[first:].all():
             self._columns = [column[first : self.size].copy() for column in self._columns]
         else:
-            self._columns = [column[places] for column in self._columns]
+            self._columns = list(_rows(tuple(self._columns), places))
         self.size = len(places)
         return renumbered
 
@@ -127,7 +127,12 @@ class PartialStore(Table):
 
     def taken(self, chosen: Ints | Flags | slice) -> Partials:
         """Some rows."""
-        return Partials(*(column[chosen].astype(np.int64, copy=False) for column in self.columns()))
+        return Partials(*(rows.astype(np.int64, copy=False) for rows in _rows(self.columns(), chosen)))
+
+    def mark(self, horizon: int, referred: Flags) -> None:
+        """Flag the tuples, by slot, that rows which end after ``horizon`` hold."""
+        members = self._columns[2][: self.size][self._columns[4][: self.size] > horizon]
+        referred[members[members != NO_MEMBER]] = True
 
     def compact(self, horizon: int, slots: Ints) -> Ints:
         """Drop what ended at or before ``horizon``; members get their tuples' new slots.
@@ -154,3 +159,11 @@ class PartialStore(Table):
         end[touched] = np.minimum(earliest, end[touched])
         places: Ints = touched[earlier]
         return places
+
+
+def _rows(columns: tuple[Ints, ...], chosen: Ints | Flags | slice) -> Iterator[Ints]:
+    """Some rows of columns, as copies."""
+    if isinstance(chosen, slice):
+        return (column[chosen].copy() for column in columns)
+    places = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+    return (column.take(places, axis=0) for column in columns)  # a fifth of what it takes to index by them

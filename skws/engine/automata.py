@@ -142,9 +142,8 @@ class NetworkAutomata:
         ``row`` gives that of a slot.
         """
         nodes = tuples.relation[first:] << self._bits | labels
-        ids = np.arange(self._next, self._next + len(nodes), dtype=np.int64)
-        self._next += len(nodes)
-        self._ids = np.concatenate([self._ids, ids])
+        self._number(first)
+        ids = self._number(len(tuples))
         read = np.flatnonzero(np.isin(nodes, self._read))
         columns = (nodes[read].tolist(), ids[read].tolist(), tuples.start[first + read].tolist())
         found: defaultdict[int, list[list[int]]] = defaultdict(list)
@@ -160,7 +159,15 @@ class NetworkAutomata:
 
     def compact(self, slots: Ints) -> None:
         """Tuples have got new slots."""
+        self._number(len(slots))
         self._ids = self._ids[slots >= 0]
+
+    def _number(self, slots: int) -> Ints:
+        """Ids for slots that have none yet; rows of tables, of which nothing is told here, among them."""
+        ids = np.arange(self._next, self._next + slots - len(self._ids), dtype=np.int64)
+        self._next += len(ids)
+        self._ids = np.concatenate([self._ids, ids])
+        return ids
 
     def _evaluator(self, schema: Schema, window: Window, tree: Tree) -> Evaluator:
         query = network_query(schema, tree)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints
-from mesh.columnar.table import WaitingCounts
+from mesh.columnar.table import OperatorCounts
 from schema.errors import UsageError
 from schema.evolve import SchemaChange
 from schema.model import Row, Schema
@@ -181,9 +181,13 @@ class ColumnarEngine:
         """Purge all that has ended at ``tick``."""
         self._finder.compact(tick)
 
-    def waiting(self) -> WaitingCounts:
+    def waiting(self) -> OperatorCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
         return [count for mesh in self._finder.meshes for count in mesh.waiting()]
+
+    def probes(self) -> OperatorCounts:
+        """The same operators, each with how often its output has looked for partners, by join and partial."""
+        return [count for mesh in self._finder.meshes for count in mesh.probes()]
 
     @property
     def carried(self) -> int:
@@ -205,10 +209,13 @@ class ColumnarEngine:
         )
 
     def _new_finder(self, schema: Schema) -> Finder:
-        return Finder(schema, self.window, self._accepts_root, on_compact=self._renumber)
+        return Finder(schema, self.window, self._accepts_root, self._renumber, on_evict=self._mark)
 
     def _renumber(self, horizon: int, slots: Ints) -> None:
         self._results.compact(horizon, slots)
+
+    def _mark(self, horizon: int, referred: Flags) -> None:
+        self._results.mark(horizon, referred)
 
     def _late(self, record: Record) -> None:
         self.counts.late += 1

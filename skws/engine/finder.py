@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mesh.columnar import ColumnarMesh, Labelled, LiveTuples, Partials, TupleColumns
-from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.columns import NOTHING, Flags, Ints
 from mesh.columnar.live import Arrived
 from mesh.generate import CNGen
 from purging.sweep import Sweep
@@ -39,8 +39,9 @@ class Finder:
     """Finds the results of queries in tuples that arrive by start, and tells them as events.
 
     ``accepts_root`` can leave out the results whose root tuple has a row that
-    it refuses. ``on_compact`` hears when slots are renumbered. ``scorer`` makes
-    what gives results their scores.
+    it refuses. ``on_compact`` hears when slots are renumbered. ``on_evict`` flags
+    the slots that must stay when rows of tables are let go. ``scorer`` makes what
+    gives results their scores.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Finder:
         window: Window,
         accepts_root: Callable[[Row], bool] | None = None,
         on_compact: Callable[[int, Ints], None] = lambda _, __: None,
+        on_evict: Callable[[int, Flags], None] = lambda _, __: None,
         scorer: Callable[[Schema, LiveTuples, KnownTuples], Scorer] = Scoring,
     ) -> None:
         self.live = LiveTuples(schema)
@@ -56,6 +58,7 @@ class Finder:
         self.excluded = 0
         self._accepts_root = self._root_filter(accepts_root)
         self._on_compact = on_compact
+        self._on_evict = on_evict
         self._meshes = Meshes(self.live, window, self._accepts_root)
         self.queries = self._meshes.queries
         self._labelling = Labelling()
@@ -84,7 +87,9 @@ class Finder:
         found = []
         for standing in self.queries.values():
             carriers = reserve.carriers(standing.matcher)
-            found += [] if carriers is None else self.insert(_arrivals(carriers))
+            if carriers is not None:
+                reserve.put(carriers, len(self.live))
+                found += self.insert(_arrivals(carriers))
         return found
 
     @property
@@ -155,7 +160,9 @@ class Finder:
 
     def _take_in(self, taken: Taken) -> None:
         """Rows of tables that nobody waits for."""
-        self._enter(_arrivals(taken))
+        first, _ = self._enter(_arrivals(taken))
+        assert self._reserve is not None  # noqa: S101 - the rows are its
+        self._reserve.put(taken, first)
 
     def release(self, known: list[StreamTuple]) -> None:
         """Take tuples out, with all partials; they may be inserted again."""
@@ -172,21 +179,38 @@ class Finder:
     def purge(self, horizon: int) -> None:
         """Drop what ended at or before ``horizon``, as soon as about half of all is dead."""
         entries = self.entries
-        if entries and self._sweep.due(horizon, entries):
+        crowded = self._reserve is not None and self._reserve.crowded
+        if crowded or (entries and self._sweep.due(horizon, entries)):
             self.compact(horizon)
 
     def compact(self, horizon: int) -> None:
         """Drop all that ended at or before ``horizon``, and renumber the rest."""
         self._scoring.forget(horizon)
-        slots = self.live.compact(horizon)
+        dropped = self._unreferred(horizon)
+        slots = self.live.compact(horizon, dropped)
         for mesh in self._meshes:
             mesh.compact(horizon, slots)
         self.known.compact(slots)
+        if self._reserve is not None:
+            self._reserve.compact(slots)
+        if len(dropped):
+            self.known.pack()
         for standing in self.queries.values():
             if standing.automata is not None:
                 standing.automata.compact(slots)
         self._on_compact(horizon, slots)
         self._sweep.done(horizon, self.entries)
+
+    def _unreferred(self, horizon: int) -> Ints:
+        """Rows of tables to let go, once there are many: those that nobody refers to; they may come again."""
+        if self._reserve is None or not self._reserve.crowded:
+            return NOTHING
+        referred = np.zeros(len(self.live), dtype=bool)
+        for mesh in self._meshes:
+            mesh.mark(horizon, referred)
+        self._on_evict(horizon, referred)
+        slots = self._reserve.slots
+        return slots[~referred[slots]]
 
     @property
     def meshes(self) -> list[ColumnarMesh]:

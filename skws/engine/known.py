@@ -73,26 +73,28 @@ class KnownTuples:
         self._followed = {slot: known for slot, known in moved if slot >= 0}
         self.slots = {known: slot for slot, known in self._followed.items()}
 
+    def pack(self) -> None:
+        """Let rows go that share a block with few that are alive."""
+        self._rows.pack()
+
     def name(self, slot: int) -> Named:
         """The tuple in a slot as results show it."""
-        known = self._named.get(slot)
-        return known or self.names(np.array([slot], dtype=np.int64))[slot]
+        return self._named.get(slot) or self.names(np.array([slot], dtype=np.int64))[0]
 
-    def names(self, slots: Ints) -> dict[int, Named]:
-        """Names by slot, those asked for among them."""
+    def names(self, slots: Ints) -> list[Named]:
+        """The tuples in some slots as results show them."""
         named = self._named
-        new = [slot for slot in np.unique(slots).tolist() if slot not in named]
-        plain = [slot for slot in new if slot not in self._followed]
-        for slot in new:
-            if slot in self._followed:
-                named[slot] = self._names.of(self._followed[slot])
-        places, tuples = np.array(plain, dtype=np.int64), self._live.tuples
-        columns = (tuples.relation[places], tuples.start[places], self._rows.twins[places])
-        described = zip(plain, self._rows.rows_in(places), *(c.tolist() for c in columns), strict=True)
-        for slot, row, relation, start, has_twins in described:
-            occurrence = self._occurrence(slot, relation, start) if has_twins else 0
-            named[slot] = self._names.name(relation, row, start, occurrence)
-        return named
+        new = [slot for slot in slots.tolist() if slot not in named]
+        for slot in self._followed.keys() & new if self._followed else ():
+            named[slot] = self._names.of(self._followed[slot])
+        plain = np.array([slot for slot in new if slot not in named], dtype=np.int64)
+        tuples = self._live.tuples
+        for relation, mine, rows in self._rows.by_block(plain):
+            made = self._names.relations[relation].firsts(rows, tuples.start[mine].tolist())
+            named.update(zip(mine.tolist(), made, strict=True))
+        for slot in plain[self._rows.twins[plain] != 0].tolist():
+            named[slot] = self._names.of(self.member(slot))
+        return list(map(named.__getitem__, slots.tolist()))
 
     def member(self, slot: int) -> StreamTuple:
         """The tuple in a slot."""

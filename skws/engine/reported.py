@@ -63,6 +63,11 @@ class Reported:
         for store in self._stores.values():
             store.keep(store.partials.query != query)
 
+    def mark(self, horizon: int, referred: Flags) -> None:
+        """Flag the tuples, by slot, of results that end after ``horizon``."""
+        for store in self._stores.values():
+            store.mark(horizon, referred)
+
     def compact(self, horizon: int, slots: Ints) -> None:
         """Forget what ended at or before ``horizon``, tuples having got new slots."""
         for store in self._stores.values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mesh.columnar.columns import Flags, Ints
@@ -28,19 +30,14 @@ class RowStore(Table):
         block, place, _, _ = self._columns
         return self._blocks[block.item(slot)].row(place.item(slot))
 
-    def rows_in(self, slots: Ints) -> list[Row]:
-        """Rows by slot, block by block."""
-        if not len(slots):
-            return []
+    def by_block(self, slots: Ints) -> Iterator[tuple[int, Ints, list[Row]]]:
+        """Some slots with their relation and rows, block by block."""
         block, place, _, _ = self.columns()
-        rows: list[Row] = [()] * len(slots)
         order = np.argsort(block[slots], kind="stable")
         numbers, first = np.unique(block[slots][order], return_index=True)
-        for number, mine in zip(numbers.tolist(), np.split(order, first[1:]), strict=True):
-            found = self._blocks[number].rows(place[slots[mine]].tolist())
-            for at, row in zip(mine.tolist(), found, strict=True):
-                rows[at] = row
-        return rows
+        for number, mine in zip(numbers.tolist(), np.split(slots[order], first[1:]), strict=False):
+            rows = self._blocks[number]
+            yield rows.relation, mine, rows.rows(place[mine].tolist())
 
     @property
     def times(self) -> Ints:
@@ -64,6 +61,12 @@ class RowStore(Table):
         """All of them, by slot."""
         block, place, _, _ = self.columns()
         return Rows(block, place, tuple(self._blocks))
+
+    def pack(self) -> None:
+        """Copy the rows of blocks that mostly hold others."""
+        packed = self.rows().packed()
+        self._columns[1][: self.size] = packed.place
+        self._blocks = list(packed.blocks)
 
     def compact(self, renumbered: Ints) -> None:
         """Keep the rows whose slots live on."""

@@ -12,13 +12,17 @@ from mesh.columnar.columns import Ints
 from mesh.columnar.store import NO_MEMBER
 from mesh.tree import Tree
 from skws.engine.arrivals import natural_ends
-from skws.engine.events import COMPLETED, Event, retracted
+from skws.engine.events import Event, completed, retracted
 from skws.engine.known import KnownTuples
 from skws.engine.meshes import Standing
 from skws.ranking.judging import Judged, Scorer
-from skws.results.assemble import Assembler, Reading, Shown
+from skws.results.assemble import Reading, seconds
+from skws.results.model import Result
+from skws.results.together import put_together
 from windows.tuples import ALWAYS
 from windows.window import FOREVER, Window, by_position
+
+_OPERATOR = (1 << 32) - 1
 
 
 class Telling:
@@ -40,30 +44,34 @@ class Telling:
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
-        by_count = by_position(self._window)
-        readings: dict[tuple[int, int], tuple[Reading, Assembler]] = {}
-        shown = Shown()
         for unsorted in found:
             results = unsorted.taken(np.argsort(unsorted.start, kind="stable"))  # what is sorted sorts fast
             natural, time = self._natural(results.members)
-            names = self._known.names(results.members[results.members != NO_MEMBER])
+            ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
+            made = self.results(results, time, ends, snapshot=snapshot)
             judged = self._judged(results, natural, snapshot)
-            columns = (results.rows(), *(c.tolist() for c in (results.start, results.end, natural, time)))
-            for (query, operator, slots), start, end, due, at, score in zip(*columns, judged, strict=True):
-                known = readings.get((query, operator))
-                if known is None:
-                    mesh, assembler, *_ = self._queries[query]
-                    known = assembler.reading(mesh.network(operator)), assembler
-                    readings[query, operator] = known
-                reading, assembler = known
-                named = [names[slot] for slot in reading.members(slots)]
-                began = None if at == ALWAYS else at
-                until = FOREVER if by_count else due
-                result = assembler.told("+", reading, named, shown, began, until, snapshot)
-                scored = result if score is None else score.told(result)
-                yield Event(start, COMPLETED, 0, result.id, scored)
-                if end < due:
-                    yield self.retraction(query, operator, slots)
+            for tick, result, score in zip(results.start.tolist(), made, judged, strict=True):
+                yield completed(tick, result if score is None else score.told(result))
+            for row in results.taken(results.end < natural).rows():
+                yield self.retraction(*row)
+
+    def results(self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool = False) -> list[Result]:
+        """What is found as results, with given lifespans: ALWAYS, FOREVER where not known."""
+        used = np.zeros(len(self._live) + 1, dtype=bool)
+        used[found.members] = True  # NO_MEMBER, being -1, takes the last place
+        slots = np.flatnonzero(used[:-1])
+        networks, which = np.unique(found.query << 32 | found.operator, return_inverse=True)
+        readings = [self._reading(number >> 32, number & _OPERATOR) for number in networks.tolist()]
+        spans = (
+            seconds(None if start == ALWAYS else start, end)
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        )
+        members = np.searchsorted(slots, found.members)
+        return put_together(readings, which, members, self._known.names(slots), spans, snapshot=snapshot)
+
+    def _reading(self, query: int, operator: int) -> Reading:
+        mesh, assembler, *_ = self._queries[query]
+        return assembler.reading(mesh.network(operator))
 
     def _judged(self, results: Partials, natural: Ints, snapshot: bool) -> list[Judged | None]:
         if not len(self._scoring):

@@ -118,6 +118,10 @@ class ToldResults:
         """Forget the results of a query."""
         self._reported.remove(query)
 
+    def mark(self, horizon: int, referred: Flags) -> None:
+        """Flag the tuples, by slot, that may be asked for again."""
+        self._reported.mark(horizon, referred)
+
     def compact(self, horizon: int, slots: Ints) -> None:
         """Forget what ended at or before ``horizon``, tuples having got new slots."""
         self._reported.compact(horizon, slots)

@@ -63,6 +63,8 @@ class _Writer:
             return Branch(self._added(at), below, Role.OPERATOR, all(branch.idle for branch in below))
         idle = not self._observed.touched(at.prefix)
         note = "idle" if idle else f"{waiting.get(at.prefix, 0):,} waiting"
+        if probes := self._observed.probes.get(at.prefix, 0):
+            note += f", {counted(probes, 'probe')}"
         return Branch(f"{self._added(at)}: {note}", below, Role.OPERATOR, idle)
 
     def _network(self, at: OperatorPrefix) -> Branch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from skws.batches import RecordBatch
@@ -27,7 +27,8 @@ class Observed:
     alive. ``waiting`` maps every incomplete operator that ever had output to
     its live partials, once for every join they wait for; None where nobody can look. ``results`` counts
     what was found of each network, by its text. ``missing`` are the keywords
-    that no live tuple carries; without them a query sleeps.
+    that no live tuple carries; without them a query sleeps. ``probes``: how often the partials of an
+    operator have looked for partners, where that is known.
     """
 
     tuples: int
@@ -35,6 +36,7 @@ class Observed:
     waiting: Mapping[Prefix, int] | None
     results: Mapping[str, int]
     missing: tuple[str, ...] = ()
+    probes: Mapping[Prefix, int] = field(default_factory=dict)
 
     def touched(self, prefix: Prefix) -> bool:
         """True if the operator, an incomplete one, ever had output."""

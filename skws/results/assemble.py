@@ -6,15 +6,15 @@ depends on neither engine nor slicing nor order of arrival.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import orjson
 
-from mesh.network import CandidateNetwork, carried
+from mesh.network import CandidateNetwork, Wording, carried
 from mesh.tree import Tree
 from schema.model import AttributeType, Relation, Row, Schema
 from skws.plan import Plan
@@ -30,31 +30,20 @@ Joins: TypeAlias = tuple[tuple[int, int, str], ...]
 class Named:
     """A tuple by what its name is made of (``windows.tuples``); without key its row and its start.
 
-    ``identity`` is its name in the ids of results. What only shown results need is made when first asked for.
+    ``identity`` is its name in the ids of results. What only shown results need is made when it is asked for.
     """
 
-    __slots__ = (
-        "_id",
-        "_names",
-        "_occurrence",
-        "_row",
-        "_start",
-        "_successor",
-        "_values",
-        "identity",
-    )
+    __slots__ = ("_names", "_occurrence", "_start", "_successor", "_values", "identity")
 
     def __init__(
-        self, names: RelationNames, row: Row, start: int, occurrence: int = 0, *, successor: bool = False
+        self, names: RelationNames, row: Row, start: int, occurrence: int, successor: bool, identity: str
     ) -> None:
         self._names = names
         self._values = row
         self._start = start
         self._occurrence = occurrence
         self._successor = successor
-        self.identity = f"{names.relation}\x1d{names.text(row).decode()}\x1d{start}\x1d{occurrence}"
-        self._id = ""
-        self._row: JsonRow | None = None
+        self.identity = identity
 
     @property
     def relation(self) -> str:
@@ -62,23 +51,11 @@ class Named:
 
     @property
     def id(self) -> str:
-        if not self._id:
-            self._id = self._names.shown(self._values, self._start, self._occurrence, self._successor)
-        return self._id
+        return self._names.shown(self._values, self._start, self._occurrence, self._successor)
 
     @property
     def row(self) -> JsonRow:
-        if self._row is None:
-            self._row = self._names.row(self._values)
-        return self._row
-
-
-class Shown(dict[tuple[Named, tuple[str, ...]], ResultTuple]):
-    """Tuples with the keywords that they bring to results: each is made once for all that share this."""
-
-    def __missing__(self, key: tuple[Named, tuple[str, ...]]) -> ResultTuple:
-        found = self[key] = ResultTuple.of(*key)
-        return found
+        return self._names.row(self._values)
 
 
 class RelationNames:
@@ -92,6 +69,19 @@ class RelationNames:
         self.relation = relation.name
         self.row = _row_getter(relation)
         self.text: Callable[[Row], bytes] = self._key_json if relation.key else orjson.dumps
+
+    def of(self, row: Row, start: int, occurrence: int, successor: bool) -> Named:
+        """A tuple by what its name is made of."""
+        identity = f"{self.relation}\x1d{self.text(row).decode()}\x1d{start}\x1d{occurrence}"
+        return Named(self, row, start, occurrence, successor, identity)
+
+    def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
+        """Tuples of which none equals an earlier one of its instant, and none follows another."""
+        text, before = self.text, f"{self.relation}\x1d"
+        return [
+            Named(self, row, start, 0, False, f"{before}{text(row).decode()}\x1d{start}\x1d0")
+            for row, start in zip(rows, starts, strict=True)
+        ]
 
     def shown(self, row: Row, start: int, occurrence: int, successor: bool) -> str:
         """The id of a tuple as results show it."""
@@ -115,14 +105,13 @@ class TupleNames:
     """Names tuples as results show them."""
 
     def __init__(self, schema: Schema, *, by_count: bool) -> None:
-        self.by_count = by_count
-        self._relations = [RelationNames(relation, by_count=by_count) for relation in schema.relations]
+        self.relations = [RelationNames(relation, by_count=by_count) for relation in schema.relations]
 
     def name(
         self, relation: int, row: Row, start: int, occurrence: int = 0, *, successor: bool = False
     ) -> Named:
         """A tuple by what its name is made of."""
-        return Named(self._relations[relation], row, start, occurrence, successor=successor)
+        return self.relations[relation].of(row, start, occurrence, successor)
 
     def of(self, member: StreamTuple) -> Named:
         """The name of a tuple that is known as one."""
@@ -134,16 +123,19 @@ class TupleNames:
 class Reading(NamedTuple):
     """How a candidate network reads: the members in their order, the keywords of each, the text, the joins.
 
-    ``members`` puts what is given in the order of the tree in that of the reading. ``tree`` is kept so
-    that its id stays its own; ``connected`` are the joins as ids have them.
+    ``positions`` are those of the members in the tree, which is kept so that its id stays its own;
+    ``connected`` are the joins as ids have them. ``columns`` are 64-bit integers: the positions, the bitmaps
+    of keywords, the left and the right nodes of joins, and the numbers of joins in the schema.
     """
 
     tree: Tree
-    members: Callable[[Sequence[Any]], tuple[Any, ...]]
+    query: str
+    positions: tuple[int, ...]
     carried: tuple[tuple[str, ...], ...]
     text: str
     joins: Joins
     connected: Joins
+    columns: bytes
 
 
 class Assembler:
@@ -151,7 +143,8 @@ class Assembler:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._query = plan.query.text
+        self._wording = Wording(plan.schema, plan.keywords)
+        self._keywords = plan.keywords
         self._readings: dict[int, Reading] = {}
 
     def result(
@@ -165,59 +158,54 @@ class Assembler:
     ) -> Result:
         """``members`` in the order of the tree; times in microseconds, None or FOREVER if not known."""
         reading = self.reading(tree)
-        return self.told(op, reading, reading.members(members), Shown(), start, end, snapshot)
+        named = [members[position] for position in reading.positions]
+        return Result(
+            op,
+            reading.query,
+            _result_id([member.identity for member in named], reading.connected),
+            *seconds(start, end),
+            reading.text,
+            tuple(map(ResultTuple.of, named, reading.carried)),
+            reading.joins,
+            snapshot,
+        )
 
     def reading(self, tree: Tree) -> Reading:
         """How the network of a tree reads."""
         return self._readings.get(id(tree)) or self._read(tree)
 
-    def told(
-        self,
-        op: Op,
-        reading: Reading,
-        named: Sequence[Named],
-        shown: Shown,
-        start: int | None,
-        end: int,
-        snapshot: bool,
-    ) -> Result:
-        """As ``result``, the members being in the order of the reading; ``shown`` are those made before."""
-        return Result(
-            op,
-            self._query,
-            _result_id([member.identity for member in named], reading.connected),
-            None if start is None else start / MICROSECOND,
-            None if end >= FOREVER else end / MICROSECOND,
-            reading.text,
-            tuple(map(shown.__getitem__, zip(named, reading.carried, strict=True))),
-            reading.joins,
-            snapshot,
-        )
-
     def _read(self, tree: Tree) -> Reading:
         network = CandidateNetwork.of(tree)
-        schema, keywords = self._plan.schema, self._plan.keywords
-        brought = tuple(carried(bitmap, keywords) for bitmap in network.keywords)
-        joins = network.joins(schema)
-        connected = tuple((left, right, f"\x1f{name}") for left, right, name in joins)
-        text = network.text(schema, keywords)
-        reading = Reading(tree, _picking(network.positions), brought, text, joins, connected)
-        self._readings[id(tree)] = reading
+        joins = network.joins(self._plan.schema)
+        left, right, _ = zip(*joins, strict=True) if joins else ((), (), ())
+        numbers = [edge // 2 for edge in network.edges[1:]]
+        columns = array("q", (*network.positions, *network.keywords, *left, *right, *numbers))
+        reading = self._readings[id(tree)] = Reading(
+            tree,
+            self._plan.query.text,
+            network.positions,
+            tuple([carried(bitmap, self._keywords) for bitmap in network.keywords]),
+            self._wording.text(network),
+            joins,
+            tuple([(one, other, f"\x1f{name}") for one, other, name in joins]),
+            columns.tobytes(),
+        )
         return reading
+
+
+def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:
+    """A result's start and end as it shows them, from microseconds; None or FOREVER if not known."""
+    return None if start is None else start / MICROSECOND, None if end >= FOREVER else end / MICROSECOND
 
 
 def _result_id(names: list[str], connected: Joins) -> str:
     described = [f"{names[left]}\x1f{names[right]}{name}" for left, right, name in connected]
-    described.sort()
-    names.sort()
-    return blake2b("\x1e".join(names + described).encode(), digest_size=12).hexdigest()
+    return hashed(sorted(names) + sorted(described))
 
 
-def _picking(positions: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """What stands at some positions; of a single one, too, as a tuple."""
-    if len(positions) == 1:
-        return lambda given: (given[positions[0]],)
-    return itemgetter(*positions)
+def hashed(parts: Iterable[str]) -> str:
+    """The id of a result from the names of its tuples, sorted, then its joins, sorted."""
+    return blake2b("\x1e".join(parts).encode(), digest_size=12).hexdigest()
 
 
 def json_row(relation: Relation, row: Row) -> JsonRow:

@@ -28,7 +28,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
     return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words, max_records=40))
 
 
-@pytest.mark.parametrize("size", [1, 4, 8192])
+@pytest.mark.parametrize("size", [1, pytest.param(4, marks=pytest.mark.slow), 8192])
 @given(cases(), st.sampled_from(WINDOWS), st.booleans())
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_record_for_record(

@@ -1,0 +1,80 @@
+"""Results put together at once are those that are put together one by one, ids included."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.keywords import parse_query
+from skws.plan import Plan
+from skws.results.assemble import Assembler, TupleNames, seconds
+from skws.results.model import Result
+from skws.results.together import put_together
+from windows.window import FOREVER, TimeWindow
+
+COLUMNS = (Attribute("words", AttributeType.TEXT), Attribute("a", AttributeType.INTEGER))
+SCHEMA = Schema(
+    "parallel and self-joins",
+    (
+        Relation("r", COLUMNS, search=("words",)),
+        Relation("s", (*COLUMNS, Attribute("b", AttributeType.INTEGER)), ("a",), ("words",)),
+    ),
+    (
+        Join("one", "r", "s", (("a", "a"),)),
+        Join("other", "s", "r", (("b", "a"),)),
+        Join("self", "r", "r", (("a", "a"),)),
+    ),
+)
+ASSEMBLERS = [
+    Assembler(Plan(SCHEMA, parse_query(text, SCHEMA), TimeWindow(10), 4))
+    for text in ("ada", "grace", "ada grace")
+]
+NETWORKS = [(assembler, tree) for assembler in ASSEMBLERS for tree in assembler._plan.generator().networks()]
+
+
+@pytest.mark.parametrize("count", [0, 1, 40])
+def test_together_as_one_by_one(count: int) -> None:
+    drawn, snapshot = random.Random(count), count == 1
+    names = TupleNames(SCHEMA, by_count=False)
+    # Eleven equal tuples of an instant: the name of the second begins that of the eleventh.
+    members = [
+        [names.name(0, ("ada", 1), 5, occurrence) for occurrence in range(12)],
+        [names.name(1, ("é" * key, key, None), 7, successor=key == 3) for key in range(12)],
+    ]
+    named = [each for some in members for each in some]
+    drawn.shuffle(named)
+    expected: list[Result] = []
+    which, chosen, spans = [], [], []
+    for _ in range(count):
+        assembler, tree = drawn.choice(NETWORKS)
+        left = {relation: drawn.sample(some, len(some)) for relation, some in enumerate(members)}
+        mine = [left[relation].pop() for relation in tree.relations]
+        start, end = drawn.choice([None, 10**15 + 1]), drawn.choice([FOREVER, 10**15 + 3])
+        expected.append(assembler.result("+", tree, mine, start, end, snapshot))
+        which.append(assembler.reading(tree))
+        chosen.append([named.index(each) for each in mine] + [-1] * (4 - len(mine)))
+        spans.append(seconds(start, end))
+    readings = list({id(reading): reading for reading in which}.values())
+    numbers = np.array([readings.index(reading) for reading in which], dtype=np.int64)
+    numbered = np.array(chosen, dtype=np.int64).reshape(count, 4)
+    assert put_together(readings, numbers, numbered, named, spans, snapshot=snapshot) == expected
+
+
+@pytest.mark.parametrize("pair", [(0, 0), (0, 1)])
+def test_a_tuple_is_made_once_for_each_set_of_its_keywords(pair: tuple[int, int]) -> None:
+    names = TupleNames(SCHEMA, by_count=False)
+    single = [(a, tree) for a, tree in NETWORKS if len(tree.relations) == 1 and tree.relations == (0,)]
+    readings = [assembler.reading(tree) for assembler, tree in single]
+    assert [reading.carried for reading in readings] == [(("ada",),), (("grace",),), (("ada", "grace"),)]
+    one, other = put_together(
+        readings,
+        np.array(pair),
+        np.zeros((2, 4), dtype=np.int64),
+        [names.name(0, ("ada grace", 1), 5)],
+        [(1.0, 2.0)] * 2,
+        snapshot=False,
+    )
+    assert (one.tuples[0] is other.tuples[0]) == (pair[0] == pair[1])

@@ -22,6 +22,8 @@ from skws.ranking.rankings import Product, Ranking
 Weights: TypeAlias = tuple[float, ...]
 """What each keyword of the query weighs."""
 _REMEMBERED: Final = 100_000
+_TRIED: Final = 1000  # rows, before bounds may be given up
+_WORTH: Final = 8  # rows that a bound may be made of, for each that is left out
 _SURE: Final = 1 + 1e-9  # bounds are computed in another order than scores
 
 
@@ -57,11 +59,27 @@ class Bounds:
     def want(self, most: int | None) -> None:
         """The ``most`` best results are wanted, None for all."""
         self._most, self._scores, self.least = most, [], -inf
+        self._tried = self._left_out = 0
 
     @property
     def known(self) -> bool:
-        """Whether bounds of rows are of any use."""
+        """Whether there are bounds of rows, and results that are not wanted."""
         return self._product is not None and self._most is not None
+
+    @property
+    def pay(self) -> bool:
+        """Whether bounds of rows that lack keywords, which take counting, are worth their making.
+
+        Not before there are results to compare with, nor when they have left too little out.
+        """
+        if not self.known or self.least == -inf:
+            return False
+        return self._tried < _TRIED or self._left_out * _WORTH >= self._tried
+
+    def tried(self, rows: int, left_out: int) -> None:
+        """Bounds of so many rows were made, and so many were left out by them."""
+        self._tried += rows
+        self._left_out += left_out
 
     def found(self, score: float) -> None:
         """A result has been found."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from hashlib import blake2b
 from pathlib import Path
 
 from schema.errors import SourceError, UsageError
 from schema.model import Schema
-from skws.cache import CACHE, alone, cache_folder
+from skws.cache import CACHE, alone, cache_folder, digest
 from skws.database.address import Database
 from skws.database.store import Store, is_made_from, is_store, make_store, mark_made
 
@@ -41,7 +40,7 @@ def indexed(
 def _cached(database: Database, schema: Schema) -> Path:
     """A file for each database and schema: what is made of newer data takes its place."""
     name = database.name if "://" in database.name else os.path.realpath(database.name)
-    folder = cache_folder("databases") / _digest(f"{name} {schema!r}")
+    folder = cache_folder("databases") / digest(f"{name} {schema!r}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -62,8 +61,4 @@ def _make(database: Database, schema: Schema, path: Path, mark: str, report: Cal
 
 def _mark(database: Database, schema: Schema) -> str:
     """What tells the data and how it is read."""
-    return _digest(f"{database.stamp(schema.relations)} {schema!r}")
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    return digest(f"{database.stamp(schema.relations)} {schema!r}")

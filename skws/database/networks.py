@@ -2,8 +2,8 @@
 
 A network is grown on only while rows are left in it (S-KWS paper, Section
 3.2, on snapshots): of a schema's many networks few are ever looked at. Where
-only the best results are wanted, what may lead to better ones is grown first,
-and what cannot lead to one of them not at all.
+only the best results are wanted, rows with heavier keywords are grown first,
+and what cannot lead to one of them not at all, as long as finding that out pays.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Held(NamedTuple):
     """Joined rows, one for each node of a tree.
 
     ``bound``: what no result that they are part of is better than. ``fans``:
-    how many rows share the value of each join. ``weights``: what each keyword
-    weighs where it weighs most. Only with bounds of use these are known.
+    how many rows share the values of joins, of all or of some. ``weights``:
+    what each keyword weighs where it weighs most, empty where nobody asked.
     """
 
     bound: float
@@ -96,14 +96,15 @@ class NetworkResults:
                     continue
                 found = self._extended(new, some, size)
                 if complete:
-                    yield from ((new, held) for held in found)
+                    yield from ((new, held) for held in self._scored(new, found, size))
                 elif found:
                     wait(new, found)
 
     def fans(self, tree: Tree, held: Held) -> Iterator[tuple[str, int]]:
         """Each join by name, with how many rows share its value at most."""
         for node in range(1, len(tree.edges)):
-            fan = held.fans[node - 1] if held.fans else self._fan(tree, held, node)
+            known = len(held.fans) == len(held.numbers) - 1
+            fan = held.fans[node - 1] if known else self._fan(tree, held, node)
             yield self._schema.joins[tree.edges[node] // 2].name, fan
 
     def _fan(self, tree: Tree, held: Held, node: int) -> int:
@@ -138,9 +139,11 @@ class NetworkResults:
         self._carriers.load(edge.source, {held.numbers[parent] for held in rows})
         valued = [(held, self._value(edge, held.numbers[parent])) for held in rows]
         valued = [(held, value) for held, value in valued if None not in value]
-        if self._bounds.known:
+        if self._bounds.pay:
             best = self._bounds.best_of(relation, bitmap) if bitmap else None
-            valued = list(self._hopeful(tree, edge, valued, best, size))
+            hopeful = list(self._hopeful(tree, edge, valued, best, size))
+            self._bounds.tried(len(valued), len(valued) - len(hopeful))
+            valued = hopeful
         led = self._led(edge, bitmap, dict.fromkeys(value for _, value in valued))
         alike = [node for node, other in enumerate(tree.relations[:-1]) if other == relation]
         found = (
@@ -165,20 +168,27 @@ class NetworkResults:
         """
         bounds, of_rows = self._bounds, self._bounds.of_rows(tree, size)
         least, counted = bounds.least, bounds.uses_joins
-        if (
-            best is not None and least > -inf
-        ):  # nothing has to be counted of what cannot matter whoever shares the value
-            valued = [
-                (held, value)
-                for held, value in valued
-                if of_rows(_most(held.weights, best), held.fans) >= least
-            ]
+        weighty = [(self._with_weights(tree, held), value) for held, value in valued]
+        # Of what cannot matter, whoever shares the value, nothing has to be counted.
+        valued = [
+            (held, value)
+            for held, value in weighty
+            if of_rows(_most(held.weights, best) if best else held.weights, held.fans) >= least
+        ]
         shared = self._probes.fans(edge, {value for _, value in valued}) if counted else {}
         for held, value in valued:
             fans = (*held.fans, shared[value]) if counted else ()
             bound = of_rows(_most(held.weights, best) if best else held.weights, fans)
             if bound >= least:
                 yield Held(bound, held.numbers, fans, held.weights), value
+
+    def _with_weights(self, tree: Tree, held: Held) -> Held:
+        """With what keywords weigh in the rows, also if nobody asked when they were joined."""
+        if held.weights:
+            return held
+        nodes = zip(tree.relations, tree.keywords, held.numbers, strict=False)  # the tree has a new node
+        weights = [self._carriers.weights(relation, n) for relation, keywords, n in nodes if keywords]
+        return held._replace(weights=tuple(map(max, zip(*weights, strict=True))))
 
     def _weighed(self, tree: Tree, rows: Iterator[Held], size: int) -> list[Held]:
         """Rows whose last one contains keywords, with what these weigh; but for those that are not wanted."""
@@ -187,11 +197,36 @@ class NetworkResults:
         found, of_rows, least = [], self._bounds.of_rows(tree, size), self._bounds.least
         for held in rows:
             weights = self._carriers.weights(tree.relations[-1], held.numbers[-1])
-            weights = _most(held.weights, weights) if held.weights else weights
+            if held.weights:
+                weights = _most(held.weights, weights)
+            elif len(held.numbers) > 1:
+                weights = self._with_weights(tree, held).weights
             bound = of_rows(weights, held.fans)
             if bound >= least:
                 found.append(Held(bound, held.numbers, held.fans, weights))
         return found
+
+    def _scored(self, tree: Tree, rows: list[Held], size: int) -> list[Held]:
+        """Rows of results, the best first: their bounds are their scores, but for rounding."""
+        if not self._bounds.known or not rows:
+            return rows
+        fans: list[tuple[int, ...]] = []
+        if self._bounds.uses_joins:
+            fans = list(zip(*(self._fans_at(tree, rows, node) for node in range(1, size)), strict=True))
+        of_rows = self._bounds.of_rows(tree, size)
+        scored = []
+        for number, each in enumerate(rows):
+            held = self._with_weights(tree, each)
+            shared = fans[number] if fans else ()
+            scored.append(Held(of_rows(held.weights, shared), held.numbers, shared, held.weights))
+        return sorted(scored, key=_BOUND, reverse=True)
+
+    def _fans_at(self, tree: Tree, rows: list[Held], node: int) -> list[int]:
+        """How many rows share the value of the join that leads to a node, in each of some results."""
+        edge, parent = self._edges[tree.edges[node]], tree.parents[node]
+        values = [self._value(edge, held.numbers[parent]) for held in rows]
+        shared = self._probes.fans(edge, set(values))
+        return [shared[value] for value in values]
 
     def _led(self, edge: Edge, bitmap: int, values: dict[JoinValue, None]) -> dict[JoinValue, list[int]]:
         """The rows with exactly some keywords that values lead to."""

@@ -14,7 +14,7 @@ _Columns: TypeAlias = tuple[int, tuple[int, ...]]
 
 
 class Probes:
-    """Asked by edge and join value. ``expect`` first, for all values; then the answers are at hand."""
+    """Asked by edge, for many join values at once; what is not remembered is looked up together."""
 
     def __init__(self, schema: Schema, store: Store) -> None:
         self._edges = edges(schema)

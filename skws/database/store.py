@@ -21,6 +21,7 @@ from skws.keywords import tokens
 from skws.keywords.analysis import MEMORABLE
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 
+_FORMAT: Final = 2
 _BATCH: Final = 20_000
 _RELATION: Final = 1 << 40  # rows of one relation
 _PROBES: Final = 256  # values in one statement
@@ -97,11 +98,10 @@ class Store:
             for row in self._connection.execute(statement, [part for value in some for part in value]):
                 yield row[: len(columns)], row[len(columns) :]
 
-    def occurrence(self, relation: int, number: int, row: Row) -> int:
-        """How many equal rows come before."""
-        where = " AND ".join(f"c{column} IS ?" for column in range(len(row)))
-        statement = f"SELECT count(*) FROM r{relation} WHERE rowid < ? AND {where}"  # noqa: S608
-        return int(self._one(statement, (number, *row)))
+    def occurrence(self, relation: int, number: int) -> int:
+        """How many equal rows of a relation without a key come before."""
+        statement = "SELECT coalesce(max(before), 0) FROM twins WHERE relation = ? AND row = ?"
+        return int(self._one(statement, (relation, number)))
 
     def containing(self, alternative: Alternative) -> Iterator[tuple[int, int]]:
         """Relation and number of all rows that may satisfy a predicate; the matcher knows which do."""
@@ -150,9 +150,14 @@ def make_store(
         connection.execute(
             "CREATE VIRTUAL TABLE words USING fts5(terms, content='', detail=none, tokenize='ascii')"
         )
+        connection.execute(
+            "CREATE TABLE twins (relation, row, before, PRIMARY KEY (relation, row)) WITHOUT ROWID"
+        )
         done = 0
         for number, relation in enumerate(schema.relations):
             done = _copy(connection, number, relation, rows(relation), report, done)
+            if not relation.key:
+                _count_twins(connection, number, relation)
         for number, columns in dict.fromkeys((e.target, e.target_columns) for e in edges(schema)):
             named = "_".join(map(str, columns))
             listed = ", ".join(f"c{column}" for column in columns)
@@ -174,7 +179,7 @@ def is_store(path: Path) -> bool:
 
 def is_made_from(path: Path, mark: str) -> bool:
     """Whether an index is there that was made from the same data, by the same program."""
-    return path.exists() and _made_from(path) == f"{__version__} {mark}"
+    return path.exists() and _made_from(path) == _marked(mark)
 
 
 def _made_from(path: Path) -> str | None:
@@ -187,7 +192,11 @@ def mark_made(path: Path, mark: str) -> None:
     """Say what the index was made from."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE made (mark TEXT)")
-        connection.execute("INSERT INTO made VALUES (?)", (f"{__version__} {mark}",))
+        connection.execute("INSERT INTO made VALUES (?)", (_marked(mark),))
+
+
+def _marked(mark: str) -> str:
+    return f"{__version__} {_FORMAT} {mark}"
 
 
 def _copy(
@@ -219,6 +228,15 @@ def _copy(
         done += len(some)
         report(done)
     return done
+
+
+def _count_twins(connection: sqlite3.Connection, number: int, relation: Relation) -> None:
+    """Of equal rows, which are few, how many come before each: asked for a result, it would be a scan."""
+    columns = ", ".join(f"c{column}" for column in range(len(relation.attributes)))
+    connection.execute(
+        f"INSERT INTO twins SELECT {number}, row, before FROM (SELECT rowid AS row, row_number()"  # noqa: S608
+        f" OVER (PARTITION BY {columns} ORDER BY rowid) - 1 AS before FROM r{number}) WHERE before > 0"
+    )
 
 
 def _words(relation: Relation, row: Row) -> str:

@@ -119,9 +119,11 @@ class Judge:
         return Score(parts, found, ranked.half_life, explained=ranked.explain)
 
     def joins(
-        self, results: Partials, trees: list[Tree], wanted: list[int], count: CountFans
+        self, results: Partials, trees: list[Tree], queries: Mapping[int, Ranked], count: CountFans
     ) -> list[tuple[JoinFan, ...]]:
-        """The joins of each result, busier side counted; empty for those that are not wanted."""
+        """The joins of each result, busier side counted; empty where its query's ranking asks for none."""
+        asking = {query for query, ranked in queries.items() if ranked.ranking.uses_joins}
+        wanted = [number for number, query in enumerate(results.query.tolist()) if query in asking]
         steps = [(number, node) for number in wanted for node in range(1, len(trees[number].edges))]
         found: list[list[JoinFan]] = [[] for _ in trees]
         if steps:

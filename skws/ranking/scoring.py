@@ -113,7 +113,7 @@ class Scoring:
         def at_instant(edge: Ints, member: Ints, rows: Ints) -> Ints:
             return fans(self._live, edge, member, instants[rows])
 
-        joins = self._judge.joins(results, trees, self._by_joins(results), at_instant)
+        joins = self._judge.joins(results, trees, self._queries, at_instant)
         chunk = _Chunk(self._corpus)
         columns = zip(
             asked,
@@ -133,11 +133,6 @@ class Scoring:
             score = self._judge.score(ranked, trees[number], members, counted, joins[number])
             judged.append(Judged(score, tick, ends))
         return judged
-
-    def _by_joins(self, results: Partials) -> list[int]:
-        """The numbers of the results whose ranking asks for their joins."""
-        uses = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
-        return [number for number, query in enumerate(results.query.tolist()) if query in uses]
 
     def _rows(self, slots: Ints) -> Iterator[tuple[int, Row]]:
         relations = self._live.tuples.relation

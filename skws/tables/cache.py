@@ -10,7 +10,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,7 @@ from mesh.columnar.columns import KeySets
 from schema.errors import SourceError
 from schema.model import Schema, sourced
 from skws import __version__
-from skws.cache import CACHE, alone, cache_folder
+from skws.cache import CACHE, alone, cache_folder, digest
 from skws.progress import Progress, ReportProgress, unreported
 from skws.tables.index import TableIndex
 from skws.tables.make import make_index
@@ -63,9 +62,9 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
         report(Progress(f"{doing} {relation.name}", rows, of, "rows"))
 
     try:
-        kept = cache_folder(TABLES) / f"{relation.name}-{_digest(described)}"
+        kept = cache_folder(TABLES) / f"{relation.name}-{digest(described)}"
         kept.mkdir(parents=True, exist_ok=True)
-        folder = kept / _digest(identity)
+        folder = kept / digest(identity)
         with alone(kept):
             if not folder.is_dir():
                 _make(folder, lambda new: make_index(new, relation, columns, source.batches(), told))
@@ -91,7 +90,3 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
     for other in sorted(former, key=lambda each: each.stat().st_mtime)[:-1]:
         shutil.rmtree(other, ignore_errors=True)
     new.rename(folder)
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=12).hexdigest()

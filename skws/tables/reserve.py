@@ -6,21 +6,32 @@ by a join value has all rows with that value taken in before (``demand``), and
 so has seen them all. A row that is taken in later has therefore nobody who
 waits for it, in any mesh. Rows with keywords, which others wait for, are
 there from the beginning of a query (``carriers``).
+
+For the same reason a row without keywords may go again, once nobody refers to
+it: no waiting partial or live result has it as a member, and it is next to no
+tuple that may close a network. It comes anew when it is asked for. So of the
+rows that the stream reaches only those stay that something alive needs, and
+ROWS_KEPT more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
-from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.columns import NOTHING, Flags, Ints
+from mesh.columnar.store import Table
 from schema.graph import edges
 from schema.model import Schema
 from skws.blocks import ArrowBlock
 from skws.keywords import Matcher
 from skws.tables.index import TableIndex
 from skws.tables.joined import Joined
+
+ROWS_KEPT: Final = 1 << 17
+"""Rows that are taken in before those that nobody refers to are let go; more where more are referred to."""
 
 
 class Taken:
@@ -29,6 +40,7 @@ class Taken:
     def __init__(self, parts: Sequence[tuple[TableIndex, Ints]]) -> None:
         self.blocks: list[ArrowBlock] = [index.rows(numbers) for index, numbers in parts]
         self.occurrences: dict[int, int] = {}
+        self.numbers = [numbers for _, numbers in parts]
         first = 0
         for index, numbers in parts:
             self.occurrences |= {first + at: n for at, n in index.occurrence(numbers).items()}
@@ -42,6 +54,8 @@ class TableReserve:
         self.tables = {table.relation: table for table in tables}
         self._take = take
         self._here = {table.relation: np.zeros(table.size, dtype=bool) for table in tables}
+        self._taken = Table((NOTHING, NOTHING, NOTHING))  # slot, relation, number of the row
+        self._since = self._left = 0  # rows taken in since some were let go, and rows that stayed then
         walked = edges(schema)
         self._by_edge: dict[int, tuple[TableIndex, Joined]] = {
             edge.id: (table, table.by(edge.target_columns))
@@ -54,6 +68,37 @@ class TableReserve:
     def __len__(self) -> int:
         """Rows of all tables."""
         return sum(map(len, self.tables.values()))
+
+    @property
+    def slots(self) -> Ints:
+        """Where the rows are that were taken in."""
+        return self._taken.columns()[0]
+
+    @property
+    def crowded(self) -> bool:
+        """True if it is time to let rows go: a look at all of them is worth it."""
+        return self._since > max(ROWS_KEPT, self._left // 4)
+
+    def put(self, taken: Taken, first: int) -> None:
+        """Rows have got the slots from ``first`` on."""
+        for block, numbers in zip(taken.blocks, taken.numbers, strict=True):
+            slots = np.arange(first, first + len(numbers), dtype=np.int64)
+            self._taken.append((slots, np.full(len(numbers), block.relation), numbers))
+            first += len(numbers)
+            self._since += len(numbers)
+
+    def compact(self, slots: Ints) -> None:
+        """Tuples have got new slots; rows whose number is negative are gone, till they are asked for."""
+        if self.crowded:
+            self._since = 0
+        old, relation, number = self._taken.columns()
+        moved = slots[old]
+        gone = moved < 0
+        for table in self.tables:
+            self._here[table][number[gone & (relation == table)]] = False
+        self._taken.keep(~gone)
+        self.slots[:] = moved[~gone]
+        self._left = self._taken.size
 
     def carriers(self, matcher: Matcher) -> Taken | None:
         """The rows that a query's keywords are in, or that it excludes; those that are not here yet."""

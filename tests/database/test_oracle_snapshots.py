@@ -134,3 +134,14 @@ def test_larger_results_may_be_better(seed: int) -> None:
     assert [each.id for each in every] == [each.id for each in in_engine(plan, records)]
     for most in (1, 2, 5, 10, 20, len(every)):
         assert in_store(plan, records, most) == every[:most]
+
+
+def test_equal_rows_are_told_apart() -> None:
+    """Of equal rows each has results of its own, NULLs being equal; named as the engine names them."""
+    schema = all_tables(Schema("s", (Relation("a", ATTRIBUTES, search=("t",)),), ()))
+    rows: list[Row] = [("alpha", 1, 1), ("alpha", None, 1), ("alpha", 1, 1), ("alpha", None, 1), ("b", 1, 1)]
+    records = [Record(0, 0, row) for row in [*rows, rows[0]]]
+    plan = Plan(schema, parse_query("alpha", schema), Unbounded(), 1, ranking=RankingChoice())
+    found = [result.id for result in in_store(plan, records)]
+    assert sorted(found) == sorted(result.id for result in in_engine(plan, records))
+    assert len(set(found)) == 5

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import skws.spark.batch
+import skws.spark.replayed
 from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
 from skws.plan import Plan
@@ -21,11 +21,11 @@ from windows.window import CountWindow, TimeWindow, Window
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(25)])
+@pytest.mark.parametrize("window", [pytest.param(TimeWindow(40), marks=pytest.mark.slow), CountWindow(25)])
 def test_spark_scores_as_one_process_does(
     spark: SparkSession, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skws.spark.batch, "SMALL", 0)
+    monkeypatch.setattr(skws.spark.replayed, "SMALL", 0)
     plan = Plan(TABLES, parse_query("alpha beta", TABLES), window, 3, ranking=RankingChoice(explain=True))
     path = write_replay(tmp_path / "replay.jsonl", TABLES, random_stream(TABLES, 3, 600, 5))
     replay = Replay.open(path, TABLES, split_bytes=8_000)

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 import skws.batches
 import skws.tables.cache
+import skws.tables.reserve
 from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws.choices import EvaluatorName
 from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
 from skws.plan import Plan
@@ -28,6 +30,7 @@ from tests.strategies import WORDS, schemas, static_rows, streams
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(5), Unbounded()]
+KEPT = [-1, 3, 1 << 17]  # rows of tables to which nobody refers: let go at once, soon, never here
 _NUMBERS = count()
 
 
@@ -96,7 +99,9 @@ def told(engine: ColumnarEngine, static: Sequence[Record], stream: Sequence[Reco
 
 
 @pytest.mark.parametrize("size", [1, 4, 8192])
-@given(cases(), st.sampled_from(WINDOWS), st.booleans(), st.booleans(), st.integers(2, 5))
+@given(
+    cases(), st.sampled_from(WINDOWS), st.booleans(), st.booleans(), st.integers(2, 5), st.sampled_from(KEPT)
+)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_tables_loaded_whole(
     monkeypatch: pytest.MonkeyPatch,
@@ -106,8 +111,10 @@ def test_equal_to_tables_loaded_whole(
     exclude: bool,
     ranked: bool,
     most: int,
+    kept: int,
 ) -> None:
     monkeypatch.setattr(skws.batches, "BATCH", size)
+    monkeypatch.setattr(skws.tables.reserve, "ROWS_KEPT", kept)
     schema, words, static, stream = case
     text = " ".join(WORDS[:words]) + (" -gamma" if exclude and words < 3 else "")
     ranking = RankingChoice(explain=True) if ranked else None
@@ -118,14 +125,16 @@ def test_equal_to_tables_loaded_whole(
     assert probing.counts == whole.counts
 
 
-@given(cases(), st.sampled_from(WINDOWS), st.data())
+@given(cases(), st.sampled_from(WINDOWS), st.sampled_from(KEPT), st.data())
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_for_queries_that_come_and_go(
     monkeypatch: pytest.MonkeyPatch,
     case: tuple[Schema, int, list[Record], list[Record]],
     window: Window,
+    kept: int,
     data: st.DataObject,
 ) -> None:
+    monkeypatch.setattr(skws.tables.reserve, "ROWS_KEPT", kept)
     schema, words, static, stream = case
     texts = [*WORDS[:words], " ".join(WORDS[:words]), f"{WORDS[0]} -gamma"]
     texts += ["alp*", '"alpha pad"', "(alpha OR gamma)"]
@@ -154,10 +163,14 @@ def test_equal_for_queries_that_come_and_go(
     assert outputs[1] == outputs[0]
 
 
+@pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("most", [3, 4, 5])
 @pytest.mark.parametrize("seed", range(3))
-def test_rows_without_keywords_connect(monkeypatch: pytest.MonkeyPatch, seed: int, most: int) -> None:
+def test_rows_without_keywords_connect(
+    monkeypatch: pytest.MonkeyPatch, seed: int, most: int, kept: int
+) -> None:
     """Results by way of rows that only join values reach, one or two of them between the keywords."""
+    monkeypatch.setattr(skws.tables.reserve, "ROWS_KEPT", kept)
     rng = random.Random(seed)
     kinds = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
     names = ("a", "b", "link", "more")
@@ -177,8 +190,59 @@ def test_rows_without_keywords_connect(monkeypatch: pytest.MonkeyPatch, seed: in
     static = [Record(rng.choice([2, 3]), 0, row("pad")) for _ in range(12)]
     stream = [Record(n % 2, n, row(("alpha", "beta")[n % 2])) for n in range(40)]
     outputs = []
+    monkeypatch.setattr(skws.batches, "BATCH", 4)
     for given_schema, rows in ((schema, static), (indexed(monkeypatch, schema, static), [])):
         plan = Plan(given_schema, parse_query("alpha beta", given_schema), TimeWindow(12), most)
         outputs.append(told(ColumnarEngine.of(plan), rows, stream))
     assert outputs[1] == outputs[0]
     assert len(outputs[0]) > 5
+
+
+def test_rows_that_nobody_refers_to_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all rows that the stream reaches one after the other, few are here at a time."""
+    monkeypatch.setattr(skws.batches, "BATCH", 8)
+    monkeypatch.setattr(skws.tables.reserve, "ROWS_KEPT", 8)
+    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+    relations = tuple(Relation(n, kinds, search=("t",), table=n == "link") for n in ("a", "link"))
+    schema = Schema("s", relations, (Join("j", "a", "link", (("x", "x"),)),))
+    static = [Record(1, 0, ("pad", n)) for n in range(160)]
+    stream = [Record(0, n, (("alpha", "beta")[n % 2], n // 2)) for n in range(320)]
+    apart = indexed(monkeypatch, schema, static)
+    engine = ColumnarEngine.of(Plan(apart, parse_query("alpha beta", apart), TimeWindow(4), 3))
+    found, most = list(engine.load_tables([])), 0
+    for first in range(0, len(stream), 8):
+        found += engine.process(stream[first : first + 8])
+        most = max(most, engine.live_tuples)
+    assert len(found) == 160
+    # Two sales for each row that is kept, dead ones not yet purged; the window; a batch.
+    assert most < 70
+
+
+def test_automata_beside_rows_that_come_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another query takes rows of a table in; what automata know of the stream's tuples stays right."""
+    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+    relations = tuple(Relation(n, kinds, search=("t",), table=n == "link") for n in ("a", "b", "link"))
+    schema = Schema("s", relations, (Join("ab", "a", "b", (("x", "x"),)),))
+    static = [Record(2, 0, ("gamma", n)) for n in range(5)]
+    stream = [Record(n % 2, n, (("alpha", "beta")[n % 2], n // 4)) for n in range(40)]
+    outputs = []
+    for given_schema, rows in ((schema, static), (indexed(monkeypatch, schema, static), [])):
+        engine = ColumnarEngine(given_schema, TimeWindow(9))
+        texts = ("alpha beta", "gamma")
+        plans = [
+            Plan(
+                given_schema,
+                parse_query(t, given_schema),
+                TimeWindow(9),
+                2,
+                evaluated_by=EvaluatorName.AUTOMATA,
+            )
+            for t in texts
+        ]
+        out = [*engine.load_tables(rows), *engine.add(plans[0])]
+        out += engine.process(stream[:20])
+        out += engine.add(plans[1])
+        out += engine.process(stream[20:])
+        outputs.append([result.to_json() for result in out])
+    assert outputs[1] == outputs[0]
+    assert len(outputs[0]) > 20

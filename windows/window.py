@@ -137,4 +137,5 @@ def _unit(word: str, text: str, what: str) -> int:
     for name in (word, word.removesuffix("s")):
         if name in _UNITS:
             return _UNITS[name]
-    raise UsageError(f"{what} {text!r}: unknown unit {word!r}{nearest(word, _UNITS)}")
+    meant = nearest(word, _UNITS) or "; expected us, ms, s, min, h, d or week"
+    raise UsageError(f"{what} {text!r}: unknown unit {word!r}{meant}")

@@ -18,7 +18,7 @@ import numpy as np
 
 from mesh.columnar import LiveTuples
 from mesh.columnar.columns import Ints
-from mesh.columnar.table import WaitingCounts
+from mesh.columnar.table import OperatorCounts
 from schema.errors import UsageError, nearest
 from schema.evolve import nameable
 from schema.model import Schema
@@ -115,7 +115,7 @@ class WindowedEngine:
         for key, start, end in zip(keys, closed.began[shown].tolist(), ends, strict=True):
             yield Stretch(tuple(key), start, end)
 
-    def waiting(self) -> WaitingCounts:
+    def waiting(self) -> OperatorCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
         return [count for mesh in self._finder.meshes for count in mesh.waiting()]
 

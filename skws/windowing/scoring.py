@@ -107,13 +107,11 @@ class WindowScoring:
     ) -> list[Judged | None]:
         """The scores of results, each over its tree, told at its tick with a window by number."""
         counted: dict[int, _Counts] = {}
-        uses = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
-        by_joins = [number for number, query in enumerate(results.query.tolist()) if query in uses]
 
         def inside(edge: Ints, member: Ints, rows: Ints) -> Ints:
             return self._fans(edge, member, window[rows], contents)
 
-        joins = self._judge.joins(results, trees, by_joins, inside)
+        joins = self._judge.joins(results, trees, self._queries, inside)
         columns = zip(
             results.query.tolist(), results.members.tolist(), window.tolist(), tick.tolist(), strict=True
         )

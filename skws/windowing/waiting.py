@@ -92,12 +92,9 @@ class WaitingResults:
     def _events(
         self, results: Partials, ends: Ints, time: Ints, judged: Sequence[Judged | None]
     ) -> Iterator[Event]:
-        names = self._finder.known.names(results.members[results.members != NO_MEMBER])
         times = self._finder.known.times[results.members]
         began = np.where(self._streaming(results), times, ALWAYS).max(axis=1)
-        columns = (results.rows(), ends.tolist(), began.tolist(), time.tolist())
-        for (query, operator, slots), tick, start, end, score in zip(*columns, judged, strict=True):
-            mesh, assembler, *_ = self._finder.queries[query]
-            named = [names[slot] for slot in slots if slot >= 0]
-            result = assembler.result("+", mesh.network(operator), named, start, end)
+        made = self._finder.telling.results(results, began, time)
+        columns = (made, ends.tolist(), time.tolist())
+        for result, tick, end, score in zip(*columns, judged, strict=True):
             yield completed(tick, result if score is None else score.at(end / MICROSECOND).told(result))

@@ -140,6 +140,36 @@ def test_regular_expressions() -> None:
     assert found == [(2, 2), (2, 3), (4, 4), (5, 5), (6, 6), (7, 7)]
 
 
+# Windows of one key from its first record on: how long they are.
+REPETITIONS = {
+    "[y > 0]?": [1],
+    "[y > 0]*": [1, 2, 3, 4],
+    "[y > 0]+ [y = 0]": [5],
+    "[y > 0]{2}": [2],
+    "[y > 0]{2,}": [2, 3, 4],
+    "[y > 0]{2,3}": [2, 3],
+    "[y > 0]{0,2}": [1, 2],
+    "([y = 1] | [y = 1] [y = 3]){1} .": [2, 3],
+    ".? [y = 3]": [2],
+}
+
+
+@pytest.mark.parametrize(("text", "lengths"), REPETITIONS.items())
+def test_repetitions_are_as_many_as_is_said(text: str, lengths: list[int]) -> None:
+    found = windows_of(f"match {text} after ()", HEAT)
+    assert sorted(last + 1 for first, last in found if first == 0) == lengths
+
+
+def test_what_is_just_not_too_large_is_read() -> None:
+    assert parse_expression("open when x[-100] > 1 close when b", ALPHABET).k == 100
+    assert parse_expression("match .{200}", ALPHABET).pairs
+    assert parse_expression("match (.{100}){5}", ALPHABET).pairs
+    said = parse_expression("match . at most 999999999999999999 records", ALPHABET)
+    assert said.limits == Limits(1, 10**18 - 1, None)
+    assert str(parse_regular("[x > 9999999999999999999]", ALPHABET)) == "[9999999999999999999 < x]"
+    assert str(parse_regular("[y > 0.0]", ALPHABET)) == "[0.0 < y]"
+
+
 def test_defaults() -> None:
     assert parse_expression("open when x > 1 close when b", ALPHABET).selection is Selection.FIRST
     assert parse_expression("match [x > 1]", ALPHABET).selection is Selection.EVERY
@@ -158,6 +188,10 @@ CONDITIONS = {
     "(x > 1 or x < 0) and b == false": "(1 < x or x < 0) and b = false",
     "1 < 2 and `x` <> 3": "x != 3",
     "2 < 1 or 'a' = 'b'": "false",
+    "x + 0 > 1 and x + 1 > 1": "1 < x and 1 < x + 1",
+    "2 * x >= y": "y <= 2 * x",
+    "x is null": "x is null",
+    "time > '1970-01-01T01:00:01+01:00'": "1000000 < time",
 }
 
 
@@ -185,6 +219,14 @@ FAULTS = {
     "open when x[-101] > 1 close when b": ("at most 100 records back", 10),
     "match [x > 1": ("expected", 12),
     "match .{3,2}": ("at least 3", 6),
+    "open when x > 12345678901234567890 close when b": ("at most 19 digits", 14),
+    "open when y > 1e999 close when b": ("that a double can hold", 14),
+    "open when time / 2 seconds > time close when b": ("other than 0 to divide by", 17),
+    "open when 2 seconds * x > 1 close when b": ("guards are linear", 10),
+    "open when x > 1 close when b at most 1000000000000000000 records": ("from 1 to 10^18", 37),
+    "open when x + y = 'a' close when b": ("of type number is compared with one of type text", 18),
+    "match .{1,201}": ("more than 200 repetitions", 6),
+    "match (.{1,100}){1,100}": ("more than 500 letters", 6),
     "match .{201}": ("more than 200 repetitions", 6),
     "match (.{100}){100}": ("more than 500 letters", 6),
     "match [x contains 'a']": ("x is no text", 7),
@@ -204,6 +246,17 @@ def test_faults_point_at_the_place(text: str, fault: tuple[str, int]) -> None:
     assert fault[0] in message
     place = caret.index("^") - 2
     assert text[fault[1] : fault[1] + 1] == shown[2:][place : place + 1]
+
+
+def test_names_of_relations_are_offered_too() -> None:
+    with pytest.raises(UsageError, match="no field or relation 'lohin'; did you mean 'login'"):
+        parse_expression("after lohin until logout", USERS)
+
+
+def test_keywords_need_a_text_to_be_in() -> None:
+    numbers = Alphabet(Schema("n", (Relation("a", (Attribute("v", AttributeType.INTEGER),)),), ()))
+    with pytest.raises(UsageError, match="no searched text"):
+        parse_expression("open when contains 'red' close when v = 1", numbers)
 
 
 @pytest.mark.parametrize("text", ["not " * 2000 + "b", "x" + " + 1" * 2000 + " > 1", "-" * 3000 + "x > 1"])

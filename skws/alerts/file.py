@@ -10,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from schema.errors import SkwsError, UsageError, nearest
+from schema.located import locate
 from skws.alerts.limit import Rate
 from skws.live.ranked import (
     APPEND_ONLY,
@@ -22,12 +23,12 @@ from skws.live.ranked import (
     ranking_of,
     top_of,
 )
-from skws.live.standing import KEYWORDS, PATTERN, WINDOW, Query
+from skws.live.standing import KEYWORDS, PATTERN, SELECT, WINDOW, Query
 from skws.watch.sinks import parse_sink
 
 _FLAGS: Final = {"explain_score": EXPLAIN, "group": GROUP, "append_only": APPEND_ONLY}
 _TEXTS: Final = {"rank": RANK, "half_life": HALF_LIFE}
-_KNOWN: Final = ("query", PATTERN, "max_size", "top", "window", *_TEXTS, *_FLAGS, "sinks", "limit")
+_KNOWN: Final = ("query", PATTERN, SELECT, "max_size", "top", "window", *_TEXTS, *_FLAGS, "sinks", "limit")
 _EXPECTED: Final = "expected keywords, or a mapping with query or pattern"
 
 
@@ -43,13 +44,17 @@ class Alert:
 def read_alerts(path: Path) -> dict[str, Alert]:
     """The queries of a file by name. Raises UsageError naming the file, the query and what was expected."""
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = yaml.safe_load(text)
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: no YAML: {error}") from None
     if not isinstance(found, dict):
         raise UsageError(f"{path}: expected lines of 'name: keywords' or 'name: {{query: keywords, ...}}'")
+    problems = locate(text, str(path)).problems
+    if problems:  # such as a name that is written twice, of which only the last one would count
+        raise UsageError("\n".join(map(str, problems)))
     return {_name(path, name, told): _alert(path, name, told) for name, told in found.items()}
 
 
@@ -77,16 +82,35 @@ def _of_mapping(told: Mapping[Any, Any]) -> Alert:
     text, pattern = told.get("query"), told.get(PATTERN)
     if (text is None) == (pattern is None):
         raise UsageError(_EXPECTED)
-    options = _options(told)
-    if pattern is not None and options:
-        raise UsageError("a pattern has no rank, top or window of these; its own text says 'within'")
-    kind = PATTERN if pattern is not None else TOP if SIZE in options else KEYWORDS
     limit = told.get("limit")
     return Alert(
-        Query(_text("query", text if pattern is None else pattern), _number(told, "max_size"), kind, options),
+        _keywords(told) if pattern is None else _pattern(told),
         _sinks(told.get("sinks", [])),
         None if limit is None else Rate.of(_text("limit", limit)),
     )
+
+
+def _keywords(told: Mapping[Any, Any]) -> Query:
+    if SELECT in told:
+        raise UsageError("select needs pattern: keywords show whole tuples")
+    options = _options(told)
+    kind = TOP if SIZE in options else KEYWORDS
+    return Query(_text("query", told["query"]), _number(told, "max_size"), kind, options)
+
+
+def _pattern(told: Mapping[Any, Any]) -> Query:
+    if _options(told):
+        raise UsageError("a pattern has no rank, top or window of these; its own text says 'within'")
+    select = _select(told[SELECT]) if SELECT in told else None
+    return Query.of_pattern(_text(PATTERN, told[PATTERN]), select, _number(told, "max_size"))
+
+
+def _select(told: Any) -> str:
+    """A list of attributes, in YAML's way or by commas as on the command line; none: matches are counted."""
+    names = told if isinstance(told, list) else [told]
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"select: {told!r}: expected attributes, as [v.page, o.amount]")
+    return ",".join(names)
 
 
 def _options(told: Mapping[Any, Any]) -> dict[str, str]:

@@ -60,8 +60,10 @@ class Limiter:
             self._hold(result.id)
             return None
         self._told += 1
+        if not isinstance(result, Result):
+            return result  # has no place for their number, which is told at the end
         held, self.held_back = self.held_back, 0
-        return replace(result, held_back=held) if held and isinstance(result, Result) else result
+        return replace(result, held_back=held) if held else result
 
     def state(self) -> dict[str, Any]:
         """All that decides what is let through next, as JSON."""

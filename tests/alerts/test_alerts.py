@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
 import pytest
 
+import skws.watch.sinks.program
 from schema.errors import UsageError
 from skws.alerts.file import Alert, read_alerts
 from skws.alerts.limit import Limiter, Rate
@@ -21,6 +23,7 @@ from skws.live.standing import Query
 from skws.results.model import LiveResult, Result
 from skws.watch.sinks import open_sinks, parse_sink
 from skws.watch.sinks.base import Run, SinkError
+from skws.watch.sinks.program import Program
 from tests.watch.watching import (
     SCHEMA,
     YAML,
@@ -46,6 +49,9 @@ best:
   group: true
   limit: 2 per 10 s
   sinks: jsonl:best.jsonl
+shown: {pattern: a x ; b y, select: "x.v, y.w"}
+listed: {pattern: a x ; b y, select: [x.v, y.w], sinks: jsonl:b.jsonl}
+counted: {pattern: a x ; b y, select: []}
 """
 
 
@@ -61,6 +67,9 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
     assert found == {
         "plain": Alert(Query("ada lamp")),
         "best": Alert(Query("ada lamp", 2, TOP, options), ("jsonl:best.jsonl",), Rate(2, 10_000_000)),
+        "shown": Alert(Query.of_pattern("a x ; b y", "x.v, y.w")),
+        "listed": Alert(Query.of_pattern("a x ; b y", "x.v,y.w"), ("jsonl:b.jsonl",)),
+        "counted": Alert(Query.of_pattern("a x ; b y", "")),
     }
 
 
@@ -78,8 +87,13 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: {query: ada, limit: often}", "limit 'often': expected such as '10 per minute'"),
         ("q: {query: ada, sinks: [jsonl]}", "sink jsonl"),
         ("q: {query: ada, sinks: 7}", "sinks: 7"),
+        ("q: {query: ada, select: x.v}", "select needs pattern"),
+        ("q: {pattern: a, select: 7}", "select: 7: expected attributes"),
+        ("q: {pattern: a, select: [x, 7]}", "expected attributes"),
         ("q: {query: ada, half_life: soon}", "half-life 'soon'"),
         ("q: [", "no YAML"),
+        ("q: ada\nr: lovelace\nq: bob", ":3:1: key 'q' is written twice; first in line 1"),
+        ("q: {query: ada, query: bob}", "key 'query' is written twice"),
     ],
 )
 def test_faults_name_the_file_the_query_and_what_was_expected(tmp_path: Path, text: str, told: str) -> None:
@@ -128,6 +142,36 @@ def test_each_query_has_sinks_and_a_limit_of_its_own(
     assert others.count(("ada chair", None)) == 1
     assert others.count(("lamp", "enter")) == 5
     assert others.count(("lamp", "leave")) == 5
+
+
+def test_a_pattern_shows_attributes_in_its_own_sink_and_within_its_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema, source, queries = (tmp_path / name for name in ("shop.yaml", "in.jsonl", "queries.yaml"))
+    mine, others = tmp_path / "mine.jsonl", tmp_path / "others.jsonl"
+    schema.write_text(
+        "version: 1\nname: shop\nwindow: none\nrelations:\n"
+        "  visit: {attributes: {page: {type: integer, min: 1, max: 9}}}\n"
+        "  orders: {attributes: {amount: integer}}\njoins: []\n"
+    )
+    rows = [("visit", {"page": 3}), ("visit", {"page": 3}), *(("orders", {"amount": n}) for n in (5, 6, 7))]
+    append(source, *({"relation": name, "time": at, "row": row} for at, (name, row) in enumerate(rows)))
+    pattern = "visit v ; orders o"
+    queries.write_text(
+        f"shown: {{pattern: {pattern}, select: [v.page, o.amount], limit: 2 per minute, "
+        f"sinks: 'jsonl:{mine}'}}\n"
+    )
+    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    code = run([*map(str, ("watch", "--queries", queries, *given, "--sink", f"jsonl:{others}"))])
+    assert code == 0, capsys.readouterr().err
+    assert [(line["query"], line["count"], line["tuples"][0]["row"]) for line in lines(mine)] == [
+        (pattern, 2, {"v.page": 3, "o.amount": amount}) for amount in (5, 6)
+    ]
+    assert lines(others) == []
+    assert f"{pattern}: 1 more results were held back" in capsys.readouterr().err
+    queries.write_text(f"shown: {{pattern: {pattern}, select: o.nothing}}\n")
+    assert run([*map(str, ("watch", "--queries", queries, *given))]) == 2
+    assert "--select: no attribute 'nothing' in orders" in capsys.readouterr().err
 
 
 def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:
@@ -220,6 +264,24 @@ def test_a_command_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
     assert lines(letters)[0]["reason"] == "No such file or directory"
     sink.close()
     assert len(told) == 1
+
+
+def test_a_command_that_hangs_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skws.watch.sinks.program, "SECONDS", 0.5)
+    started = tmp_path / "started"
+    program = tmp_path / "hang.sh"
+    program.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {started}\nwait\n")
+    program.chmod(0o755)
+    outcome = Program(str(program)).post(b"{}", "k")
+    assert not outcome.taken
+    assert outcome.reason == "did not end within 0.5 s"
+    state = Path(f"/proc/{started.read_text().strip()}/stat")
+    deadline = time.monotonic() + 5
+    while state.exists() and state.read_text().split()[2] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("seed", range(20))

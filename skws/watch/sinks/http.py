@@ -13,6 +13,7 @@ from skws import __version__
 from skws.sources.redact import redacted
 
 SECONDS: Final = 10.0
+_MOST: Final = 1 << 16  # bytes of an answer
 _REFUSED: Final = range(400, 500)
 _AGAIN: Final = frozenset({408, 425, 429})
 
@@ -52,7 +53,10 @@ class Endpoint:
         try:
             self._connection.request("POST", self._path, body, {**self._headers, "Idempotency-Key": key})
             answer = self._connection.getresponse()
-            answer.read()
+            if answer.length is None or answer.length > _MOST:
+                self._connection.close()  # its status is all that counts; the rest may never end
+            else:
+                answer.read()
         except (OSError, HTTPException) as error:
             self._connection.close()
             return Outcome(taken=False, reason=str(error) or type(error).__name__)

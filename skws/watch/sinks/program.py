@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 from typing import Final
 
@@ -34,23 +35,29 @@ class Program:
         """One attempt."""
         environment = {**os.environ, "SKWS_KEY": key}
         try:
-            done = subprocess.run(  # noqa: S603 - the user's own command; results are its input alone
+            # A session of its own: what it has started ends with it, and Ctrl-C is not for it.
+            process = subprocess.Popen(  # noqa: S603 - the user's own command; results are its input alone
                 self._words,
-                input=body,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                timeout=SECONDS,
                 env=environment,
-                check=False,
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired:
-            return Outcome(taken=False, reason=f"did not end within {SECONDS:g} s")
         except OSError as error:
             return Outcome(taken=False, reason=error.strerror or str(error), final=True)
-        if not done.returncode:
+        with process:
+            try:
+                _, told = process.communicate(body, timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                return Outcome(taken=False, reason=f"did not end within {SECONDS:g} s")
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        if not process.returncode:
             return Outcome(taken=True)
-        said = done.stderr.decode(errors="replace").strip()[-_SHOWN:]
-        return Outcome(taken=False, reason=f"ended with {done.returncode}" + (f": {said}" if said else ""))
+        said = told.decode(errors="replace").strip()[-_SHOWN:]
+        return Outcome(taken=False, reason=f"ended with {process.returncode}" + (f": {said}" if said else ""))
 
     def close(self) -> None:
         """Nothing is kept open."""

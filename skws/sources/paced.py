@@ -67,8 +67,7 @@ class PacedFeed:
         while len(items) < limit and self._next is not None and self._due(self._next, now):
             items.append(self._next)
             self._next = next(self._items, None)
-        for item in items:
-            self._mark = self._mark.behind(item)
+        self._mark = self._mark.behind(items)
         return Batch(items, self._mark.offset(), ended=self._next is None)
 
     def again(self, start: Offset, end: Offset) -> Iterator[Item]:
@@ -157,9 +156,17 @@ class _Mark:
         found: Offset = {"items": self.items}
         return found if self.time is None else {**found, "time": self.time, "same": self.same}
 
-    def behind(self, item: Item) -> _Mark:
-        """Behind the next item."""
-        if isinstance(item, BadRecord):
-            return _Mark(self.items + 1)
-        same = self.same + 1 if item.time == self.time else 1
-        return _Mark(self.items + 1, item.time, same)
+    def behind(self, items: list[Item]) -> _Mark:
+        """Behind the next ones."""
+        if not items:
+            return self
+        number, last = self.items + len(items), items[-1]
+        if isinstance(last, BadRecord):
+            return _Mark(number)
+        same = 0
+        for item in reversed(items):
+            if isinstance(item, BadRecord) or item.time != last.time:
+                break
+            same += 1
+        known = self.same if same == len(items) and self.time == last.time else 0
+        return _Mark(number, last.time, known + same)

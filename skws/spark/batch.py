@@ -8,9 +8,8 @@ Docs: ``docs/architecture/spark.md``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import islice
-from typing import NamedTuple
 
 import orjson
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,81 +19,47 @@ from pyspark.storagelevel import StorageLevel
 from skws.engine.engine import Counts
 from skws.engine.events import COMPLETED, RETRACTED
 from skws.plan import Plan
-from skws.records import BadRecord
 from skws.replay import Replay
 from skws.results.model import Result
-from skws.spark.decode import BAD, decoded, unpack_bad
 from skws.spark.evaluate import COUNTED, evaluated
 from skws.spark.lifespans import TUPLES, settled
 from skws.spark.positions import with_positions
+from skws.spark.replayed import Counted, DecodedReplay, in_order
 from skws.spark.slices import Slicing, plan_slices, quantiles, sliced
 from windows.lifespans import static_tuples
 from windows.tuples import StreamTuple
 from windows.window import FOREVER
 
-SMALL = 20_000  # records
 
-
-class Counted(NamedTuple):
-    """Records of a replay, bad ones included; the relations with deletions; how many are bad."""
-
-    records: int
-    deleting: frozenset[int]
-    bad: int
-
-
-class BatchRun:
+class BatchRun(DecodedReplay):
     """One query over one replay on Spark. ``counts`` are complete when the results have been read."""
 
     def __init__(self, spark: SparkSession, plan: Plan, replay: Replay) -> None:
+        super().__init__(spark, plan.schema, replay, plan.matcher)
         self.counts = Counts()
         self.ended_at: int | None = None  # the last tick of the stream, if its results are ranked
         self.slicing = Slicing((), 1)  # unless there is enough to share out
-        self._spark = spark
         self._plan = plan
-        found = decoded(spark, plan.schema, replay.splits, plan.matcher)
-        self._decoded = found.persist(StorageLevel.MEMORY_AND_DISK)
-        relations = plan.schema.relations
-        self._tables = [i for i, r in enumerate(relations) if r.table]
-        self._keyed = frozenset(i for i, r in enumerate(relations) if r.key)
-
-    def __enter__(self) -> BatchRun:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._decoded.unpersist()
-
-    def bad_records(self) -> Iterator[BadRecord]:
-        """What was no record, in order of arrival. To be read before ``results``."""
-        if not self._counted.bad:
-            return
-        bad = self._decoded.where(sf.col("relation") == BAD).orderBy("split", "place").select("packed")
-        for row in bad.toLocalIterator():
-            yield unpack_bad(bytes(row.packed))
+        self._keyed = frozenset(i for i, r in enumerate(plan.schema.relations) if r.key)
 
     def results(self, limit: int | None = None) -> Iterator[Result]:
         """Results in order of time; at one time retractions first, then by id."""
-        self._spark.conf.set("spark.sql.shuffle.partitions", str(self._parts))
-        stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(self._tables))
-        ticked = self._ticked(stream).persist(StorageLevel.MEMORY_AND_DISK)
+        parts = self._shuffled_into(self._parts)
+        ticked = self._ticked(self._stream()).persist(StorageLevel.MEMORY_AND_DISK)
         if self._plan.ranking is not None:
             row = ticked.select(sf.max("tick")).first()
             self.ended_at = row[0] if row else None
-        if self._parts > 1:
-            self.slicing = plan_slices(self._plan.window, quantiles(ticked), self._parts)
+        if parts > 1:
+            self.slicing = plan_slices(self._plan.window, quantiles(ticked), parts)
         tuples = self._with_lifespans(ticked, self._keyed | self._counted.deleting)
         found = evaluated(sliced(tuples, self.slicing), self._plan, self._static(), self.slicing)
-        # Sorting looks at its input twice, first to find out where to cut it.
-        found = found.persist(StorageLevel.MEMORY_AND_DISK)
-        ordered = found.sort("tick", "kind", "time", "id")
         try:
-            yield from islice(self._received(ordered), limit)
+            yield from islice(self._received(found), limit)
         finally:
-            found.unpersist()
             ticked.unpersist()
 
-    def _received(self, ordered: DataFrame) -> Iterator[Result]:
-        for row in ordered.toLocalIterator(prefetchPartitions=True):
+    def _received(self, found: DataFrame) -> Iterator[Result]:
+        for row in in_order(found, "tick", "kind", "time", "id"):
             if row.kind == COUNTED:
                 setattr(self.counts, row.id, getattr(self.counts, row.id) + row.time)
                 continue
@@ -102,26 +67,10 @@ class BatchRun:
             self.counts.retractions += row.kind == RETRACTED
             yield Result.from_json(bytes(row.result))
 
-    @cached_property
-    def _counted(self) -> Counted:
-        """What the replay holds. Decodes it."""
-        records, deleting, bad = 0, set(), 0
-        grouped = self._decoded.groupBy("relation", "deletion").agg(sf.count("*").alias("records"))
-        for row in grouped.collect():
-            records += row.records
-            if row.relation == BAD:
-                bad = row.records
-            elif row.deletion:
-                deleting.add(int(row.relation))
-                self.counts.deletions += row.records
-            elif row.relation not in self._tables:
-                self.counts.tuples += row.records
-        return Counted(records, frozenset(deleting), bad)
-
-    @property
-    def _parts(self) -> int:
-        """Tasks to share the work out to: one where starting more costs more than the work."""
-        return 1 if self._counted.records < SMALL else self._spark.sparkContext.defaultParallelism
+    def _count(self) -> Counted:
+        counted = super()._count()
+        self.counts.tuples, self.counts.deletions = counted.tuples, counted.deletions
+        return counted
 
     def _ticked(self, stream: DataFrame) -> DataFrame:
         if self._plan.by_count:

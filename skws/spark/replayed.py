@@ -5,26 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from schema.model import Schema
+from skws.keywords import Matcher
 from skws.records import BadRecord
 from skws.replay import Replay
 from skws.spark.decode import BAD, decoded, unpack_bad
 
+SMALL = 20_000  # records
+
+
+class Counted(NamedTuple):
+    """Records of a replay: all, bad ones included; tuples of its streams and their deletions; bad ones.
+
+    ``deleting``: the relations with deletions.
+    """
+
+    records: int
+    tuples: int
+    deletions: int
+    bad: int
+    deleting: frozenset[int]
+
 
 class DecodedReplay:
-    """``tuples`` and ``deletions`` of its streams are known once the bad records are read."""
+    """``matcher``: None to look for no keywords."""
 
-    def __init__(self, spark: SparkSession, schema: Schema, replay: Replay) -> None:
-        self.tuples = self.deletions = 0
+    def __init__(
+        self, spark: SparkSession, schema: Schema, replay: Replay, matcher: Matcher | None = None
+    ) -> None:
         self._spark = spark
         self._schema = schema
-        self._decoded = decoded(spark, schema, replay.splits).persist(StorageLevel.MEMORY_AND_DISK)
+        self._tables = [i for i, relation in enumerate(schema.relations) if relation.table]
+        found = decoded(spark, schema, replay.splits, matcher)
+        self._decoded = found.persist(StorageLevel.MEMORY_AND_DISK)
 
     def __enter__(self) -> Self:
         return self
@@ -34,24 +53,64 @@ class DecodedReplay:
     ) -> None:
         self._decoded.unpersist()
 
-    def bad_records(self) -> Iterator[BadRecord]:
-        """What was no record, in order of arrival. To be read before anything else."""
-        bad = self._decoded.where(sf.col("relation") == BAD).orderBy("split", "place").select("packed")
-        for row in bad.toLocalIterator() if self._records else ():
-            yield unpack_bad(bytes(row.packed))
+    @property
+    def tuples(self) -> int:
+        """Of the streams; decodes the replay."""
+        return self._counted.tuples
 
     @property
-    def _tables(self) -> list[int]:
-        return [i for i, relation in enumerate(self._schema.relations) if relation.table]
+    def deletions(self) -> int:
+        """From the streams; decodes the replay."""
+        return self._counted.deletions
+
+    def bad_records(self) -> Iterator[BadRecord]:
+        """What was no record, in order of arrival. To be read before anything else."""
+        if not self._counted.bad:
+            return
+        bad = self._decoded.where(sf.col("relation") == BAD).orderBy("split", "place").select("packed")
+        for row in bad.toLocalIterator():
+            yield unpack_bad(bytes(row.packed))
 
     @cached_property
-    def _records(self) -> int:
-        """How many records the replay holds. Decodes it."""
-        records = 0
-        tables = set(self._tables)
-        for row in self._decoded.groupBy("relation", "deletion").agg(sf.count("*").alias("n")).collect():
-            records += row.n
-            if row.relation >= 0 and row.relation not in tables:
-                self.deletions += row.n if row.deletion else 0
-                self.tuples += 0 if row.deletion else row.n
-        return records
+    def _counted(self) -> Counted:
+        return self._count()
+
+    def _count(self) -> Counted:
+        """What the replay holds. Decodes it."""
+        records = tuples = deletions = bad = 0
+        deleting = set()
+        grouped = self._decoded.groupBy("relation", "deletion").agg(sf.count("*").alias("records"))
+        for row in grouped.collect():
+            records += row.records
+            if row.relation == BAD:
+                bad = row.records
+            elif row.deletion:
+                deletions += row.records
+                deleting.add(int(row.relation))
+            elif row.relation not in self._tables:
+                tuples += row.records
+        return Counted(records, tuples, deletions, bad, frozenset(deleting))
+
+    @property
+    def _parts(self) -> int:
+        """Tasks to share the work out to: one where starting more costs more than the work."""
+        return 1 if self._counted.records < SMALL else self._spark.sparkContext.defaultParallelism
+
+    def _shuffled_into(self, parts: int) -> int:
+        """Have Spark's shuffles make so many parts; gives their number."""
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(parts))
+        return parts
+
+    def _stream(self) -> DataFrame:
+        """The records that are not of tables."""
+        return self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(self._tables))
+
+
+def in_order(found: DataFrame, *columns: str) -> Iterator[Row]:
+    """Rows in order of some columns."""
+    # Sorting looks at its input twice, first to find out where to cut it.
+    kept = found.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield from kept.sort(*columns).toLocalIterator(prefetchPartitions=True)
+    finally:
+        kept.unpersist()

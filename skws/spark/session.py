@@ -10,10 +10,11 @@ import zipfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from skws.spark.classes import Classes
 from skws.spark.java import use_java
 
 PACKAGES = ("schema", "windows", "purging", "mesh", "patterns", "bounds", "skws")
@@ -21,20 +22,24 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def start_session(
-    master: str | None = None, app_name: str = "skws", packages: Sequence[str] = ()
+    master: str | None = None,
+    app_name: str = "skws",
+    packages: Sequence[str] = (),
+    classes: Classes | None = None,
 ) -> SparkSession:
     """A session set up for skws; on a cluster, executors get the packages of this installation.
 
-    ``packages``: coordinates of connectors that Spark shall load.
+    ``packages``: coordinates of connectors that Spark shall load. ``classes``: an
+    archive of Java's, to be mapped or written.
 
     Raises SourceError if there is no Java.
     """
-    use_java()
+    java = use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers pick another Python otherwise
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     submitted = "SPARK_ENV_LOADED" in os.environ and master is None
     builder = SparkSession.builder.appName(app_name)
-    for name, value in _settings().items():
+    for name, value in _settings(java_options(), classes, java).items():
         builder = builder.config(name, value)
     if packages:
         builder = builder.config("spark.jars.packages", ",".join(packages))
@@ -46,9 +51,22 @@ def start_session(
                 "spark.driver.bindAddress", "127.0.0.1"
             )
     session = builder.getOrCreate()
+    _end_unheard(session)
     if not re.fullmatch(r"local(\[.*\])?", session.sparkContext.master or ""):
         session.sparkContext.addPyFile(str(packages_zip()))
     return session
+
+
+def _end_unheard(session: SparkSession) -> None:
+    """PySpark prints a traceback where Java goes while it listens to it; who runs the job says so plainly."""
+    server = session.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
+    told = type(server).handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            told(server, request, address)
+
+    server.handle_error = handle_error  # type: ignore[method-assign, assignment]
 
 
 # The driver's Java hands columns to Python and back. Its second compiler takes more than it gives: half
@@ -56,7 +74,12 @@ def start_session(
 LIGHT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def _settings() -> dict[str, str]:
+def java_options() -> str:
+    """Those of the driver's Java, but for an archive of classes."""
+    return f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {LIGHT_JAVA}"
+
+
+def _settings(options: str, classes: Classes | None, java: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -65,7 +88,7 @@ def _settings() -> dict[str, str]:
         # Partitions carry slices and shards here: merging them would undo the plan.
         "spark.sql.adaptive.enabled": "false",
         "spark.driver.memory": os.environ.get("SKWS_DRIVER_MEMORY", "2g"),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {LIGHT_JAVA}",
+        "spark.driver.extraJavaOptions": options if classes is None else classes.added(java, options),
     }
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from schema.model import Schema
 from skws.records import Record
 from skws.spark.decode import batched, unbatched
+from skws.spark.slices import SEED
 from skws.windowing.request import WindowsRequest
 from windows.expressions.source import RowSource
 from windows.expressions.spans import Tracker
@@ -26,6 +27,9 @@ from windows.window import ExpressionWindow
 
 _CUTS: Final = "position bigint, state binary"
 _CUTS_ARROW: Final = pa.schema([("position", pa.int64()), ("state", pa.binary())])
+_SLICED: Final = (
+    "slice int, relation smallint, time bigint, deletion boolean, packed binary, split int, place bigint"
+)
 _LOOK: Final = 500
 """So often, in records, the tracker looks whether no window is open."""
 SLICES: Final = 3
@@ -68,11 +72,17 @@ def _tracked(
 
 
 def cut_at(ticked: DataFrame, cuts: list[Cut]) -> DataFrame:
-    """The records by slice, each in its order; a deletion goes with the insertion after it."""
+    """The records by slice, each in its order; a deletion goes with the insertion after it.
+
+    The first slice is there even without records.
+    """
     bounds = [cut.position for cut in cuts]
     number = sum((sf.when(sf.col("tick") >= bound, 1).otherwise(0) for bound in bounds), sf.lit(0))
+    seed = ticked.sparkSession.createDataFrame([(0, SEED, 0, False, None, 0, 0)], _SLICED)
     return (
         ticked.withColumn("slice", number.cast("int"))
+        .select(*seed.columns)
+        .unionAll(seed)
         .repartitionById(len(bounds) + 1, sf.col("slice"))
         .sortWithinPartitions("slice", "time", "split", "place")
         .select("slice", "relation", "time", "deletion", "packed")
@@ -81,5 +91,6 @@ def cut_at(ticked: DataFrame, cuts: list[Cut]) -> DataFrame:
 
 def records_of(rows: Iterator[tuple[Any, ...]], size: int = 10_000) -> Iterator[list[Record]]:
     """The rows of one slice of ``cut_at`` as records, some at a time."""
-    while chunk := list(islice(rows, size)):
+    own = (row for row in rows if row[1] != SEED)
+    while chunk := list(islice(own, size)):
         yield [Record(r, time, tuple(orjson.loads(packed)), gone) for _, r, time, gone, packed in chunk]

@@ -12,12 +12,10 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from skws.batches import RecordBatch
 from skws.engine.collector import expect_long_lived_objects
-from skws.engine.events import Event, in_order
 from skws.plan import Plan
 from skws.results.model import Result
 from skws.spark.batch import BatchRun
@@ -39,30 +37,14 @@ class WindowedRun(BatchRun):
 
     def results(self, limit: int | None = None) -> Iterator[Result]:
         """Results in order of the ends of their windows, then by id."""
-        parts = self._parts
-        if not (self.counts.tuples or self.counts.deletions):
-            yield from islice(self._of_tables(), limit)
-            return
-        self._spark.conf.set("spark.sql.shuffle.partitions", str(parts))
-        stream = self._decoded.where((sf.col("relation") >= 0) & ~sf.col("relation").isin(self._tables))
-        ticked = with_positions(stream, parts).persist(StorageLevel.MEMORY_AND_DISK)
+        parts = self._shuffled_into(self._parts)
+        ticked = with_positions(self._stream(), parts).persist(StorageLevel.MEMORY_AND_DISK)
         cuts = self._cuts(ticked) if parts > 1 else []
         found = _evaluated(cut_at(ticked, cuts), self._plan, self._static(), cuts)
-        found = found.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            yield from islice(self._received(found.sort("tick", "kind", "time", "id")), limit)
+            yield from islice(self._received(found), limit)
         finally:
-            found.unpersist()
             ticked.unpersist()
-
-    def _of_tables(self) -> Iterator[Result]:
-        """The results of static tuples alone, where the stream is empty: Spark runs nothing over no rows."""
-        engine = WindowedEngine.of(self._plan)
-        for result in in_order(_loaded(engine, self._plan, self._static())):
-            self.counts.results += 1
-            yield result
-        for name in _OWN_COUNTS:
-            setattr(self.counts, name, getattr(engine.counts, name))
 
     def _cuts(self, ticked: DataFrame) -> list[Cut]:
         window = self._plan.window
@@ -80,12 +62,6 @@ def _evaluated(
     return sliced.mapInArrow(run, RESULTS)
 
 
-def _loaded(engine: WindowedEngine, plan: Plan, static: Callable[[], list[StreamTuple]]) -> list[Event]:
-    """The results of static tuples alone."""
-    sources = ((r.relation, r.row) for r in with_sources(plan.schema, ()))
-    return engine.load([*static(), *static_tuples(plan.schema, sources)])
-
-
 def _run_slices(
     rows: Iterator[tuple[Any, ...]],
     plan: Plan,
@@ -94,7 +70,8 @@ def _run_slices(
 ) -> Iterator[tuple[Any, ...]]:
     for number, group in groupby(rows, key=lambda row: row[0]):
         engine = WindowedEngine.of(plan)
-        alone = _loaded(engine, plan, static)
+        sources = ((r.relation, r.row) for r in with_sources(plan.schema, ()))
+        alone = engine.load([*static(), *static_tuples(plan.schema, sources)])
         if number:
             engine.stand_at(orjson.loads(cuts[number - 1].state))
         else:

@@ -11,7 +11,7 @@ from typing import Final
 from skws.live.standing import Standing
 from skws.records import Record
 from skws.results.model import LiveResult
-from skws.watch.metrics import Metrics, QueryMetrics, RelationMetrics, State
+from skws.watch.metrics import Metrics, QueryMetrics, RelationMetrics, StageMetrics, State
 from skws.watch.request import WatchRequest
 from skws.watch.worker import Worker
 from windows.window import MICROSECOND
@@ -103,6 +103,10 @@ class Gauges:
         self._latencies.add(seconds, self._found)
         self._found = 0
 
+    def spent(self, stage: str, seconds: float) -> None:
+        """So long in a stage."""
+        self.counters["stage", stage] += round(seconds * MICROSECOND)
+
     def forget(self, query: str) -> None:
         """A query stands no longer: if it comes back, it is counted anew."""
         for op in "+-":
@@ -157,6 +161,7 @@ class Gauges:
             log_bytes=log_bytes,
             relations=self.relations(now),
             queries=self.queries(worker.standing.shown(), now),
+            stages=self.stages(now),
         )
 
     def relations(self, now: int) -> tuple[RelationMetrics, ...]:
@@ -175,6 +180,16 @@ class Gauges:
                 self.rate(("+", one.query), now),
             )
             for one in standing
+        )
+
+    def stages(self, now: int) -> tuple[StageMetrics, ...]:
+        """In order of the first use."""
+        keys = [key for key in self.counters if isinstance(key, tuple) and key[0] == "stage"]
+        return tuple(
+            StageMetrics(
+                key[1], self.counters[key] / MICROSECOND, round(self.rate(key, now) / MICROSECOND, 3)
+            )
+            for key in keys
         )
 
     def latency(self, quantile: float) -> float | None:

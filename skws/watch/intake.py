@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
@@ -13,12 +14,14 @@ from skws.sources.feed import Item
 
 LEAST: Final = 256
 MOST: Final = 16_384  # larger batches gain little
-_SHORT: Final = 0.1
-_LONG: Final = 0.3
 
 
+@dataclass(slots=True)
 class Appetite:
     """How many records to ask for: as many as can be worked on in a fraction of a second.
+
+    ``limit``: so many now, between ``least`` and ``most``. A batch that takes
+    less than ``short`` may grow, one of more than ``long`` shrinks, in seconds.
 
     A sink that is slow for each result, or a query with very many, makes
     batches small, so that memory and latency stay bounded. Where most of the
@@ -27,18 +30,21 @@ class Appetite:
     that.
     """
 
-    def __init__(self) -> None:
-        self.limit = LEAST
-        self._least_seconds = inf
+    limit: int = LEAST
+    least: int = LEAST
+    most: int = MOST
+    short: float = 0.1
+    long: float = 0.3
+    _least_seconds: float = field(default=inf, init=False)
 
     def worked(self, records: int, seconds: float) -> None:
         """A batch took so long."""
         # Rises a little with each batch, for what a batch takes at least may grow.
         self._least_seconds = min(self._least_seconds * 1.05, seconds)
-        if seconds > max(_LONG, 4 * self._least_seconds):
-            self.limit = max(LEAST, self.limit // 2)
-        elif records >= self.limit and seconds < max(_SHORT, 2 * self._least_seconds):
-            self.limit = min(MOST, self.limit * 2)
+        if seconds > max(self.long, 4 * self._least_seconds):
+            self.limit = max(self.least, self.limit // 2)
+        elif records >= self.limit and seconds < max(self.short, 2 * self._least_seconds):
+            self.limit = min(self.most, self.limit * 2)
 
 
 class Intake:

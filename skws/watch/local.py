@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Final
 
 from schema.errors import SourceError, UsageError
@@ -154,7 +155,9 @@ class LocalWatch:
         polled = Batch((), self._offset)
         changes = any(command.op == "schema" for command in commands)
         if not (self._paused or changes) and self._feed is not None:
+            began = perf_counter()
             polled = self._feed.poll(self._offset, self.pipeline.appetite.limit)
+            self.pipeline.gauges.spent("read", perf_counter() - began)
         for notice in polled.notices:
             self._log.warning("source", notice)
         busy = bool(commands or polled.items or (polled.ended and self.pipeline.worker.live.waits))

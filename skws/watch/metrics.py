@@ -34,6 +34,19 @@ class QueryMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class StageMetrics:
+    """Seconds spent in a stage of the run, and the share of the time that it was busy lately.
+
+    ``read``: the source, and packing what it gave; ``journal``; ``engine``; ``sinks``; on Spark,
+    ``spark``: the rest of a micro-batch, and waiting for the sinks.
+    """
+
+    name: str
+    seconds: float
+    busy: float
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """A live search at one moment; counts are since the process started.
 
@@ -72,6 +85,7 @@ class Metrics:
     restarts: int = 0
     relations: tuple[RelationMetrics, ...] = ()
     queries: tuple[QueryMetrics, ...] = ()
+    stages: tuple[StageMetrics, ...] = ()
 
     def to_json(self) -> bytes:
         return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2)
@@ -82,6 +96,7 @@ class Metrics:
         told = orjson.loads(text)
         told["relations"] = tuple(RelationMetrics(**one) for one in told["relations"])
         told["queries"] = tuple(QueryMetrics(**one) for one in told["queries"])
+        told["stages"] = tuple(StageMetrics(**one) for one in told["stages"])
         return cls(**told)
 
     def write(self, path: Path) -> None:

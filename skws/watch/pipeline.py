@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -89,6 +90,7 @@ class Pipeline:
 
     def take(self, commands: list[Command], polled: Batch, commands_to: int, arrived: int) -> None:
         """Work on what was polled at ``arrived``. Raises BadRecordsError, SinkError, StateError."""
+        began = perf_counter()
         records, letters, bad = self.intake.parted(list(polled.items))
         letters, self._table_letters = (*self._table_letters, *letters), ()
         self._number += 1
@@ -103,7 +105,11 @@ class Pipeline:
             )
         self._kept = polled.end
         before = live.position, live.now
-        self.deliver(entry, self.worker.work(entry))
+        kept = perf_counter()
+        outcome = self.worker.work(entry)
+        self.gauges.spent("journal", kept - began)
+        self.gauges.spent("engine", perf_counter() - kept)
+        self.deliver(entry, outcome)
         if self._recent is not None:
             self._recent.keep(entry, *before)
             self._recent.trim(live)
@@ -124,7 +130,9 @@ class Pipeline:
         if self._checkpoint is not None and (results or letters):
             # What has been told must never be found anew in other batches.
             self._checkpoint.journal.sync()
+        began = perf_counter()
         self.delivery.write(entry.number, results, letters)
+        self.gauges.spent("sinks", perf_counter() - began)
         self._delivered = entry.number
         self.gauges.delivered(entry.records, results, len(outcome.late))
         if self._onlooker is not None:
@@ -144,7 +152,9 @@ class Pipeline:
             self.take([], Batch((), offset), commands_to, self._now())
         if self._checkpoint is not None:
             self._checkpoint.journal.sync()
+        began = perf_counter()
         self.delivery.flush()
+        self.gauges.spent("sinks", perf_counter() - began)
         if self._checkpoint is None or self._committed == self._delivered:
             return
         self._checkpoint.commit(self._delivered, self.worker.live.snapshot())

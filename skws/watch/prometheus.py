@@ -23,6 +23,7 @@ _HELP: Final = {
     "query_results_total": "Results found, by standing query.",
     "query_retractions_total": "Results retracted, by standing query.",
     "batches_total": "Micro-batches worked on.",
+    "stage_seconds_total": "Time spent in a stage: read, journal, engine, sinks, and what else Spark does.",
     "batch_seconds": "How long the last micro-batch took.",
     "live_tuples": "Tuples in the window, with some that have ended and are not yet purged.",
     "operators": "Operators that ever had partial results.",
@@ -73,6 +74,7 @@ def _families(m: Metrics) -> Iterator[tuple[str, Iterable[tuple[str, float | Non
     yield "relation_tuples_total", [(_labels(relation=r.name), r.tuples) for r in m.relations]
     yield "query_results_total", [(_labels(query=q.name), q.results) for q in m.queries]
     yield "query_retractions_total", [(_labels(query=q.name), q.retractions) for q in m.queries]
+    yield "stage_seconds_total", [(_labels(stage=s.name), s.seconds) for s in m.stages]
     if m.latency_p50 is not None and m.latency_p99 is not None:
         quantiles = (("0.5", m.latency_p50), ("0.99", m.latency_p99))
         yield "latency_seconds", [(_labels(quantile=name), value) for name, value in quantiles]

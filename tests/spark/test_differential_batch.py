@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import skws.spark.batch
+import skws.spark.replayed
 from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws.engine.engine import Counts, Engine
 from skws.keywords import parse_query
@@ -84,12 +85,18 @@ def both(
 @pytest.fixture
 def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices and shards even for little."""
-    monkeypatch.setattr(skws.spark.batch, "SMALL", 0)
+    monkeypatch.setattr(skws.spark.replayed, "SMALL", 0)
 
 
 @pytest.mark.usefixtures("shared_out")
 @pytest.mark.parametrize(
-    "window", [TimeWindow(12), TimeWindow(60), CountWindow(9), CountWindow(40), Unbounded()]
+    "window",
+    [
+        TimeWindow(12),
+        CountWindow(9),
+        Unbounded(),
+        *(pytest.param(long, marks=pytest.mark.slow) for long in (TimeWindow(60), CountWindow(40))),
+    ],
 )
 @pytest.mark.parametrize("schema", [STREAMS, TABLES], ids=["streams", "tables"])
 def test_equal_record_for_record(spark: SparkSession, tmp_path: Path, schema: Schema, window: Window) -> None:

@@ -8,8 +8,7 @@ from types import ModuleType
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import skws.spark.batch
-import skws.spark.patterns
+import skws.spark.replayed
 import skws.spark.window_cuts
 import skws.spark.windowed
 import skws.spark.windowed_patterns
@@ -62,7 +61,7 @@ def test_equal_record_for_record(
 ) -> None:
     assert schema in (STREAMS, TABLES)
     described = STREAMS if schema is STREAMS else TABLES
-    monkeypatch.setattr(skws.spark.batch, "SMALL", 0)
+    monkeypatch.setattr(skws.spark.replayed, "SMALL", 0)
     monkeypatch.setattr(skws.spark.window_cuts, "_LOOK", 7)
     path = write_replay(tmp_path / "r.jsonl", described, random_stream(described, 3, 500, 7))
     replay = Replay.open(path, described, split_bytes=8_000)
@@ -78,6 +77,18 @@ def test_equal_record_for_record(
     assert engine.counts.results > 5
     assert engine.counts.deletions
     assert (len(cuts) > 1) == sliced
+
+
+def test_tables_alone(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [record for record in random_stream(TABLES, 3, 60, 7) if TABLES.relations[record.relation].table]
+    replay = Replay.open(write_replay(tmp_path / "r.jsonl", TABLES, rows), TABLES)
+    plan = Plan(TABLES, parse_query("alpha", TABLES), ExpressionWindow("open when x > 4 close when x < 2"), 4)
+    engine, log = WindowedEngine.of(plan), BadRecordLog()
+    local = list(engine.load_tables(replay.tables(log)))
+    with WindowedRun(spark, plan, replay) as run:
+        assert list(run.results()) == local
+    assert run.counts == engine.counts
+    assert local
 
 
 @pytest.mark.parametrize(
@@ -96,7 +107,7 @@ def test_patterns_equal_record_for_record(
     text: str,
     sliced: bool,
 ) -> None:
-    monkeypatch.setattr(skws.spark.patterns, "SMALL", 0)
+    monkeypatch.setattr(skws.spark.replayed, "SMALL", 0)
     monkeypatch.setattr(skws.spark.window_cuts, "_LOOK", 7)
     window = ExpressionWindow(text)
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 400, 7))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import orjson
@@ -41,6 +42,8 @@ def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int)
         told = _told([kept.work(parcel).told for kept in several], told)
         waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in one.live.waiting()}
         assert {at: n for at, n in told.waiting.items() if n} == {at: n for at, n in waiting.items() if n}
+        probes = {prefix_of(tree, len(tree.relations)): count for tree, count in one.live.probes()}
+        assert +Counter(told.probes) == +Counter(probes)
         most = max(most, len(waiting))
     assert most > 3
 

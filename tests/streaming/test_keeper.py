@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +122,32 @@ def test_keepers_go_with_their_sockets(run: str) -> None:
     vacate(run)
     assert not lodge(run).exists()
     wait_for_the_end_of(keeper)
+
+
+ORPHAN = """
+import os, pickle, sys, time
+from skws.spark.streaming.lodging import Lodger
+
+request, share = pickle.loads(sys.stdin.buffer.read())
+os.setpgid(0, 0)
+if os.fork():
+    os._exit(0)
+while os.getppid() == os.getpgrp():
+    time.sleep(0.01)
+Lodger(sys.argv[1], request, share).close()
+"""
+
+
+def test_a_keeper_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
+    told = pickle.dumps((Unread(REQUEST), SHARE))
+    subprocess.run([sys.executable, "-c", ORPHAN, run], input=told, check=True)
+    until = time.monotonic() + 20
+    while not (lodge(run) / "0.log").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    while lodge(run).exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_its_folder_is_for_one_user(run: str) -> None:

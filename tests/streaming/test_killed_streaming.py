@@ -155,7 +155,9 @@ def test_killed_once_each(tmp_path: Path) -> None:
     run.kill("java", random.Random())
     run.end()
     assert run.process.returncode == 1
-    assert "\nskws: Spark failed: its Java process has gone\n" in run.errors.read_text()
+    told = run.errors.read_text()
+    assert "\nskws: Spark failed: its Java process has gone\n" in told
+    assert "Traceback" not in told
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ def watched(folder: Path, engine: str, *more: str) -> list[str]:
     return sorted(str(line) for line in lines(out))
 
 
+@pytest.mark.slow
 def test_two_executors_give_what_one_process_gives(tmp_path: Path) -> None:
     rng = random.Random(5)
     (tmp_path / "schema.yaml").write_text(to_yaml(SCHEMA))

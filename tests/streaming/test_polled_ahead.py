@@ -11,9 +11,10 @@ import pytest
 
 from schema.errors import SourceError
 from schema.model import Schema
-from skws.records import Record
+from skws.records import BadRecord, Record
 from skws.sources.feed import Batch, Item, Offset
 from skws.spark.streaming.ahead import PolledAhead
+from skws.spark.streaming.parcels import unpacked
 
 
 @dataclass
@@ -67,23 +68,41 @@ def test_all_records_in_order(seed: int) -> None:
     feed = Counting(200, seed)
     ahead = PolledAhead(feed)
     found: list[Item] = []
-    at, ended = feed.start(), False
+    at, ended, packed_ahead = feed.start(), False, 0
     while not ended:
-        batch = ahead.poll(at, 10)
+        polled = ahead.poll(at, 10)
+        batch = polled.batch
+        if polled.packed is not None:
+            packed_ahead += 1
+            assert list(unpacked(polled.packed).records()) == batch.items
         assert len(batch.items) <= 10
         assert list(feed.again(at, batch.end)) == list(batch.items)
         found += batch.items
         at, ended = batch.end, batch.ended
         ahead.settled().commit(at)
     assert [item.time for item in found if isinstance(item, Record)] == list(range(200))
+    assert packed_ahead > 3
+
+
+def test_bad_records_are_left_to_who_polls() -> None:
+    feed = Counting(200, 1)
+    ahead = PolledAhead(feed)
+    bad = BadRecord("somewhere", 1, 0, b"", "no time")
+    given: list[list[Item]] = [[Record(0, 0, (0,))] * 3, [Record(0, 1, (1,)), bad, Record(0, 1, (1,))], []]
+    polls = iter(given)
+    feed.poll = lambda start, limit: Batch(next(polls), {"at": start["at"] + 3})  # type: ignore[method-assign]
+    first = ahead.poll({"at": 0}, 3)
+    second = ahead.poll({"at": 3}, 3)
+    assert (len(first.batch.items), second.packed) == (3, None)
+    assert bad in second.batch.items
 
 
 def test_another_offset_than_was_polled_ahead() -> None:
     ahead = PolledAhead(Counting(200, 1))
-    while not ahead.poll({"at": 0}, 10).items:
+    while not ahead.poll({"at": 0}, 10).batch.items:
         pass
-    assert ahead.poll({"at": 50}, 10).end["at"] >= 50
-    assert all(item.time >= 50 for item in ahead.poll({"at": 50}, 10).items if isinstance(item, Record))
+    assert ahead.poll({"at": 50}, 10).batch.end["at"] >= 50
+    assert all(item.time >= 50 for item in ahead.poll({"at": 50}, 10).batch.items if isinstance(item, Record))
 
 
 def test_errors_come_to_who_polls() -> None:
@@ -94,7 +113,7 @@ def test_errors_come_to_who_polls() -> None:
     def poll_on() -> None:
         nonlocal at
         for _ in range(50):
-            at = ahead.poll(at, 10).end
+            at = ahead.poll(at, 10).batch.end
             ahead.settled()
 
     with pytest.raises(SourceError, match="gone"):

@@ -31,19 +31,6 @@ from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 
 @dataclass
-class Value:
-    """As Spark's ValueState."""
-
-    held: Any = None
-
-    def get(self) -> Any:
-        return self.held
-
-    def update(self, value: Any) -> None:
-        self.held = value
-
-
-@dataclass
 class Map:
     """As Spark's MapState."""
 
@@ -59,11 +46,8 @@ class Map:
     def removeKey(self, key: Any) -> None:  # noqa: N802 - Spark's name
         self.held.pop(key, None)
 
-    def values(self) -> Iterator[Any]:
-        return iter(list(self.held.values()))
-
-    def iterator(self) -> Iterator[Any]:
-        return iter(list(self.held.items()))
+    def keys(self) -> Iterator[Any]:
+        return iter(list(self.held))
 
 
 class Handle:
@@ -71,9 +55,6 @@ class Handle:
 
     def __init__(self) -> None:
         self.maps: dict[str, Map] = {}
-
-    def getValueState(self, name: str, schema: str) -> Value:  # noqa: N802 - Spark's
-        return Value()
 
     def getMapState(self, name: str, key: str, value: str) -> Map:  # noqa: N802 - Spark's
         return self.maps.setdefault(name, Map())
@@ -134,7 +115,7 @@ def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: i
         assert sorted(told) == lines(outcome.results), number
         snapshots += number in COMMANDS and any(result.snapshot for result in outcome.results)
     assert snapshots
-    held = {name for handle in handles.values() for (name,) in handle.maps["states"].held}
-    assert held == {"7"}
+    shelves = [[*handle.maps["shelf"].held] for handle in handles.values()]
+    assert {name for shelf in shelves for kind, name in shelf if kind == "state"} == {"7"}
     if not isinstance(window, Unbounded):
-        assert all(len(handle.maps["chunks"].held) < len(log) for handle in handles.values())
+        assert all(sum(kind == "chunk" for kind, _ in shelf) < len(log) for shelf in shelves)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import skws.spark.streaming.reader as reader_module
 from skws.sources.addresses import parse_source
 from skws.spark.streaming.parcels import Parcel, unpacked
 from skws.spark.streaming.reader import FeedReader, Reading
@@ -60,3 +61,18 @@ def test_a_replay_goes_as_fast_as_it_is_told(tmp_path: Path, paused: bool) -> No
         found += records(rows)
     assert found == 2
     assert at["ended"]
+
+
+def test_batches_grow_while_spark_is_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "_FIRST", 10)
+    monkeypatch.setattr(reader_module, "_MOST", 40)
+    source = tmp_path / "in.jsonl"
+    append(source, *(order(n, n) for n in range(200)))
+    reading = reader(tmp_path, str(source))
+    at = reading.initialOffset()
+    sizes: list[int] = []
+    while sum(sizes) < 200:
+        rows, at = reading.read(at)
+        sizes.append(records(rows))
+    assert sizes[:3] == [10, 20, 40]
+    assert max(sizes) == 40

@@ -23,6 +23,7 @@ def send(kafka: Broker, first: int, last: int) -> None:
         )
 
 
+@pytest.mark.slow
 def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
     with broker() as kafka:
         kafka.create("customer", 2)

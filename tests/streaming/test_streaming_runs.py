@@ -43,7 +43,10 @@ def test_commands_of_a_control_folder(tmp_path: Path) -> None:
         append(source, order(4, 1, "red lamp"))
         run.results(5)
         assert [one.name for one in folder.standing()] == ["more"]
-        assert run.watch.metrics().queries[0].results == 3
+        metrics = run.watch.metrics()
+        assert metrics.queries[0].results == 3
+        assert {stage.name for stage in metrics.stages} == {"read", "engine", "sinks", "spark"}
+        assert all(stage.seconds > 0 for stage in metrics.stages)
     told = [r.query for r in run.sink.results]
     assert [*told[:2], sorted(told[2:4]), *told[4:]] == [QUERY, "lamp", [QUERY, "lamp"], "lamp"]
     answers = {answer.id: answer.error for answer in folder.answers()}
@@ -54,6 +57,7 @@ def test_commands_of_a_control_folder(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_patterns_stand_beside_keywords(tmp_path: Path) -> None:
     """Divided by their root over two shards, added with a snapshot, and there again in another process."""
     source = tmp_path / "in.jsonl"

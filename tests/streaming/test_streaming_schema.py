@@ -17,6 +17,7 @@ from tests.watch.watching import QUERY, append, customer, order, request
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
+@pytest.mark.slow
 def test_a_change_by_command_and_at_a_new_start(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), order(2, 1))

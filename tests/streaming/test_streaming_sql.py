@@ -37,6 +37,7 @@ def _told(results: Iterable[LiveResult]) -> Counter[bytes]:
     return Counter(result.to_json() for result in results)
 
 
+@pytest.mark.slow
 def test_sql_on_two_shards_as_in_one_process(tmp_path: Path) -> None:
     """Each query is answered by one of the shards, and what the last instant adds waits for the next one."""
     source, sink = tmp_path / "in.jsonl", Collected()

@@ -51,7 +51,8 @@ def resident(process: int) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads resident memory from /proc")
-@pytest.mark.parametrize("minutes", [0.3, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("minutes", [0.3, 30])
 def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path, minutes: float) -> None:
     schema, source, out = tmp_path / "schema.yaml", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     schema.write_text(to_yaml(LOAD.schema()))

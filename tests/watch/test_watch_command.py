@@ -225,6 +225,7 @@ def test_prometheus_reads_its_metrics(folder: Path, job: Callable[..., subproces
         'skws_query_retractions_total{query="ada lamp"} 1',
         'skws_query_results_total{query="li\\"ne"}',
         'skws_latency_seconds{quantile="0.99"}',
+        'skws_stage_seconds_total{stage="engine"}',
     ):
         assert line in text
     for name in ("late", "bad_records", "deletions", "tuples"):
@@ -232,6 +233,8 @@ def test_prometheus_reads_its_metrics(folder: Path, job: Callable[..., subproces
     with urlopen(f"{url[0]}.json") as answer:
         metrics = Metrics.from_json(answer.read())
     assert (metrics.late, metrics.deletions, metrics.retractions, metrics.state) == (0, 1, 1, "running")
+    assert {stage.name for stage in metrics.stages} == {"read", "journal", "engine", "sinks"}
+    assert all(stage.seconds > 0 and 0 <= stage.busy <= 1 for stage in metrics.stages)
     pattern = re.compile(r'(# (HELP|TYPE) \w+ .+|\w+(\{(\w+="([^"\\]|\\.)*",?)*\})? -?[\d.e+-]+)')
     assert [line for line in text.splitlines() if not pattern.fullmatch(line)] == []
 

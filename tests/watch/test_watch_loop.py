@@ -250,6 +250,17 @@ def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
     assert 0 < sink.most <= 256
 
 
+def test_batches_of_another_measure() -> None:
+    appetite = Appetite(50, least=20, most=100, short=3.0, long=10.0)
+    appetite.worked(50, 2.0)
+    assert appetite.limit == 100
+    appetite.worked(100, 2.5)
+    assert appetite.limit == 100
+    for expected in (50, 25, 20):
+        appetite.worked(appetite.limit, 60.0)
+        assert appetite.limit == expected
+
+
 def test_batches_grow_where_their_size_does_not_matter() -> None:
     appetite = Appetite()
     for _ in range(8):

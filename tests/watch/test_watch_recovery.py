@@ -17,7 +17,7 @@ from skws.choices import OnError
 from skws.live.standing import PATTERN, Query
 from skws.watch import journal as journals
 from skws.watch.atomic import StateError
-from skws.watch.checkpoint import Checkpoint
+from skws.watch.checkpoint import VERSION, Checkpoint
 from skws.watch.control import Command, ControlFolder
 from skws.watch.delivery import Delivery
 from skws.watch.journal import Journal
@@ -291,7 +291,9 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     manifest = tmp_path / "checkpoint" / "manifest.json"
     told = orjson.loads(manifest.read_bytes())
     manifest.write_bytes(orjson.dumps(told | {"version": told["version"] - 1}))
-    with pytest.raises(StateError, match=r"of version 1, of another skws; this one reads version 2"):
+    with pytest.raises(
+        StateError, match=rf"of version {VERSION - 1}, of another skws; this one reads version {VERSION}"
+    ):
         LocalWatch(asked, [Collected()], Notes().log).run()
 
 

@@ -1,11 +1,25 @@
-"""Polling a feed while Spark works on what it gave before: decoding costs as much as all that follows."""
+"""Polling a feed while Spark works on what came before: that and packing cost as much as all that follows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from time import perf_counter
 
 from schema.model import Schema
-from skws.sources.feed import Batch, Feed, Offset
+from skws.records import Record
+from skws.sources.feed import Batch, Feed, Item, Offset
+from skws.spark.streaming.parcels import packed
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """A batch, and its records as a parcel holds them, if that was done ahead; how long all that took."""
+
+    batch: Batch
+    packed: bytes | None = None
+    seconds: float = 0.0
 
 
 class PolledAhead:
@@ -14,16 +28,19 @@ class PolledAhead:
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
         self._thread = ThreadPoolExecutor(1, "poll")
-        self._ahead: tuple[Offset, Future[Batch]] | None = None
+        self._ahead: tuple[Offset, Future[Polled]] | None = None
 
-    def poll(self, start: Offset, limit: int) -> Batch:
+    def poll(self, start: Offset, limit: int) -> Polled:
         """As ``Feed.poll``."""
-        polled = self._taken(start) or self._feed.poll(start, limit)
-        if len(polled.items) < limit and not polled.ended:
-            polled = _joined(polled, self._feed.poll(polled.end, limit - len(polled.items)))
-        if len(polled.items) >= limit and not polled.ended:
-            self._ahead = polled.end, self._thread.submit(self._feed.poll, polled.end, limit)
-        return polled
+        began = perf_counter()
+        polled = self._taken(start) or Polled(self._feed.poll(start, limit))
+        batch = polled.batch
+        if len(batch.items) < limit and not batch.ended:
+            batch = _joined(batch, self._feed.poll(batch.end, limit - len(batch.items)))
+            polled = polled if batch is polled.batch else Polled(batch)
+        if len(batch.items) >= limit and not batch.ended:
+            self._ahead = batch.end, self._thread.submit(self._poll, batch.end, limit)
+        return polled if polled.seconds else replace(polled, seconds=perf_counter() - began)
 
     def adopt(self, schema: Schema) -> None:
         """As ``Feed.adopt``; what was polled ahead is polled again."""
@@ -36,7 +53,13 @@ class PolledAhead:
             self._ahead[1].exception()  # which is for who polls
         return self._feed
 
-    def _taken(self, start: Offset) -> Batch | None:
+    def _poll(self, start: Offset, limit: int) -> Polled:
+        began = perf_counter()
+        batch = self._feed.poll(start, limit)
+        records = _packed(batch.items)
+        return Polled(batch, records, perf_counter() - began)
+
+    def _taken(self, start: Offset) -> Polled | None:
         if self._ahead is None:
             return None
         (known, future), self._ahead = self._ahead, None
@@ -44,8 +67,16 @@ class PolledAhead:
         return future.result() if known == start else None
 
 
+def _packed(items: Sequence[Item]) -> bytes | None:
+    """None if some are no records: what to do with those is not for this thread to say."""
+    records = [item for item in items if isinstance(item, Record)]
+    return packed(records) if len(records) == len(items) else None
+
+
 def _joined(first: Batch, second: Batch) -> Batch:
     if not second.items:
+        if (second.end, second.notices, second.ended) == (first.end, (), first.ended):
+            return first
         return Batch(first.items, second.end, (*first.notices, *second.notices), second.ended)
     items = [*first.items, *second.items]
     return Batch(items, second.end, (*first.notices, *second.notices), second.ended)

@@ -66,11 +66,25 @@ class Delivering:
             self._heed(head, first, again=again)
         if self.table_letters and not again:
             letters, self.table_letters = (*self.table_letters, *letters), ()
+        began = time.perf_counter()
         self.delivery.write(told.number, results, letters)
+        sinks = time.perf_counter() - began
         self.delivered = told.number
         self._count(stats, results)
         if heads and not again:
-            self._gauges.worked(time.time() - heads[0][0].read)
+            self._clocked(heads[0][0], max(one["seconds"] for one in stats), sinks)
+
+    def _clocked(self, head: Head, engine: float, sinks: float) -> None:
+        """A batch is through; ``engine``: of the shard that took longest, in seconds."""
+        seconds = time.time() - head.read
+        self._gauges.worked(seconds)
+        for stage, spent in (
+            ("read", head.reading),
+            ("engine", engine),
+            ("sinks", sinks),
+            ("spark", max(0.0, seconds - engine - sinks)),
+        ):
+            self._gauges.spent(stage, spent)
 
     def _limited(self, results: list[LiveResult]) -> list[LiveResult]:
         limit = self._request.limit

@@ -14,7 +14,7 @@ from typing import Final
 
 from skws.spark.streaming.outbox import Outbox, Told
 
-AHEAD: Final = 64
+AHEAD: Final = 16
 """Batches that wait for the sinks; the job waits with the next one."""
 TICK: Final = 0.1  # seconds
 

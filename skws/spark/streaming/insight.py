@@ -24,10 +24,12 @@ MOST: Final = 5_000
 class Insight:
     """``waiting``: partials at the operators of keyword queries, all shards together.
 
+    ``probes``: how often partials there have looked for partners.
     ``stretches``: the windows of queries over an expression, by name.
     """
 
     waiting: Mapping[Prefix, int] = field(default_factory=dict)
+    probes: Mapping[Prefix, int] = field(default_factory=dict)
     stretches: Mapping[str, Sequence[Stretch]] = field(default_factory=dict)
 
     @classmethod
@@ -37,21 +39,26 @@ class Insight:
         if not seen:
             return None
         waiting: Counter[Prefix] = Counter()
+        probes: Counter[Prefix] = Counter()
         for one in seen:
-            for *prefix, count in one["partials"]:
+            for *prefix, partials, probed in one["partials"]:
                 relations, keywords, parents, edges = map(tuple, prefix)
-                waiting[relations, keywords, parents, edges] += count
-        return cls(waiting, {name: _read(rows) for one in seen for name, rows in one["stretches"].items()})
+                waiting[relations, keywords, parents, edges] += partials
+                probes[relations, keywords, parents, edges] += probed
+        stretches = {name: _read(rows) for one in seen for name, rows in one["stretches"].items()}
+        return cls(waiting, probes, stretches)
 
 
 def told(live: LiveSearch, standing: Iterable[Standing]) -> dict[str, Any]:
     """Of one shard, as JSON."""
-    operators = nlargest(MOST, live.waiting(), key=itemgetter(1))
+    # Both in the order in which the operators were made.
+    counts = zip(live.waiting(), live.probes(), strict=True)
+    operators = nlargest(MOST, ((tree, n, probes) for (tree, n), (_, probes) in counts), key=itemgetter(1))
     windowed = [one.name for one in standing if one.kind == WINDOWED]
     # A query that is another shard's has no windows here.
     stretches = {name: found for name in windowed if (found := live.stretches(name))}
     return {
-        "partials": [[*prefix_of(tree, len(tree.relations)), count] for tree, count in operators],
+        "partials": [[*prefix_of(tree, len(tree.relations)), *numbers] for tree, *numbers in operators],
         "stretches": {
             name: [[one.key, one.start, one.end] for one in found] for name, found in stretches.items()
         },

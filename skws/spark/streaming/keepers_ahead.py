@@ -6,6 +6,7 @@ A task would start its shard's keeper itself, and finds one that is there. Both 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from threading import Thread
@@ -44,4 +45,9 @@ class KeepersAhead:
     def _start(self, request: Unread[WatchRequest]) -> None:
         for share in self._shares.values():
             with suppress(OSError, RuntimeError):  # then tasks try, and tell why they cannot
-                Lodger(self._run, request, share, os.getpid()).close()
+                Lodger(self._run, request, share, os.getpid(), _python()).close()
+
+
+def _python() -> str:
+    """That of Spark's workers, which may be one that has loaded what a keeper needs."""
+    return os.environ.get("PYSPARK_PYTHON", sys.executable)

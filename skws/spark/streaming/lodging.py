@@ -41,22 +41,39 @@ def vacate(run: str) -> None:
             folder.rmdir()
 
 
+def _daemon() -> int:
+    """That of this worker, which leads its group; without it, the worker itself.
+
+    The executor may have been killed before its worker comes here: then the parent is a stranger, and a
+    keeper would live as long as that does.
+    """
+    parent = os.getppid()
+    return parent if parent == os.getpgrp() else os.getpid()
+
+
 class Lodger:
     """One conversation with a shard's keeper. Raises SkwsError as the keeper does, OSError, RuntimeError.
 
-    ``daemon``: the process with which a keeper ends that is started here. Of a
-    worker it is its parent, which forked it and lives as long as the executor.
+    ``python``: the program that starts one. ``daemon``: the process with which
+    a keeper ends that is started here. Of a worker it is its parent, which
+    forked it and lives as long as the executor.
     """
 
     def __init__(
-        self, run: str, request: Unread[WatchRequest], share: Share, daemon: int | None = None
+        self,
+        run: str,
+        request: Unread[WatchRequest],
+        share: Share,
+        daemon: int | None = None,
+        python: str = sys.executable,
     ) -> None:
+        self._python = python
         folder = lodge(run)
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
             raise PermissionError(f"{folder} belongs to another user")
         self._path = folder / f"{share.number}.socket"
-        setup = Setup(request, share, self._path, daemon or os.getppid())
+        setup = Setup(request, share, self._path, daemon or _daemon())
         self._socket = self._connected() or self._started(setup)
 
     def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> Message:
@@ -88,8 +105,8 @@ class Lodger:
     def _started(self, setup: Setup) -> socket.socket:
         log = self._path.with_suffix(".log")
         with log.open("wb") as errors:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "skws.spark.streaming.keeper"],
+            process = subprocess.Popen(  # noqa: S603 - this Python, or that of Spark's workers
+                [self._python, "-m", "skws.spark.streaming.keeper"],
                 stdin=subprocess.PIPE,
                 stdout=errors,
                 stderr=errors,

@@ -26,7 +26,8 @@ _LENGTHS: Final = Struct("<II")
 class Head:
     """All of a micro-batch but its records.
 
-    ``read``: seconds since the epoch when it was read. ``letters``: bad
+    ``read``: seconds since the epoch when it was read, which took ``reading``
+    seconds. ``letters``: bad
     records as lines of the dead letter file; ``bad``: their number.
     ``reasons``: the first few, told to the user. ``notices`` are lines for the
     user, ``behind`` what waits in the source (None: not asked). ``ended``:
@@ -44,6 +45,7 @@ class Head:
     ended: bool = False
     number: int = 0
     watched: bool = False
+    reading: float = 0.0
 
     def to_json(self) -> bytes:
         return orjson.dumps(asdict(self))

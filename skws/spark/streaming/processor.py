@@ -2,21 +2,22 @@
 
 The state store holds what a live search is made from: static tables, standing
 queries, changes of the schema, the records of the last two windows in chunks, one a micro-batch, and
-the states of queries that keep their own. Of all that a batch reads one row
-and writes what it brought. ``mark`` holds the epoch that is committed; a
+the states of queries that keep their own. A batch reads its mark alone
+and writes what it brought. The mark holds the epoch that is committed; a
 search of any other is never trusted.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import (
-    MapState,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
@@ -26,6 +27,7 @@ from skws.live.share import Share
 from skws.spark.streaming.frames import Message
 from skws.spark.streaming.lodging import Lodger
 from skws.spark.streaming.parcels import Parcel
+from skws.spark.streaming.shelf import Shelf
 from skws.spark.streaming.unread import Unread
 from windows.tuples import ALWAYS
 
@@ -48,7 +50,6 @@ class Mark:
 
 
 _MOST_SCHEMAS: Final = 1000  # in one micro-batch
-MARK: Final = "epoch long, oldest long, next long, tables long, position long, now long"
 
 
 class MeshProcessor(StatefulProcessor):
@@ -60,12 +61,8 @@ class MeshProcessor(StatefulProcessor):
         self._shares = shares
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._mark = handle.getValueState("mark", MARK)
-        self._chunks = handle.getMapState("chunks", "number long", "chunk binary, records binary")
-        self._queries = handle.getMapState("queries", "name string", "standing binary")
-        self._states = handle.getMapState("states", "name string", "state binary")
-        self._tables = handle.getMapState("tables", "number long", "records binary")
-        self._schemas = handle.getMapState("schemas", "number long", "yaml string, chunk long")
+        self._shelf = Shelf(handle)
+        _settle()
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -76,11 +73,11 @@ class MeshProcessor(StatefulProcessor):
         share = self._shares[key[0]]
         lodger = Lodger(self._run, self._request, share)
         try:
-            mark = Mark(*(self._mark.get() or ()))
+            mark = Mark(**orjson.loads(self._shelf.find("mark", "") or b"{}"))
             for row in sorted(rows, key=lambda row: row.sequence):
                 mark, told = self._worked(lodger, mark, bytes(row.parcel))
                 yield from (Row(shard=share.number, part=part, told=blob) for part, blob in enumerate(told))
-            self._mark.update((mark.epoch, mark.oldest, mark.next, mark.tables, mark.position, mark.now))
+            self._shelf.put("mark", "", orjson.dumps(asdict(mark)))
         finally:
             lodger.close()
 
@@ -99,42 +96,48 @@ class MeshProcessor(StatefulProcessor):
 
     def _tell(self, lodger: Lodger, mark: Mark) -> None:
         """All that a mesh is made from."""
-        tables = [_known(self._tables, number)[0] for number in range(mark.tables)]
-        queries = [orjson.loads(bytes(value[0])) for value in self._queries.values()]
+        names = self._shelf.names()
+        tables = [self._shelf.get("table", number)[1] for number in range(mark.tables)]
+        queries = [orjson.loads(self._shelf.get("query", name)[0]) for name in names.get("query", ())]
         queries.sort(key=lambda one: one.pop("place"))
-        schemas = sorted((number[0], value[0], value[1]) for number, value in self._schemas.iterator())
-        told_schemas = [(text, chunk) for _, text, chunk in schemas]
-        lodger.ask({"op": "begin", "queries": queries, "schemas": told_schemas}, tables)
+        schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
+        lodger.ask({"op": "begin", "queries": queries, "schemas": schemas}, tables)
         self._tell_chunks(lodger, mark, "chunk")
-        states = {name[0]: bytes(state[0]) for name, state in self._states.iterator()}
-        told = {"position": mark.position, "now": mark.now, "epoch": mark.epoch, "states": list(states)}
-        lodger.ask({"op": "stand", **told}, list(states.values()))
+        states = names.get("state", [])
+        told = {"position": mark.position, "now": mark.now, "epoch": mark.epoch, "states": states}
+        lodger.ask({"op": "stand", **told}, [self._shelf.get("state", name)[1] for name in states])
+
+    def _schema(self, number: int) -> tuple[str, int]:
+        """One that it changed to, and the chunk that came next."""
+        chunk, text = self._shelf.get("schema", number)
+        return text.decode(), int(chunk)
 
     def _tell_chunks(self, lodger: Lodger, mark: Mark, op: str) -> None:
         for number in range(mark.oldest, mark.next):
-            chunk, records = _known(self._chunks, number)
+            chunk, records = self._shelf.get("chunk", number)
             lodger.ask({"op": op, "chunk": orjson.loads(chunk)}, [records])
 
     def _kept(self, mark: Mark, parcel: Parcel, answer: Message) -> Mark:
         """The log with a parcel in it, and without what is over."""
         head = answer.head
         if parcel.tables:
-            self._tables.updateValue((mark.tables,), (parcel.tables,))
+            self._shelf.put("table", mark.tables, parcel.tables)
         for place, text in enumerate(head["schemas"]):
             # Numbers that grow, whatever the epoch.
-            self._schemas.updateValue((mark.epoch * _MOST_SCHEMAS + place,), (text, mark.next))
+            number = mark.epoch * _MOST_SCHEMAS + place
+            self._shelf.put("schema", number, text.encode(), b"%d" % mark.next)
         for name in head["removed"]:
-            self._queries.removeKey((name,))
-            self._states.removeKey((name,))
+            self._shelf.drop("query", name)
+            self._shelf.drop("state", name)
         for place, one in enumerate(head["added"]):
             standing = {**one, "place": [mark.epoch, place]}
-            self._queries.updateValue((one["name"],), (orjson.dumps(standing),))
+            self._shelf.put("query", one["name"], b"", orjson.dumps(standing))
         for name, state in zip(head["states"], answer.blobs, strict=False):
-            self._states.updateValue((name,), (state,))
+            self._shelf.put("state", name, state)
         if head["chunk"] is not None:
-            self._chunks.updateValue((mark.next,), (orjson.dumps(head["chunk"]), parcel.records))
+            self._shelf.put("chunk", mark.next, parcel.records, orjson.dumps(head["chunk"]))
         for number in head["dropped"]:
-            self._chunks.removeKey((number,))
+            self._shelf.drop("chunk", number)
         return Mark(
             epoch=mark.epoch + 1,
             oldest=max([mark.oldest, *(number + 1 for number in head["dropped"])]),
@@ -145,9 +148,7 @@ class MeshProcessor(StatefulProcessor):
         )
 
 
-def _known(state: MapState, number: int) -> list[bytes]:
-    """Blobs that the mark says are there."""
-    found = state.getValue((number,))
-    if found is None:
-        raise RuntimeError(f"the state of a shard has no blob {number}, though its mark says so")
-    return [bytes(blob) for blob in found]
+@cache
+def _settle() -> None:
+    """Once in a process: Spark has Python collect garbage behind each task, in all it ever loaded."""
+    gc.freeze()

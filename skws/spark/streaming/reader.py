@@ -23,18 +23,21 @@ from skws.replay.policy import place
 from skws.sources.addresses import parse_source
 from skws.sources.clock import SystemClock
 from skws.sources.feed import Batch, Feed, Item, Offset
-from skws.spark.streaming.ahead import PolledAhead
+from skws.spark.streaming.ahead import Polled, PolledAhead
 from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.parcels import Head, Parcel, packed
 from skws.spark.streaming.reins import Reins
 from skws.watch.control import Command
 from skws.watch.entry import unchecked
-from skws.watch.intake import Intake
+from skws.watch.intake import Appetite, Intake
 from skws.watch.pace import Pace
 from skws.watch.request import WatchRequest
 from skws.watch.speeds import Rest, replay_rate
 
-MOST: Final = 50_000  # records in a micro-batch
+_FIRST: Final = 50_000  # records in a micro-batch
+_MOST: Final = 200_000
+_SHORT: Final = 3.0  # seconds that one may take; half of them Spark's own at the start of a run
+_LONG: Final = 10.0
 _MOVED_EVERY: Final = 5.0  # seconds between micro-batches that tell of nothing but a later offset
 _ASKED_EVERY: Final = 5.0  # seconds
 
@@ -62,6 +65,8 @@ class FeedReader(SimpleDataSourceStreamReader):
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._intake = Intake(reading.request.on_error)
+        self._appetite = Appetite(_FIRST, most=_MOST, short=_SHORT, long=_LONG)
+        self._given: tuple[int, float] | None = None  # so many records in the last micro-batch, and when
         self._rest = Rest(SystemClock())
         self._feed: PolledAhead | None = None
         self._schema = self._schema_known = reading.request.schema
@@ -93,7 +98,8 @@ class FeedReader(SimpleDataSourceStreamReader):
         beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
         commands, read_to = self._commands(start["commands"], None)
         feed = self._polled(read_to)
-        polled = Batch((), beyond) if self._reins.paused else feed.poll(beyond, MOST)
+        taken = Polled(Batch((), beyond)) if self._reins.paused else feed.poll(beyond, self._most())
+        polled = taken.batch
         end = {
             "feed": polled.end,
             "commands": read_to,
@@ -107,15 +113,17 @@ class FeedReader(SimpleDataSourceStreamReader):
         if not busy and not self._has_moved(start, polled.end):
             return iter(()), start
         behind = self._behind(polled.end)
-        parcel = self._parcel(start, end, polled.items, commands, polled.notices, behind)
+        parcel = self._parcel(start, end, taken, commands, behind)
         self._copies.leave(parcel.head.number, parcel.records)
+        self._given = len(polled.items), time.monotonic()
         return self._rows(end, parcel), end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """The same once more."""
         items = list(self._polled(end["commands"]).settled().again(start["feed"], end["feed"]))
+        again = Polled(Batch(items, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
-        return self._rows(end, self._parcel(start, end, items, commands, (), None))
+        return self._rows(end, self._parcel(start, end, again, commands, None))
 
     def commit(self, end: Offset) -> None:
         self._opened().commit(end["feed"])
@@ -166,6 +174,14 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._asked = time.monotonic()
         return self._opened().behind(feed)
 
+    def _most(self) -> int:
+        """So many records at once, by how long Spark took for the last ones."""
+        if self._given is not None:
+            records, at = self._given
+            self._appetite.worked(records, time.monotonic() - at)
+            self._given = None
+        return self._appetite.limit
+
     def _has_moved(self, start: Offset, feed: Offset) -> bool:
         """Whether the source went on past nothing of ours, and should be allowed to forget it by now."""
         if feed == start["feed"] or time.monotonic() - self._moved < _MOVED_EVERY:
@@ -177,21 +193,24 @@ class FeedReader(SimpleDataSourceStreamReader):
         self,
         start: Offset,
         end: Offset,
-        items: Any,
+        polled: Polled,
         commands: tuple[Command, ...],
-        notices: tuple[str, ...],
         behind: str | None,
     ) -> Parcel:
         self._moved, self._beyond = time.monotonic(), None
         read = time.time()
-        known = len(self._intake.bad.first)
-        records, letters, bad = self._intake.parted(_listed(items))
+        letters: tuple[str, ...] = ()
+        began = time.perf_counter()
+        known, bad, records = len(self._intake.bad.first), 0, polled.packed
+        if records is None:
+            good, letters, bad = self._intake.parted(_listed(polled.batch.items))
+            records = packed(good)
         reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
         ended, number = end["ended"], end["sequence"]
-        watched = self._copies.asked
-        head = Head(read, commands, letters, bad, reasons, notices, behind, ended, number, watched)
-        tables = b"" if start["tables"] else packed(list(self._tables()))
-        return Parcel(head, tables, packed(records))
+        watched, notices = self._copies.asked, polled.batch.notices
+        reading = polled.seconds + time.perf_counter() - began
+        head = Head(read, commands, letters, bad, reasons, notices, behind, ended, number, watched, reading)
+        return Parcel(head, b"" if start["tables"] else packed(list(self._tables())), records)
 
     def _rows(self, end: Offset, parcel: Parcel) -> Rows:
         blob = parcel.to_bytes()

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schema.errors import UsageError
+from skws.spark.classes import Classes
 from skws.spark.session import start_session
 
 # A task whose Python worker was killed is run again, as it is on a cluster.
@@ -42,14 +43,16 @@ def master_of(master: str | None) -> str | None:
     return master or (None if "SPARK_ENV_LOADED" in os.environ else _MASTER)
 
 
-def live_session(master: str | None, packages: Sequence[str] = ()) -> SparkSession:
+def live_session(
+    master: str | None, packages: Sequence[str] = (), classes: Classes | None = None
+) -> SparkSession:
     """For a live search. Raises SourceError if there is no Java."""
-    return start_session(master_of(master), packages=packages)
+    return start_session(master_of(master), packages=packages, classes=classes)
 
 
-def session_ahead(master: str | None) -> Ahead:
-    """One that starts in a thread, while the rest of a live search is loaded."""
+def session_ahead(master: str | None, classes: Classes | None = None) -> Ahead:
+    """One that starts in a thread while the rest is loaded. ``classes``: None for those that are kept."""
     thread = ThreadPoolExecutor(1, "spark")
-    started = thread.submit(live_session, master)
+    started = thread.submit(live_session, master, classes=classes or Classes())
     thread.shutdown(wait=False)
     return started

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,7 @@ class Shard:
 
     def work(self, parcel: Parcel, number: int) -> Worked:
         """Tables, then commands, then records, which will be chunk ``number`` of the log."""
+        began = perf_counter()
         live = self._live
         if parcel.tables:
             self._load_tables(parcel.tables)
@@ -134,7 +136,7 @@ class Shard:
             chunk = Chunk(number, *before, latest, live.position, len(parcel.records))
             self.log.chunks.append(chunk)
         dropped = self.log.trim(Retention(live.keeps, self._request.lateness), live.position)
-        told = self._told(parcel, batch)
+        told = self._told(parcel, batch) | {"seconds": perf_counter() - began}
         return Worked(results, told, chunk, dropped, added, removed, live.snapshot(), schemas)
 
     @property

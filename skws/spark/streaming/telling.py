@@ -53,6 +53,7 @@ class Telling:
             restarts=restarts,
             relations=gauges.relations(now),
             queries=gauges.queries(standing, now),
+            stages=gauges.stages(now),
         )
 
     def summary(self, seconds: float) -> str:

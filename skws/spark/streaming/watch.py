@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from schema.errors import SkwsError, UsageError
 from skws.live.standing import Standing
 from skws.sources.addresses import parse_source
+from skws.spark.classes import Classes
 from skws.spark.faults import told_plainly
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.streaming.commanding import Commanding
@@ -213,7 +214,7 @@ class SparkWatch:
         request, ahead = self.request, self._ahead
         own = ahead is not None or SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread
         with interrupts_deferred():
-            spark = ahead.result() if ahead else live_session(request.master, request.packages)
+            spark = ahead.result() if ahead else live_session(request.master, request.packages, Classes())
             if own:
                 stack.callback(stopped, spark)
         return spark

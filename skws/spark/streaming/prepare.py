@@ -1,0 +1,57 @@
+"""``python -m skws.spark.streaming.prepare``: write down Java's classes, so that live searches start sooner.
+
+A live search over the built-in films runs to its end, with all that it loads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+
+from schema.errors import SkwsError, SourceError
+from schema.load import load_schema
+from skws.movie_stream import PAPER_QUERY, movie_files
+from skws.spark.classes import Classes, archive_of, is_whole
+from skws.spark.java import java_cache, use_java
+from skws.spark.session import java_options
+from skws.spark.streaming.sessions import session_ahead
+from skws.spark.streaming.watch import SparkWatch
+from skws.watch.log import Log
+from skws.watch.request import WatchRequest
+
+_PATIENCE: Final = 300.0  # seconds for Java to write
+
+
+def prepare() -> Path:
+    """Make the archive of this Java, in the place of earlier ones. Raises SkwsError."""
+    archive = archive_of(use_java(), java_options())
+    folder = java_cache()
+    if not os.access(folder, os.W_OK):
+        raise SourceError(f"{folder}: cannot be written; XDG_CACHE_HOME names another place")
+    part = archive.with_suffix(f".{os.getpid()}")
+    schema, replay = movie_files()
+    request = WatchRequest(
+        {PAPER_QUERY: PAPER_QUERY}, load_schema(schema), f"replay:{replay}?speed=1e9", sinks=()
+    )
+    SparkWatch(request, Log(), sinks=[], ahead=session_ahead(None, Classes(part))).run()
+    gateway = SparkContext._gateway  # noqa: SLF001 - Java writes as it ends, and ends with its standard input
+    process = getattr(gateway, "proc", None)
+    if process is not None and process.stdin is not None:
+        process.stdin.close()
+        process.wait(_PATIENCE)
+    if not is_whole(part):
+        raise SourceError(f"Java has not written {part}: expected an archive of its classes")
+    for former in folder.glob("live-*.jsa"):
+        former.unlink()
+    return part.rename(archive)
+
+
+if __name__ == "__main__":
+    try:
+        print(f"live searches on Spark start with {prepare()}")
+    except SkwsError as error:
+        sys.exit(str(error))

@@ -1,0 +1,156 @@
+"""The process that has loaded everything: forks one for each program that hands itself over.
+
+A program whose stand-in is killed is killed, too. The server ends when its
+standard input does, which is the driver's end of it, and its last fork has gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NoReturn
+
+_MOST: Final = 1 << 20  # bytes of arguments and environment
+
+
+class Server:
+    """Forks until its standard input ends. ``listener``: where programs come to."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._forks: dict[int, socket.socket] = {}
+        self._ended, ended = os.pipe()
+        for end in (self._ended, ended):
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(ended, warn_on_full_buffer=False)
+        self._selector = selectors.DefaultSelector()
+        for file in (0, listener, self._ended):
+            self._selector.register(file, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        open_still = True
+        while open_still or self._forks:
+            for key, _ in self._selector.select():
+                if key.fileobj == 0:
+                    self._selector.unregister(0)
+                    self._selector.unregister(self._listener)
+                    self._listener.close()
+                    open_still = False
+                elif key.fileobj is self._listener:
+                    if open_still:
+                        self._take(self._listener.accept()[0])
+                elif key.fileobj == self._ended:
+                    os.read(self._ended, 4096)
+                    self._bury()
+                elif key.data in self._forks:  # nothing is ever said there: the stand-in has gone
+                    self._selector.unregister(key.fileobj)
+                    os.kill(key.data, signal.SIGKILL)
+
+    def _take(self, connection: socket.socket) -> None:
+        files: list[int] = []
+        try:
+            size, files, _, _ = socket.recv_fds(connection, 4, 3)
+            with connection.makefile("rb") as coming:
+                told = coming.read(min(int.from_bytes(size, "big"), _MOST))
+            arguments, environment, folder = json.loads(told)
+        except (OSError, ValueError):
+            connection.close()  # it was killed meanwhile
+        else:
+            process = os.fork()
+            if not process:
+                self._leave()
+                connection.close()
+                _become(arguments, environment, folder, files)
+            self._forks[process] = connection
+            self._selector.register(connection, selectors.EVENT_READ, process)
+            _say(connection, process)
+        finally:
+            for file in files:
+                os.close(file)
+
+    def _leave(self) -> None:
+        """In a fork: nothing of the server is left open."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        self._listener.close()
+        os.close(self._ended)
+        for connection in self._forks.values():
+            connection.close()
+
+    def _bury(self) -> None:
+        while self._forks:
+            process, status = os.waitpid(-1, os.WNOHANG)
+            if not process:
+                return
+            connection = self._forks.pop(process)
+            code = os.waitstatus_to_exitcode(status)
+            _say(connection, code if code >= 0 else 128 - code)
+            with suppress(KeyError):  # the stand-in went first
+                self._selector.unregister(connection)
+            connection.close()
+
+
+def _say(connection: socket.socket, number: int) -> None:
+    with suppress(OSError):  # the stand-in has gone
+        connection.sendall(b"%d\n" % number)
+
+
+def _become(arguments: list[str], environment: dict[str, str], folder: str, files: list[int]) -> NoReturn:
+    """The module that ``-m`` names, as if Python had been started with it."""
+    code: object = 1
+    try:
+        for file, standard in zip(files, (0, 1, 2), strict=True):
+            os.dup2(file, standard)
+            os.close(file)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115 - for the whole life
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115 - for the whole life
+        added = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        sys.path.extend(entry for entry in added if entry not in sys.path)
+        _, module, *rest = arguments
+        sys.argv = [module, *rest]
+        sys.modules.pop(module, None)  # or Python warns of a module that is run twice
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def main(number: int, folder: Path, modules: Sequence[str]) -> None:
+    """``number``: of the file that is the listening socket. ``folder`` goes with the server."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        for module in modules:
+            importlib.import_module(module)
+        gc.collect()
+        gc.freeze()  # so that forks share what is loaded
+        Server(socket.socket(fileno=number)).serve()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,132 @@
+"""Processes that are forked from one that has loaded their modules: as if Python had been started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skws.spark.preloaded.driver import PreloadedPython, preloaded_python
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks elsewhere start Python as usual")
+
+_SAYS = """
+import os, signal, sys
+def main():
+    print(sys.argv[1:], os.environ.get("TOLD"), os.getcwd(), sys.stdin.read(), flush=True)
+    print(os.getpid(), "complains", file=sys.stderr)
+    sys.exit(7)
+if __name__ == "__main__":
+    main()
+"""
+_WAITS = """
+import os, time
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PreloadedPython]:
+    (tmp_path / "says.py").write_text(_SAYS)
+    (tmp_path / "waits.py").write_text(_WAITS)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    served = PreloadedPython(loaded=("json",))
+    yield served
+    served.close()
+
+
+def started(python: PreloadedPython, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    told = {**os.environ, **environment}
+    return subprocess.Popen(
+        [str(python.program), *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=told
+    )
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until_gone(process: int) -> None:
+    end = time.monotonic() + 20
+    while is_alive(process):
+        assert time.monotonic() < end, f"process {process} lives on"
+        time.sleep(0.01)
+
+
+def test_a_module_gets_arguments_environment_folder_and_files(python: PreloadedPython) -> None:
+    with started(python, "-m", "says", "one", "two words", TOLD="yes") as process:
+        out, errors = process.communicate("asked", timeout=60)
+    assert out == f"['one', 'two words'] yes {Path.cwd()} asked\n"
+    assert errors.endswith("complains\n")
+    assert int(errors.split()[0]) != process.pid  # a fork, for which the other stands
+    assert process.returncode == 7
+
+
+def test_a_module_that_fails_says_why(python: PreloadedPython) -> None:
+    with started(python, "-m", "no_such_module") as process:
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "no_such_module" in errors
+
+
+def test_other_uses_of_python_are_python_s(python: PreloadedPython) -> None:
+    with started(python, "-c", "import sys; print(sys.argv)") as process:
+        out, _ = process.communicate(timeout=60)
+    assert out == "['-c']\n"
+
+
+def test_a_signal_reaches_the_module(python: PreloadedPython) -> None:
+    with started(python, "-m", "waits") as process:
+        assert process.stdout is not None
+        fork = int(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+        wait_until_gone(fork)
+
+
+def test_what_stands_for_a_module_takes_it_along_when_it_is_killed(python: PreloadedPython) -> None:
+    with started(python, "-m", "waits") as process:
+        assert process.stdout is not None
+        fork = int(process.stdout.readline())
+        process.kill()
+        wait_until_gone(fork)
+
+
+def test_without_a_server_python_is_started(python: PreloadedPython) -> None:
+    (python.program.parent / "socket").unlink()
+    with started(python, "-m", "says") as process:
+        out, errors = process.communicate("", timeout=60)
+    assert (out, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
+    assert int(errors.split()[0]) == process.pid
+
+
+def test_the_folder_is_the_user_s_alone_and_goes_with_the_server(python: PreloadedPython) -> None:
+    folder = python.program.parent
+    assert folder.stat().st_mode & 0o077 == 0
+    python.close()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("master", ["spark://other:7077", "yarn", "local-cluster[2,1,1024]"])
+def test_elsewhere_nothing_is_changed(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    with preloaded_python(master):
+        assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_a_python_that_the_user_named_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    with preloaded_python(None):
+        assert os.environ["PYSPARK_PYTHON"] == "/opt/python"

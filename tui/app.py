@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -15,8 +14,9 @@ from textual.timer import Timer
 
 from schema.errors import SkwsError
 from skws.results.model import LiveResult
-from tui.keys import ACTIONS
+from tui.keys import ACTIONS, GOING
 from tui.messages import Failed, NewsReady, ViewChanged
+from tui.modes import MODES, Maker
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.help import HelpScreen
 from tui.screens.live import LiveScreen
@@ -36,36 +36,16 @@ _SHARE: Final = 4
 _SPEEDS: Final = 2.0
 
 
-def _loaded_late(module: str, name: str) -> Callable[[], Screen[Any]]:
-    """A screen that nobody waits for who does not go there."""
-
-    def load() -> Screen[Any]:
-        screen: Screen[Any] = getattr(import_module(f"tui.screens.{module}"), name)()
-        return screen
-
-    return load
-
-
 class SkwsApp(App[None]):
     """``start_run`` begins the live search of the request on the app's outbox; None without a source."""
 
     TITLE = "skws"
     ENABLE_COMMAND_PALETTE = True
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        "search": SearchScreen,
-        "schema": _loaded_late("schema", "SchemaScreen"),
-        "networks": _loaded_late("networks", "NetworksScreen"),
-        "metrics": _loaded_late("metrics", "MetricsScreen"),
-        "log": _loaded_late("log", "LogScreen"),
-    }
+    MODES: ClassVar[dict[str, Maker]] = MODES
     DEFAULT_MODE = "search"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1,question_mark", "help", "Help", id="help"),
-        Binding("f2", "go('search')", "Search", id="go-search"),
-        Binding("f3", "go('schema')", "Schema", id="go-schema"),
-        Binding("f4", "go('networks')", "Networks", id="go-networks"),
-        Binding("f5", "go('metrics')", "Metrics", id="go-metrics"),
-        Binding("f6", "go('log')", "Log", id="go-log"),
+        *GOING,
         Binding("space", "pause", "Pause", show=False, id="pause"),
         Binding("plus,equals_sign", "faster(1)", "Faster", show=False, id="faster"),
         Binding("minus", "faster(-1)", "Slower", show=False, id="slower"),

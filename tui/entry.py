@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from schema.errors import UsageError
@@ -22,8 +22,17 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
     """Run the app on this terminal until it is quit. Raises UsageError."""
     expect_short_pauses()
-    with stderr_kept() if request.engine is EngineName.SPARK else nullcontext():
+    with _ready_for_spark(request.master) if request.engine is EngineName.SPARK else nullcontext():
         SkwsApp(request, start_run if request.source is not None else None).run(mouse=mouse)
+
+
+@contextmanager
+def _ready_for_spark(master: str | None) -> Iterator[None]:
+    """What Java writes does not reach the terminal; what Spark's Python processes load is loaded once."""
+    from skws.spark.preloaded.driver import preloaded_python  # noqa: PLC0415 - only who asks for Spark needs it
+
+    with stderr_kept(), preloaded_python(master):
+        yield
 
 
 def serve_ui(arguments: Sequence[str], host: str, port: int) -> None:

@@ -1,8 +1,10 @@
-"""Names of what keys can do, for the user's keymap."""
+"""Names of what keys can do, for the user's keymap; the keys that go to screens, whatever is shown."""
 
 from __future__ import annotations
 
 from typing import Final
+
+from textual.binding import Binding
 
 ACTIONS: Final = frozenset(
     {
@@ -15,3 +17,11 @@ ACTIONS: Final = frozenset(
     }
 )
 """Ids of bindings; a test holds them against the bindings that there are."""
+
+GOING: Final = (
+    Binding("f2", "go('search')", "Search", id="go-search"),
+    Binding("f3", "go('schema')", "Schema", id="go-schema"),
+    Binding("f4", "go('networks')", "Networks", id="go-networks"),
+    Binding("f5", "go('metrics')", "Metrics", id="go-metrics"),
+    Binding("f6", "go('log')", "Log", id="go-log"),
+)

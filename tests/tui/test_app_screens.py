@@ -225,6 +225,14 @@ async def test_help_opens_over_any_screen_and_closes() -> None:
 
 
 @scenario
+async def test_help_goes_to_the_screens_that_it_names() -> None:
+    async with opened(movies(), size=(80, 24)) as driver:
+        await driver.press("f1", "f4")
+        assert isinstance(driver.app.screen, NetworksScreen)
+        assert driver.app.current_mode == "networks"
+
+
+@scenario
 async def test_the_tour_goes_on_with_what_is_done(tmp_path: Path) -> None:
     async with opened(movies(QUERY)) as driver:
         hint = driver.search.query_one(Hint)

@@ -41,6 +41,15 @@ relations:
     attributes: {patient: string, by: text}
 joins: []
 """
+_SHOP = """
+version: 1
+name: shop
+window: none
+relations:
+  visit: {attributes: {page: {type: integer, min: 1, max: 9}}}
+  orders: {attributes: {amount: integer}}
+joins: []
+"""
 
 
 @pytest.mark.parametrize(
@@ -49,6 +58,11 @@ joins: []
         ("tarantino travolta", Asked("tarantino travolta")),
         ("  uma ", Asked("uma")),
         ("pattern: a ; b", Asked("a ; b", "pattern: ", pattern=True)),
+        (
+            "pattern select a.x, b.y: a ; b",
+            Asked("a ; b", "pattern select a.x, b.y: ", pattern=True, select="a.x, b.y"),
+        ),
+        ("pattern select: a", Asked("a", "pattern select: ", pattern=True, select="")),
         ("rank: uma", Asked("uma", "rank: ", rank=True)),
         ("rank relevance: uma", Asked("uma", "rank relevance: ", rank=True, ranking="relevance")),
         ("top 5: uma", Asked("uma", "top 5: ", top=5)),
@@ -87,6 +101,8 @@ joins: []
         ("window actor:uma", Asked("window actor:uma")),
         ("top 5 grouped: uma", Asked("top 5 grouped: uma")),
         ("topping 5: uma", Asked("topping 5: uma")),
+        ("pattern select actor:uma", Asked("pattern select actor:uma")),
+        ("pattern selected: uma", Asked("pattern selected: uma")),
     ],
 )
 def test_a_prefix_says_what_is_asked_for(asked: str, told: Asked) -> None:
@@ -169,6 +185,7 @@ def test_the_same_keywords_can_be_asked_for_in_another_way_in_their_place_alone(
         ("window open when nothing: uma", "window"),
         ("top 3: the", "nothing left to look for"),
         ("pattern: nonsense ;", "the text ends here"),
+        ("pattern select m.mid: movie m ; plays p", "--select is for streams without a window"),
     ],
 )
 def test_what_cannot_stand_is_refused_and_nothing_else_changes(asked: str, why: str) -> None:
@@ -322,6 +339,30 @@ async def test_without_a_window_bounded_queries_run_and_others_are_refused(tmp_p
         shown = driver.text()
         assert "memory, as nothing expires: 4 of 4 networks bounded" in shown
         assert "3,000 results" in shown
+
+
+@scenario
+async def test_a_pattern_shows_attributes_where_there_is_no_window(tmp_path: Path) -> None:
+    schema, stream = tmp_path / "shop.yaml", tmp_path / "shop.jsonl"
+    schema.write_text(_SHOP)
+    records = [("visit", {"page": 3}), ("visit", {"page": 3}), ("orders", {"amount": 5})]
+    lines = [{"relation": name, "time": at, "row": row} for at, (name, row) in enumerate(records)]
+    stream.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked = "pattern select v.page, o.amount: visit v ; orders o"
+    request = UiRequest(load_schema(schema), schema, f"replay:{stream}?speed=60", (asked,), restore=False)
+    async with opened(request) as driver:
+        await driver.advance(2)
+        assert driver.app.view.queries == (asked,)
+        shown = driver.text()
+        assert "2 matches" in shown
+        assert "row  v.page 3  o.amount 5" in shown
+        await driver.press("f4")
+        screen = driver.app.screen
+        assert isinstance(screen, NetworksScreen)
+        screen.look()
+        await driver.settle()
+        assert "bounded: duplicates are kept, and all conditions of Theorem 1 hold" in driver.text()
+        assert "shown: v.page, o.amount" in driver.text()
 
 
 @scenario

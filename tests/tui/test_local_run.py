@@ -176,6 +176,11 @@ def test_the_mesh_is_observed_by_query() -> None:
     assert sum(observed[QUERY].results.values()) == 2
     assert observed[QUERY].missing == ()
     assert observed["zzyzx nolan"].missing == ("zzyzx",)
+    waiting, probes = observed[QUERY].waiting, observed[QUERY].probes
+    assert waiting is not None
+    # What waits has looked for partners once, and nothing has expired yet; bridges look and do not wait.
+    assert any(waiting.values())
+    assert all(probes[at] == partials for at, partials in waiting.items() if partials)
 
 
 def failed(request: UiRequest) -> News:

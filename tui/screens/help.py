@@ -10,6 +10,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from tui.keys import GOING
+
 HELP: Final = """\
 [b]Screens[/b]
   F2 search   F3 schema   F4 networks   F5 metrics   F6 log   F1 or ? help
@@ -19,14 +21,16 @@ HELP: Final = """\
   tarantino travolta       joined tuples that contain both
   "pulp fiction"           a phrase
   trav*                    words that begin so
-  actor.name:travolta      in one attribute; actor:travolta in one relation
+  actor.name:travolta      in an attribute; actor:travolta in a relation
   (tarantino OR rodriguez) either
   -trailer                 tuples with it take no part
   fraud ; refund           one before the other
   rank: ...   top 5: ...   with scores, only the best
-  rank half-life 2 hours: ...   top 5 group: ...   fading by age, near-duplicates as one
+  rank half-life 2 hours: ...        scores that fade by age
+  top 5 group: ...         near-duplicates as one
   pattern: a ; b where ... tuples in an order, as skws search --pattern
-  window open when ... close when ...: ...   in windows that the data defines
+  pattern select a.x, b.y: ...       attributes of its matches, no window
+  window open when ... close when ...: ...   windows that the data defines
   Enter adds the query, Ctrl+J or Ctrl+Enter replaces the selected one
   Tab completes, Up and Down walk the history, Ctrl+R picks from it
   Ctrl+S saves a query, Ctrl+D takes what is meant
@@ -55,6 +59,7 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,q,question_mark", "dismiss_none", "Back"),
+        *GOING,
     ]
     CSS = """
     HelpScreen { align: center middle; }
@@ -67,8 +72,14 @@ class HelpScreen(ModalScreen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="help"):
+        with VerticalScroll(id="help") as shown:
+            shown.border_subtitle = "Esc closes"
             yield Static(HELP.replace("[ ]  ", "\\[ ]  "))
 
     def action_dismiss_none(self) -> None:
         self.dismiss(None)
+
+    async def action_go(self, mode: str) -> None:
+        """To one of the screens that it names."""
+        self.dismiss(None)
+        await self.app.run_action(f"go({mode!r})")

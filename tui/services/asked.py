@@ -1,6 +1,7 @@
 """What is asked for in the query box: keywords, or what a prefix says of the text behind it.
 
-``pattern: ...`` is a pattern; ``rank: ...`` keywords with scores; ``top 5: ...``
+``pattern: ...`` is a pattern, ``pattern select v.page: ...`` one that shows
+attributes; ``rank: ...`` keywords with scores; ``top 5: ...``
 their best results, ``top 5 window 1 hour: ...`` in a window of its own, ``top 5
 group: ...`` near-duplicates as one; both fade by ``half-life 2 hours``;
 ``window open when ... close when ...: ...`` keywords over the windows of an
@@ -14,14 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from schema.errors import UsageError
-from skws.live.standing import KEYWORDS, PATTERN, WINDOW, Query
+from skws.live.standing import KEYWORDS, WINDOW, Query
 
 if TYPE_CHECKING:
     from skws.ranking.choice import RankingChoice
 
 # A colon with a word right behind it binds a keyword to a relation.
 _PREFIX: Final = re.compile(
-    r"\s*(?:(?P<pattern>pattern\s*:)"
+    r"\s*(?:(?P<pattern>pattern\s*:|pattern\s+select\b\s*(?P<select>[^:]*?)\s*:(?=\s))"
     r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?(?:\s+half-life\s+(?P<fading>.+?))?:(?=\s)"
     r"|top\s+(?P<top>\d+)(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
     r"|window\s+(?P<window>.+?):(?=\s))\s*"
@@ -41,6 +42,7 @@ class Asked:
     window: str = ""
     group: bool = False
     half_life: str = ""
+    select: str | None = None
 
     @property
     def scored(self) -> bool:
@@ -49,7 +51,7 @@ class Asked:
     def query(self, *, allow_unbounded_windows: bool = False) -> Query:
         """As it shall stand. Raises UsageError."""
         if self.pattern:
-            return Query(self.text, kind=PATTERN)
+            return Query.of_pattern(self.text, self.select)
         if self.scored:
             return self._scored()
         return self._windowed(allowed=allow_unbounded_windows) if self.window else Query(self.text)
@@ -102,6 +104,7 @@ def read_asked(asked: str) -> Asked:
         found["within"] or found["window"] or "",
         found["group"] is not None,
         found["fading"] or found["top_fading"] or "",
+        found["select"],
     )
 
 

@@ -99,7 +99,7 @@ class Drawer:
             rank = f"{shown.rank}." if shown.rank else ""
             line.append(f"  {rank}".rstrip() + f"  score {short(score.value)}", palette.relation)
         line.append(f"  {_short(when)}", palette.dim)
-        line.append(f"  {len(result.tuples)} tuple{'s' * (len(result.tuples) > 1)}", palette.dim)
+        line.append(f"  {_how_many(result)}", palette.dim)
         if result.snapshot:
             line.append("  there before", palette.dim)
         if shown.ending:
@@ -200,6 +200,13 @@ class Drawer:
             else:
                 whole.append_text(self._value(result, shown.relation, name, value_text(value), 2_000))
         return whole
+
+
+def _how_many(result: LiveResult) -> str:
+    """Its tuples; of a row that matches show, the matches."""
+    times = getattr(result, "count", None)
+    number, one, more = (len(result.tuples), "tuple", "s") if times is None else (times, "match", "es")
+    return f"{number:,} {one}{more * (number > 1)}"
 
 
 def plain_text(results: Sequence[Text]) -> str:

@@ -69,5 +69,5 @@ class JobSearch(WatchedSearch[SparkWatch]):
     def _windows(self, name: str) -> Sequence[Stretch]:
         return self._watch.insight.stretches.get(name, ())
 
-    def _partials(self) -> Mapping[Prefix, int]:
-        return self._watch.insight.waiting
+    def _partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
+        return self._watch.insight.waiting, self._watch.insight.probes

@@ -148,17 +148,17 @@ class LiveRows:
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:most]
 
     def _expire(self, now: int) -> None:
-        if not isinstance(self._window, TimeWindow):
-            return
-        ended = now - self._window.length
-        while self._rows and (first := next(iter(self._rows.items())))[1].time <= ended:
+        horizon = self._horizon(now)
+        while self._rows and (first := next(iter(self._rows.items())))[1].time <= horizon:
             self._drop(first[0])
 
     def _alive(self, records: Sequence[Record], now: int) -> Sequence[Record]:
-        if not isinstance(self._window, TimeWindow):
-            return records
-        ended = now - self._window.length
-        return [record for record in records if record.time > ended]
+        horizon = self._horizon(now)
+        return [record for record in records if record.time > horizon]
+
+    def _horizon(self, now: int) -> float:
+        """Tuples of this time and earlier have expired."""
+        return now - self._window.length if isinstance(self._window, TimeWindow) else float("-inf")
 
     def _take(self, record: Record) -> None:
         relation = self._schema.relations[record.relation]

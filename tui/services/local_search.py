@@ -81,6 +81,10 @@ class LocalSearch(WatchedSearch[LocalWatch]):
     def _windows(self, name: str) -> Sequence[Stretch]:
         return self._watch.pipeline.worker.live.stretches(name)
 
-    def _partials(self) -> Mapping[Prefix, int]:
-        waiting = self._watch.pipeline.worker.live.waiting()
-        return {prefix_of(tree, len(tree.relations)): count for tree, count in waiting}
+    def _partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
+        live = self._watch.pipeline.worker.live
+        waiting, probes = (
+            {prefix_of(tree, len(tree.relations)): count for tree, count in counts}
+            for counts in (live.waiting(), live.probes())
+        )
+        return waiting, probes

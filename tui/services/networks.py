@@ -13,7 +13,7 @@ from skws.explain.explanation import explain
 from skws.explain.observed import Observed
 from skws.keywords import EXCLUDED
 from skws.plan import Plan
-from tui.services.asked import query_of
+from tui.services.asked import read_asked
 from tui.services.live_rows import LiveRows
 from windows.window import Window
 
@@ -45,9 +45,24 @@ def look_at_pattern(asked: str, schema: Schema, window: Window) -> NetworksView:
     from skws.pattern_search.explain import pattern_text  # noqa: PLC0415 - for who asks for a pattern
     from skws.pattern_search.text import read_query  # noqa: PLC0415
 
-    text = query_of(asked)
+    wanted = read_asked(asked)
+    if wanted.select is not None:
+        return NetworksView(asked, tuple(_indented(_synopses(wanted.text, wanted.select, schema))), "")
+    text = wanted.text
     lines = pattern_text(text, schema, read_query(text, schema).window or window).splitlines()
     return NetworksView(asked, tuple(_indented(lines[1:])), "")
+
+
+def _synopses(text: str, select: str, schema: Schema) -> list[str]:
+    """The verdict on a pattern that shows attributes, which no automaton evaluates. Raises SkwsError."""
+    from bounds.verdict import check  # noqa: PLC0415 - as above
+    from skws.bounded.patterns import pattern_query  # noqa: PLC0415
+    from skws.bounded.report import to_text  # noqa: PLC0415
+    from skws.bounded.selected import names_of  # noqa: PLC0415
+
+    union = pattern_query(text, schema, names_of(select))
+    shown = ", ".join(union.queries[0].names) or "nothing: matches are counted"
+    return [f"shown: {shown}", "evaluated by synopses", *to_text(union, check(union), ()).splitlines()]
 
 
 def _indented(lines: Sequence[str]) -> Iterator[Branch]:

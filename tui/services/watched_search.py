@@ -129,14 +129,14 @@ class WatchedSearch(Generic[Watching]):
         """Of a query over an expression."""
         raise NotImplementedError
 
-    def _partials(self) -> Mapping[Prefix, int]:
-        """Those that wait at each operator of the mesh that keyword queries share."""
+    def _partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
+        """What waits at each operator of the mesh that keyword queries share, and its probes so far."""
         raise NotImplementedError
 
-    def _waiting(self, asked: str) -> Mapping[Prefix, int] | None:
-        """Of a query's mesh; None for those of another kind, which have an engine of their own."""
+    def _inside(self, asked: str) -> tuple[Mapping[Prefix, int] | None, Mapping[Prefix, int]]:
+        """Of a query's mesh; None and nothing for those of another kind, with an engine of their own."""
         kinds = {one.name: one.kind for one in self._standing()}
-        return self._partials() if kinds.get(asked) == KEYWORDS else None
+        return self._partials() if kinds.get(asked) == KEYWORDS else (None, {})
 
     def _observe(self, asked: str) -> None:
         if asked not in self._run.queries or read_asked(asked).pattern:
@@ -148,12 +148,14 @@ class WatchedSearch(Generic[Watching]):
         text = query_of(asked)
         results = {network: n for (query, network), n in self._run.networks.items() if query == text}
         metrics = self.metrics()
+        waiting, probes = self._inside(asked)
         told = Observed(
             metrics.tuples + self._static,
             metrics.live_tuples,
-            self._waiting(asked),
+            waiting,
             results,
             self._missing(plan),
+            probes,
         )
         self._run.outbox.put(observed={asked: told})
 

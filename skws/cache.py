@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,11 @@ def cache_folder(of: str) -> Path:
     given = os.environ.get(CACHE)
     user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return (Path(given) if given else Path(user).expanduser() / "skws") / of
+
+
+def digest(text: str) -> str:
+    """A name for what an index was made from: equal for equal texts alone."""
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 @contextmanager

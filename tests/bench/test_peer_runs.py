@@ -83,6 +83,7 @@ def test_environments_are_by_version_in_the_cache_of_the_user(
     assert environment.folder("duckdb").is_relative_to(Path.home() / ".cache")
 
 
+@pytest.mark.slow
 def test_a_peer_that_cannot_be_installed_is_an_error_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

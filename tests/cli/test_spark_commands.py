@@ -36,6 +36,7 @@ def test_demo_shows_the_papers_query_as_trees(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"relation": "movie", "row": {"mid": "one"}}\n')

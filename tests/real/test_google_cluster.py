@@ -48,6 +48,7 @@ def count(pattern: str, rows: list[Row], window: int) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_the_first_query_finds_what_loops_find() -> None:
     """Within 100 events of one job on one machine: status 1, 5, 1; in this order, and in any."""
     rows = events("1")

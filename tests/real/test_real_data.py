@@ -77,7 +77,10 @@ def test_in_process_equals_path_search(name: str, query: str, size: int) -> None
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "query", "size"), [CASES[0], CASES[3], CASES[5]])
+@pytest.mark.parametrize(
+    ("name", "query", "size"),
+    [CASES[3], *(pytest.param(*case, marks=pytest.mark.slow) for case in (CASES[0], CASES[5]))],
+)
 def test_spark_equals_in_process(spark: SparkSession, name: str, query: str, size: int) -> None:
     from skws.spark.batch import BatchRun
 

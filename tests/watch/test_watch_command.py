@@ -134,9 +134,10 @@ def test_queries_are_added_and_removed_while_it_runs(
     folder: Path, job: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
-    job("chair", "-f", "jsonl", "-o", "out.jsonl", "--checkpoint", "kept")
-    control = folder / "kept" / "control"
-    within(30, (control / "queries.json").exists)
+    job("chair", "-f", "jsonl", "-o", "out.jsonl", "--checkpoint", "kept", "--metrics-file", "metrics.json")
+    control, told = folder / "kept" / "control", folder / "metrics.json"
+    # What a query finds among tuples that were there before it is its snapshot.
+    within(30, lambda: told.exists() and Metrics.from_json(told.read_bytes()).tuples == 2)
     at = ("--control", str(control))
     assert run(["query", "add", "lamps", "ada", "lamp", *at, "--wait", "30"]) == 0
     assert run(["query", "add", "lamps", "other", *at]) == 2

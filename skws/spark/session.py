@@ -52,6 +52,7 @@ def start_session(
             )
     session = builder.getOrCreate()
     _end_unheard(session)
+    _fail_in_a_line(session)
     if not re.fullmatch(r"local(\[.*\])?", session.sparkContext.master or ""):
         session.sparkContext.addPyFile(str(packages_zip()))
     return session
@@ -67,6 +68,17 @@ def _end_unheard(session: SparkSession) -> None:
             told(server, request, address)
 
     server.handle_error = handle_error  # type: ignore[method-assign, assignment]
+
+
+def _fail_in_a_line(session: SparkSession) -> None:
+    """A thread that fails, as one does when its Python worker is killed, prints a traceback by itself.
+
+    Spark's handler logs it, by the layout that is ours; it ends Java only where there is no memory left.
+    """
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - there is no other way to it
+    jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(
+        jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False)
+    )
 
 
 # The driver's Java hands columns to Python and back. Its second compiler takes more than it gives: half

@@ -40,9 +40,12 @@ class Rows:
     @classmethod
     def grouped(cls, relation: Ints, raw: Sequence[T], block_of: Callable[[int, list[T]], Block]) -> Rows:
         """Rows of given relations; ``block_of`` makes the block of a relation's rows, however they came."""
+        numbers = np.unique(relation).tolist()
+        if len(numbers) == 1:
+            return cls(np.zeros_like(relation), np.arange(len(raw)), (block_of(numbers[0], list(raw)),))
         block, place = np.empty_like(relation), np.empty_like(relation)
         blocks: list[Block] = []
-        for number in np.unique(relation).tolist():
+        for number in numbers:
             mine = np.flatnonzero(relation == number)
             block[mine], place[mine] = len(blocks), np.arange(len(mine))
             blocks.append(block_of(number, [raw[i] for i in mine.tolist()]))

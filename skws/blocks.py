@@ -1,4 +1,4 @@
-"""Rows of one relation, kept as they came: as tuples of values, or as Arrow columns.
+"""Rows of one relation, kept as they came: as tuples of values, as columns of them, or as Arrow columns.
 
 What the engine asks of every row - its texts, its join values - it asks of a
 whole column; rows as tuples are made for results alone.
@@ -100,6 +100,44 @@ class RowBlock:
         return self.values(column)  # type: ignore[return-value]  # only columns of texts are searched
 
 
+class ColumnBlock:
+    """Rows as columns of Python values; a row is put together when it is asked for."""
+
+    __slots__ = ("_columns", "relation")
+
+    def __init__(self, relation: int, columns: Sequence[Sequence[Value]]) -> None:
+        self.relation = relation
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def moved(self, relation: int) -> ColumnBlock:
+        return ColumnBlock(relation, self._columns)
+
+    def taken(self, places: Ints) -> ColumnBlock:
+        chosen = places.tolist()
+        return ColumnBlock(self.relation, [[column[place] for place in chosen] for column in self._columns])
+
+    def row(self, place: int) -> Row:
+        return tuple([column[place] for column in self._columns])
+
+    def rows(self, places: Sequence[int]) -> list[Row]:
+        return list(zip(*([column[place] for place in places] for column in self._columns), strict=True))
+
+    def values(self, column: int) -> Sequence[Value]:
+        return self._columns[column]
+
+    def integers(self, column: int) -> Ints | None:
+        return integers_of([self], column)
+
+    def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
+        return None
+
+    def texts(self, column: int) -> Sequence[str | None]:
+        return self.values(column)  # type: ignore[return-value]  # only columns of texts are searched
+
+
 class ArrowBlock:
     """Rows as Arrow columns whose types are those of the attributes: string, int64, double, bool.
 
@@ -176,7 +214,7 @@ class ArrowBlock:
 
 def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
     """A column of several blocks, one after the other, if all its values are integers (or truth values)."""
-    if not all(isinstance(block, RowBlock) for block in blocks):
+    if any(isinstance(block, ArrowBlock) for block in blocks):
         parts = [block.integers(column) for block in blocks]
         known = [part for part in parts if part is not None]
         return np.concatenate(known) if len(known) == len(parts) else None

@@ -1,8 +1,8 @@
 """JSON lines by the thousand: what is as usual becomes columns at once, the rest goes to the line reader.
 
-A chunk is usual if all its lines are insertions of streaming relations with
-nothing wrong. One line that is not sends its whole chunk to the line reader,
-so that the answer is the same.
+What is plain goes through ``typed``. Of the rest, a chunk is usual if all its
+lines are insertions of streaming relations with nothing wrong. One line that
+is not sends its whole chunk to the line reader, so that the answer is the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 
 from schema.model import AttributeType, Relation, Row, Schema, Value
-from skws.batches import Ints, RecordBatch, Rows
+from skws.batches import RecordBatch, Rows
 from skws.blocks import RowBlock
 from skws.records import BadRecord, Record
 from skws.replay.files import Advance, ignore, opened
@@ -24,7 +24,8 @@ from skws.replay.jsonl import skip_to
 from skws.replay.reader import read_split
 from skws.replay.rows import RowReader
 from skws.replay.splits import Split
-from skws.replay.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
+from skws.replay.typed import TypedLines, in_range, microseconds
+from skws.replay.values import MalformedError
 
 CHUNK_BYTES = 300_000  # larger chunks leave the processor's caches
 _SHAPE = ("relation", "time", "row")
@@ -55,6 +56,7 @@ class ChunkReader:
         self._readers = [RowReader(schema, number) for number in range(len(schema.relations))]
         # Relations whose rows are read here; others are tables, or take their time from a row.
         self._numbers = {r.name: i for i, r in enumerate(schema.relations) if not r.table and r.time is None}
+        self._typed = TypedLines(schema, self._numbers)
 
     def read(
         self, split: Split, advance: Advance = ignore
@@ -68,7 +70,7 @@ class ChunkReader:
                     return
                 after = offset + sum(map(len, lines))
                 try:
-                    yield self._batch(lines)
+                    yield self._typed.read(lines) or self._batch(lines)
                 except Unusual:
                     yield list(read_split(replace(split, start=offset, end=after), self._schema))
                 offset = after
@@ -83,7 +85,10 @@ class ChunkReader:
         if set(map(len, items)) != {len(_SHAPE)}:
             raise Unusual
         rows = Rows.grouped(relation, objects, self._block)
-        return RecordBatch(relation, _microseconds(times), rows)
+        try:
+            return RecordBatch(relation, microseconds(times), rows)
+        except ValueError:
+            raise Unusual from None
 
     def _block(self, number: int, objects: list[Any]) -> RowBlock:
         try:
@@ -105,7 +110,7 @@ class ChunkReader:
             return False
         return all(
             _OWN[attribute.type].issuperset(map(type, column))
-            and (attribute.type is not AttributeType.INTEGER or _in_range(column))
+            and (attribute.type is not AttributeType.INTEGER or in_range(column))
             for attribute, column in zip(relation.attributes, columns, strict=True)
         )
 
@@ -114,30 +119,6 @@ def _lines(file: IO[bytes], size: int) -> list[bytes]:
     """Lines until at least ``size`` bytes are read: those that begin before."""
     # Python reads on until there is more than it was told, and all if that was 0.
     return file.readlines(size - 1) if size > 1 else [line for line in (file.readline(),) if line]
-
-
-def _in_range(column: tuple[Any, ...]) -> bool:
-    numbers = [value for value in column if value is not None]
-    return not numbers or (min(numbers) >= SMALLEST and max(numbers) <= LARGEST)
-
-
-def _microseconds(times: list[Any]) -> Ints:
-    kinds = set(map(type, times))
-    try:
-        if kinds == {float}:
-            # As round() does: to the nearest, halves to even.
-            with np.errstate(over="ignore"):
-                nearest = np.rint(np.array(times) * 1e6)
-            if not (nearest.min() >= EARLIEST and nearest.max() <= LATEST):
-                raise Unusual
-            return nearest.astype(np.int64)
-        if kinds == {int}:
-            if not (min(times) * 1_000_000 >= EARLIEST and max(times) * 1_000_000 <= LATEST):
-                raise Unusual
-            return np.array(times, dtype=np.int64) * 1_000_000
-        return np.array([timestamp(time) for time in times], dtype=np.int64)
-    except ValueError:
-        raise Unusual from None
 
 
 def _getter(relation: Relation) -> Callable[[Any], Row]:

@@ -74,9 +74,9 @@ def lines(draw: st.DrawFn) -> bytes:
     )
 
 
-def flat(path: Path, split_bytes: int) -> Iterator[Record | BadRecord]:
-    reader = ChunkReader(SCHEMA)
-    for split in Replay.open(path, SCHEMA, split_bytes=split_bytes).splits:
+def flat(path: Path, split_bytes: int, schema: Schema = SCHEMA) -> Iterator[Record | BadRecord]:
+    reader = ChunkReader(schema)
+    for split in Replay.open(path, schema, split_bytes=split_bytes).splits:
         for chunk in reader.read(split):
             yield from chunk.records() if isinstance(chunk, RecordBatch) else chunk
 
@@ -92,6 +92,59 @@ def test_equal_to_the_line_reader(
     path.write_bytes(b"\n".join([first, *found]) + b"\n")
     expected = [i for s in Replay.open(path, SCHEMA).splits for i in read_split(s, SCHEMA)]
     assert list(flat(path, split_bytes)) == expected
+
+
+ALONE = Schema("s", (Relation("b", (Attribute("x", AttributeType.INTEGER), KINDS[0])),), ())
+PLAIN = b'{"relation": "b", "time": 1, "row": {"x": 1}}'
+ODD = (
+    [PLAIN + PLAIN, PLAIN.replace(b", ", b",\n")],
+    [PLAIN + PLAIN, PLAIN.replace(b"{", b"\n{")],
+    [PLAIN, b"", PLAIN + b"\r"],
+    [b"  " + PLAIN, PLAIN + b" "],
+    [PLAIN.replace(b"}}", b"}\n}")],
+    [PLAIN.replace(b"1}", b'1, "text": "}\n{"}')],
+    [PLAIN.replace(b'"b"', b'"b", "relation": "a"')],
+    [PLAIN.replace(b'"relation": "b", ', b"")],
+    [PLAIN.replace(b"}}", b'}, "op": "+"}'), PLAIN],
+    [PLAIN.replace(b"}}", b'}, "op": "-"}'), PLAIN],
+    [PLAIN.replace(b'"x": 1', b'"x": 1, "x": 2'), PLAIN.replace(b'"x"', b'"\\u0078"')],
+    *(
+        [PLAIN.replace(b'"x": 1', b'"x": ' + value)]
+        for value in (b"9223372036854775808", b"-0", b"1.0", b"1e2")
+    ),
+    *(
+        [PLAIN.replace(b'"time": 1', b'"time": ' + time)]
+        for time in (b"1e99", b"-0", b"true", b'"2020-01-01"')
+    ),
+    [PLAIN.replace(b"1}", b'1, "text": "\xff"}')],
+    [PLAIN.replace(b"1}", b'1, "text": "\\ud800"}')],
+    [PLAIN.replace(b"1}", b'1, "text": "\\ud83d\\ude00 \\u0000"}')],
+)
+
+
+@pytest.mark.parametrize("found", ODD)
+def test_lines_that_are_not_one_plain_object_each(tmp_path: Path, found: list[bytes]) -> None:
+    path = tmp_path / "r.jsonl"
+    for ending in (b"", b"\n"):
+        path.write_bytes(b"\n".join([PLAIN, *found, PLAIN]) + ending)
+        expected = [i for s in Replay.open(path, ALONE).splits for i in read_split(s, ALONE)]
+        assert list(flat(path, 1 << 20, ALONE)) == expected
+
+
+def test_plain_lines_take_the_short_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with attributes missing that need not be there, and with numbers for times."""
+    monkeypatch.delattr(ChunkReader, "_batch")
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(
+        b'{"relation": "a", "time": 1.5, "row": {"integer": 7, "number": 2, "timestamp": "1970-01-02"}}\n'
+        + PLAIN.replace(b"1,", b'"1970-01-01T00:00:02Z", "op": "+",')
+        + b"\n"
+    )
+    day = 86_400_000_000
+    assert list(flat(path, 1 << 20)) == [
+        Record(0, 1_500_000, (None, None, 7, 2.0, None, day)),
+        Record(1, 2_000_000, (1,)),
+    ]
 
 
 @given(st.lists(lines(), max_size=30))

@@ -78,12 +78,17 @@ class Streams:
 
     def _keys(self, source: Source) -> tuple[list[tuple[Value, ...]], Ints]:
         """The keys of a batch in order of occurrence, and each record's by number; -1 for one with NULL."""
-        numbers: dict[tuple[Value, ...], int] = {}
-        codes = [
-            -1 if None in key else numbers.setdefault(key, len(numbers))
-            for key in zip(*(source.column(info).listed() for info in self._infos), strict=True)
-        ]
-        return list(numbers), np.array(codes, dtype=np.int64)
+        columns = [source.column(info).listed() for info in self._infos]
+        # One value is hashed faster than a tuple of one.
+        found: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        numbers: dict[Any, int] = {}
+        keys: list[tuple[Value, ...]] = []
+        for value in dict.fromkeys(found):
+            key = (value,) if len(columns) == 1 else value
+            numbers[value] = -1 if None in key else len(keys)
+            if None not in key:
+                keys.append(key)
+        return keys, np.fromiter(map(numbers.__getitem__, found), np.int64, len(found))
 
     def _remember(self, split: SplitBatch) -> None:
         """The last k records of each key, some of which may be of before."""

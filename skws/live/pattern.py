@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,9 +26,15 @@ from skws.live.whole_pattern import StandingWhole, in_constant_memory, refuse_un
 from skws.pattern_search import PatternQuery, PatternResult, PatternStream, read_query
 from windows.window import CountWindow, ExpressionWindow, Unbounded, Window
 
+if TYPE_CHECKING:  # z3 and more, for who has an expression
+    from skws.live.windowed_pattern import AllWindows
+
 
 class PatternKind:
-    """Reads patterns in both forms."""
+    """Reads patterns in both forms; of one live search those over the same windows share them."""
+
+    def __init__(self) -> None:
+        self._windows: AllWindows | None = None
 
     def check(self, standing: Standing, stream: Stream) -> None:
         """Raises PatternError, QueryError; UsageError for windows that are not for it.
@@ -60,9 +67,15 @@ class PatternKind:
         query = _read(standing, stream)
         window = _window(query, stream)
         if isinstance(window, ExpressionWindow):
-            from skws.live.windowed_pattern import StandingWindowedPattern  # noqa: PLC0415 - z3 and more
+            from skws.live.windowed_pattern import (  # noqa: PLC0415 - z3 and more
+                AllWindows,
+                StandingWindowedPattern,
+            )
 
-            return StandingWindowedPattern(query, stream, window) if share.owns(standing.name) else None
+            if not share.owns(standing.name):
+                return None
+            self._windows = self._windows or AllWindows()
+            return StandingWindowedPattern(query, stream, window, self._windows)
         if _forgets(standing, stream, window):
             owned = share.whole or share.owns(standing.name)
             return StandingWhole(standing, stream, query) if owned else None

@@ -22,11 +22,11 @@ from skws.pattern_search.text import PatternQuery
 from skws.records import Record
 from skws.windowing.closed import ClosedWindows
 from skws.windowing.holding import Holding
-from skws.windowing.request import WindowsRequest
 from skws.windowing.source import BatchSource
+from skws.windowing.stream_windows import StreamWindows
 from windows.expressions.columns import Ints
 from windows.expressions.leaving import Code
-from windows.expressions.spans import ANY, Closed, Spans, Tracker, keyless
+from windows.expressions.spans import ANY, Closed, Spans, keyless
 from windows.window import FOREVER, MICROSECOND, ExpressionWindow
 
 _ALL: Final = (ANY,)
@@ -58,18 +58,24 @@ class WindowedPattern:
 
     Where all relations that the pattern reads have the fields of ``per``, each
     key has runs of its own; else tuples of several keys meet before it is seen
-    that these differ.
-    Raises UsageError for an expression that cannot be read.
+    that these differ. ``windows`` are those of the expression, which others may
+    read too. Raises UsageError for an expression that cannot be read.
     """
 
-    def __init__(self, query: PatternQuery, schema: Schema, window: ExpressionWindow) -> None:
+    def __init__(
+        self,
+        query: PatternQuery,
+        schema: Schema,
+        window: ExpressionWindow,
+        windows: StreamWindows | None = None,
+    ) -> None:
         self.query = query
         self.window = window
-        request = WindowsRequest(schema, window.text)
-        self.tracker = Tracker(request.compiled(), request.alphabet)
+        self._windows = windows or StreamWindows(schema, window)
+        self.tracker = self._windows.tracker
         self._schema = schema
         self._reads = sorted(query.pcea.relations)
-        fields = [request.alphabet.fields[name] for name in self.tracker.fields]
+        fields = self._windows.fields
         self._by_key = all(field.columns[relation] >= 0 for field in fields for relation in self._reads)
         self._lanes: dict[Code, _Lane] = {}
         self._waiting: list[Match] = []
@@ -104,12 +110,10 @@ class WindowedPattern:
 
     def ended(self, batch: RecordBatch) -> list[tuple[int, int, str, PatternResult]]:
         """The same, each after the positions of its window's end and of its last tuple, and its id."""
-        deletes = batch.deletes()
-        inserted = batch.taken(~deletes) if deletes.any() else batch
-        if not len(inserted):
+        found = self._windows.feed(batch)
+        if found is None:
             return []
-        begin = self.tracker.position
-        spans = self.tracker.feed(BatchSource(inserted))
+        inserted, begin, spans = found
         self._take(self._held(inserted, begin, spans))
         told = self._told(spans.closed, inserted.time, begin)
         self._closed.add(spans.closed)
@@ -118,12 +122,20 @@ class WindowedPattern:
 
     def state(self) -> dict[str, Any]:
         """All that is held, in plain values."""
-        tuples = sorted(seen for lane in self._lanes.values() for seen in lane.history.tuples())
-        return {"tracker": self.tracker.state(), "tuples": tuples, "closed": self._closed.state()}
+        return {"tracker": self.tracker.state(), **self.held()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Hold what a ``state`` was of."""
         self.tracker.restore(state["tracker"])
+        self.hold(state)
+
+    def held(self) -> dict[str, Any]:
+        """All that is held but for the windows, in plain values."""
+        tuples = sorted(seen for lane in self._lanes.values() for seen in lane.history.tuples())
+        return {"tuples": tuples, "closed": self._closed.state()}
+
+    def hold(self, state: dict[str, Any]) -> None:
+        """Inverse of ``held``, where the windows stand as they did then."""
         records = [Record(relation, time, tuple(row), False) for _, relation, row, time, _ in state["tuples"]]
         keys = self.tracker.keys(BatchSource(RecordBatch.of(records))).tolist()
         tuples = zip(state["tuples"], records, keys, strict=True)

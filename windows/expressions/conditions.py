@@ -253,6 +253,8 @@ class Conditions:
         if shared:
             message = f"{name!r} has different types in different relations; write {' or '.join(shared)}"
             return self._fault(message, node)
+        if name.lower() in ("null", "none"):
+            return self._fault("nothing is equal to a missing value; write `is null`, or `is not null`", node)
         return self._fault(f"no field or relation {name!r}{nearest(name, known)}", node)
 
     def _fault(self, message: str, node: Node) -> UsageError:

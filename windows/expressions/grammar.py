@@ -161,7 +161,10 @@ def _listed(expected: set[str]) -> str:
     """What could stand at a place, as a message lists it; the likeliest few."""
     names = sorted({_EXPECTED.get(name, f"'{name.lower()}'") for name in expected})
     if len(names) > 8:
-        return "a condition" if "a name" in names else "something else"
+        if "a name" in names:
+            return "a condition"
+        # After a whole condition or letter: the words, and of the signs no more than that there are some.
+        names = [*(name for name in names if name[1:-1].isalpha() or name == "the end"), "an operator"]
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names or ["nothing"])
 
 

@@ -17,6 +17,7 @@ from mesh.paper.demand import Demand, Event, State
 from mesh.paper.full import DemandDrivenMesh
 from mesh.paper.operator import JoinOperator
 from mesh.paper.purge import LazyPurging
+from schema.evolve import SchemaChange
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, TimeWindow
@@ -152,13 +153,38 @@ def test_states_and_counts_agree_with_the_mesh(stream: list[Arrival], size: int)
         now += gap
         mesh.purge(now)
         mesh.insert(tuple_of(relation, keywords, now, value))
-        for join in joins(mesh):
-            running = sum(parent.running for parent in join.parents.values())
-            assert join.demand.running_parents == running + join.complete
-            fed = bool(join.right.out.entries)
-            assert join.demand.state.value == (running + join.complete > 0, fed)
-            assert join.running == (join.demand.state is State.RUNNING)
-            assert (join in join.left.awake.values()) == join.running
+        agree(mesh)
+
+
+def agree(mesh: DemandDrivenMesh) -> None:
+    """States are what operators above and right sources make them; who sleeps with output is queued."""
+    policy = mesh._policy
+    assert isinstance(policy, LazyPurging)
+    for join in joins(mesh):
+        running = sum(parent.running for parent in join.parents.values())
+        assert join.demand.running_parents == running + join.complete
+        fed = bool(join.right.out.entries)
+        assert join.demand.state.value == (running + join.complete > 0, fed)
+        assert join.running == (join.demand.state is State.RUNNING)
+        assert (join in join.left.awake.values()) == join.running
+        assert not (join.running and join in policy.queue)
+        assert join.running or not join.out.entries or join in policy.queue
+
+
+@given(arrivals(), st.sampled_from([3, 4]))
+@settings(max_examples=30, deadline=None)
+def test_states_agree_after_changes_of_the_schema(stream: list[Arrival], size: int) -> None:
+    mesh, now, schema = star_mesh(size), 1, STAR
+    for number, (relation, keywords, value, gap) in enumerate(stream):
+        now += gap
+        mesh.purge(now)
+        if number % 8 == 7:
+            kept = STAR.joins if schema.evolution.removed_joins else STAR.joins[1:]
+            schema = SchemaChange.between(schema, Schema("star", STAR.relations, kept)).after
+            mesh.change_schema(CNGen(schema, 2, size), now)
+            agree(mesh)
+        mesh.insert(tuple_of(relation, keywords, now, value))
+        agree(mesh)
 
 
 class Recording(DemandDrivenMesh):
@@ -183,6 +209,24 @@ def test_nothing_is_produced_twice_and_all_in_order_of_arrival(stream: list[Arri
         mesh.insert(tuple_of(relation, keywords, now, value))
     for produced in mesh.produced.values():
         assert len({members for members, _ in produced}) == len(produced)
+        assert [arrival for _, arrival in produced] == sorted(arrival for _, arrival in produced)
+
+
+def test_the_left_child_catches_up_before_the_operator_that_wakes_it() -> None:
+    mesh = Recording(CNGen(STAR, 2, 4), TimeWindow(LENGTH), LazyPurging(by_demand=True))
+    mesh.produced = {}
+    last = tuple_of(0, 2, start=1)
+    # r1{a} - r0{} - r2{} - r0{b} is complete, then all of it sleeps.
+    for new in (last, tuple_of(1, 1, start=1), tuple_of(0, 0, start=1), tuple_of(2, 0, start=1)):
+        mesh.insert(new)
+    mesh.purge(2)
+    mesh.end(last, 2)
+    assert not any(join.running for join in joins(mesh))
+    # While they sleep, input comes on both sides of the join with r2.
+    mesh.insert(tuple_of(1, 1, start=3))
+    mesh.insert(tuple_of(2, 0, start=4))
+    assert len(mesh.insert(tuple_of(0, 2, start=5))) == 2 + 4
+    for produced in mesh.produced.values():
         assert [arrival for _, arrival in produced] == sorted(arrival for _, arrival in produced)
 
 

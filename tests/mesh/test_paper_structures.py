@@ -148,7 +148,7 @@ def test_a_partial_mesh_has_operators_exactly_where_there_is_left_input(
 def test_eager_purging_leaves_no_dead_tuple(stream: list[tuple[int, int, int]], data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from([MeshKind.FOREST, MeshKind.FULL, MeshKind.PARTIAL]))
     mesh = paper_mesh(CNGen(CHAIN, 2, 4), kind, PurgeKind.EAGER, data.draw(st.booleans()))
-    for start, (relation, keywords, value) in zip(count(1, 3), stream, strict=False):
+    for start, (relation, keywords, value) in zip(count(1, 2), stream, strict=False):
         mesh.insert(tuple_of(relation, keywords, start, value))
         mesh.purge(start)
         assert all(m.end > start for join in joins(mesh) for held in join.out.entries for m in held)
@@ -184,3 +184,25 @@ def test_of_nodes_with_as_many_keywords_the_rarer_come_first() -> None:
     order = NodeOrder.default(3, [0.5, 0.1, 0.3])
     ranked = sorted(range(8), key=lambda k: -order.root_rank(0, k))
     assert ranked == [0b111, 0b110, 0b011, 0b101, 0b010, 0b100, 0b001, 0b000]
+
+
+def test_what_comes_with_a_change_ranks_below_all_that_was_there() -> None:
+    order = NodeOrder.default(3, grown=((2, 1), (3, 2)))
+    roots = [[order.root_rank(relation, k) for k in range(1, 8)] for relation in range(4)]
+    assert min(roots[0] + roots[1]) > max(roots[2])
+    assert min(roots[2]) > max(roots[3])
+    labels = [[order.label(edge, k) for k in range(8)] for edge in range(6)]
+    assert min(labels[0] + labels[1]) > max(labels[2] + labels[3])
+    assert min(labels[2] + labels[3]) > max(labels[4] + labels[5])
+
+
+@pytest.mark.parametrize("kind", list(MeshKind))
+def test_no_result_holds_a_tuple_twice(kind: MeshKind) -> None:
+    # Figure 3.7: a - t - x - t - b is a tree over the schema, but t is one tuple.
+    mesh = make_evaluator(CNGen(schema_of(2, [(0, 1)]), 2, 5), WINDOW, kind)
+    t = tuple_of(1, 0, start=1)
+    for new in (tuple_of(0, 1, start=1), t, tuple_of(0, 0, start=1)):
+        assert not mesh.insert(new)
+    ((_, members),) = mesh.insert(tuple_of(0, 2, start=1))
+    assert members[1] is t
+    assert len(mesh.insert(tuple_of(1, 0, start=1))) == 1 + 2

@@ -1,0 +1,179 @@
+"""What the paper's meshes hold: buffers that lose what they should, when they should, and nothing else."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesh.composite import end_of
+from mesh.evaluator import Found
+from mesh.factory import make_evaluator
+from mesh.generate import CNGen
+from mesh.kinds import MeshKind, PurgeKind
+from mesh.paper.buffer import Buffer
+from mesh.paper.execution import PaperMesh
+from mesh.paper.purge import LazyPurging
+from schema.evolve import SchemaChange
+from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from windows.tuples import StreamTuple
+from windows.window import TimeWindow
+
+LENGTH = 10
+_KIND = (Attribute("x", AttributeType.INTEGER),)
+A, B, C = (Relation(name, _KIND) for name in "abc")
+AB, BC = Join("ab", "a", "b", (("x", "x"),)), Join("bc", "b", "c", (("x", "x"),))
+CHAIN = Schema("chain", (A, B, C), (AB, BC))
+MODES = list(product([MeshKind.FOREST, MeshKind.FULL, MeshKind.PARTIAL], PurgeKind, [True, False]))
+
+
+def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> StreamTuple:
+    return StreamTuple(relation, (value,), start, start + LENGTH, keywords)
+
+
+def mesh_of(kind: MeshKind, purge: PurgeKind, demand: bool, size: int = 3) -> PaperMesh:
+    made = make_evaluator(CNGen(CHAIN, 2, size), TimeWindow(LENGTH), kind, purge, demand)
+    assert isinstance(made, PaperMesh)
+    return made
+
+
+def partials(mesh: PaperMesh) -> list[tuple[StreamTuple, ...]]:
+    joins = [join for source in mesh.sources.values() for join in source.above()]
+    return [members for join in joins for members in join.out.entries]
+
+
+def test_what_leaves_a_buffer_leaves_its_indexes() -> None:
+    buffer = Buffer()
+    index = buffer.index(0, (0,))
+    first, second = (tuple_of(0, 1, start=1),), (tuple_of(0, 1, start=2),)
+    buffer.add(first, 1, end_of(first))
+    buffer.add(second, 2, end_of(second))
+    assert index == {1: {first: 1, second: 2}}
+    buffer.discard(first)
+    assert index == {1: {second: 2}}
+    buffer.discard(second)
+    assert index == {}
+
+
+def test_a_buffer_drops_what_ends_at_the_horizon_and_keeps_what_was_prolonged() -> None:
+    buffer = Buffer()
+    dead, prolonged = (tuple_of(0, 1, start=1),), (tuple_of(0, 1, start=1),)
+    for members in (dead, prolonged):
+        buffer.add(members, 1, end_of(members))
+    prolonged[0].end = 50
+    assert not buffer.drop_dead(LENGTH)
+    assert buffer.drop_dead(LENGTH + 1)
+    assert list(buffer.entries) == [prolonged]
+
+
+@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
+def test_partials_of_a_prolonged_tuple_live_on(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
+    mesh = mesh_of(kind, purge, demand)
+    short = StreamTuple(0, (1,), 1, 4, 1)
+    for new in (short, tuple_of(1, 0, start=2), tuple_of(2, 2, start=2, value=9)):
+        assert not mesh.insert(new)
+    mesh.purge(3)
+    assert not mesh.revive(short, 1 + LENGTH)
+    mesh.purge(6)
+    assert len(mesh.insert(tuple_of(2, 2, start=7))) == 1
+
+
+@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
+def test_a_result_that_was_over_is_not_retracted(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
+    mesh = mesh_of(kind, purge, demand)
+    last = tuple_of(2, 2, start=9)
+    assert not mesh.insert(tuple_of(0, 1, start=1))
+    assert not mesh.insert(tuple_of(1, 0, start=8))
+    assert len(mesh.insert(last)) == 1
+    # Late tuples may come, so all is still there.
+    mesh.purge(9)
+    assert mesh.end(last, 1 + LENGTH) == []
+
+
+@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
+def test_without_a_live_tuple_nothing_is_held(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
+    mesh = mesh_of(kind, purge, demand)
+    for relation, keywords, start in ((2, 2, 1), (0, 1, 2), (1, 0, 3)):
+        mesh.insert(tuple_of(relation, keywords, start))
+    assert mesh.partials
+    mesh.purge(3 + LENGTH)
+    assert (mesh.live_tuples, mesh.partials) == (0, 0)
+
+
+Steps = list[tuple[int, int, int, int]]  # relation, keywords, value, ticks since the one before
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([0, 0, 1, 2]), st.integers(1, 2), st.integers(0, 4)),
+        max_size=40,
+    ),
+    st.sampled_from(MODES),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_bound_on_dead_tuples_needs_no_demand(
+    stream: Steps, mode: tuple[MeshKind, PurgeKind, bool]
+) -> None:
+    mesh, now = mesh_of(*mode, size=4), 0
+    for relation, keywords, value, gap in stream:
+        for _ in range(gap):
+            now += 1
+            mesh.purge(now)
+            assert all(m.end + 2 * LENGTH > now for members in partials(mesh) for m in members)
+        mesh.insert(tuple_of(relation, keywords, now, value))
+
+
+def test_a_running_operator_is_cleaned_window_after_window() -> None:
+    mesh = mesh_of(MeshKind.FULL, PurgeKind.LAZY, demand=False)
+    for now in range(1, 6 * LENGTH):
+        mesh.purge(now)
+        # No tuple of c comes, so nothing ever probes what a and b give.
+        mesh.insert(tuple_of(now % 2, 1 - now % 2, start=now))
+        assert all(m.end + 2 * LENGTH > now for members in partials(mesh) for m in members)
+    assert partials(mesh)
+
+
+@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
+def test_what_a_change_removes_is_gone_altogether(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
+    mesh = mesh_of(kind, purge, demand)
+    for relation, keywords in ((0, 1), (1, 0), (2, 2), (0, 2), (2, 1)):
+        mesh.insert(tuple_of(relation, keywords, start=1))
+    change = SchemaChange.between(CHAIN, Schema("shorter", (B, C), (BC,)))
+    before = {join for source in mesh.sources.values() for join in source.above()}
+    changed = mesh.change_schema(CNGen(change.after, 2, 3), 2)
+    assert changed.retracted
+    assert mesh.live_tuples == 3
+    assert all(known.relation for known in mesh._present)
+    assert not any(tree.uses_any(*change.removed) for tree in mesh._networks)
+    kept = {join for source in mesh.sources.values() for join in source.above()}
+    assert all(not join.linked and not join.running for join in before - kept)
+    if isinstance(mesh._policy, LazyPurging):
+        assert set(mesh._policy.queue.drain()) <= kept
+    mesh.purge(1 + LENGTH)
+    assert {node[0] for node in mesh.sources} <= {1, 2}
+
+
+@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
+def test_what_goes_and_returns_is_retracted_and_found_once(
+    kind: MeshKind, purge: PurgeKind, demand: bool
+) -> None:
+    mesh = mesh_of(kind, purge, demand)
+    came = [(0, 1), (1, 0), (2, 2), (1, 2), (0, 3)]
+    found = [result for node in came for result in mesh.insert(tuple_of(*node, start=1))]
+    over_ab = [result for result in found if result[0].tree.uses_any(frozenset(), frozenset([0]))]
+    # a{x} - b{y}, and a{x} - b{} - c{y}: networks of different heights.
+    assert {len(members) for _, members in over_ab} == {2, 3}
+    operators = mesh.operators
+    change = SchemaChange.between(CHAIN, Schema("apart", CHAIN.relations, (BC,)))
+    changed = mesh.change_schema(CNGen(change.after, 2, 3), 2)
+    assert (_told(changed.retracted), changed.found) == (_told(over_ab), [])
+    change = SchemaChange.between(change.after, CHAIN)
+    changed = mesh.change_schema(CNGen(change.after, 2, 3), 3)
+    assert (changed.retracted, _told(changed.found)) == ([], _told(over_ab))
+    assert mesh.operators == operators
+
+
+def _told(results: list[Found]) -> list[tuple[str, list[int]]]:
+    return sorted((str(operator.tree), sorted(map(id, members))) for operator, members in results)

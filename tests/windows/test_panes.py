@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from fractions import Fraction
 from statistics import fmean, pvariance
@@ -68,6 +69,35 @@ def test_windows_have_the_aggregates_of_their_records(
             assert list(found.aggregates) == pytest.approx(expected, nan_ok=False)
             for value, want in zip(found.aggregates, expected, strict=True):
                 assert type(value) is type(want)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_overlapping_windows_over_many_batches(seed: int) -> None:
+    """Panes are cut where batches end, too, and go when the windows that began before them have."""
+    rng = random.Random(seed)
+    word = [
+        StreamRecord(
+            0,
+            i,
+            (
+                rng.choice((None, -3, 0, 2, 7)),
+                rng.choice((None, -1.5, 0.25, 3.0)),
+                rng.choice((None, "a", "b")),
+            ),
+        )
+        for i in range(300)
+    ]
+    processor = Processor(expression([(r.EVERYTHING, r.repeated(r.ANY, 2, 9))]), ALPHABET, AGGREGATES)
+    count = place = 0
+    while place < len(word):
+        size = rng.choice((1, 2, 3, 5, 60))
+        for found in processor.process(word[place : place + size]):
+            records = word[found.first : found.last + 1]
+            assert list(found.aggregates) == pytest.approx([direct(each, records) for each in AGGREGATES])
+            count += 1
+        place += size
+    assert count == sum(300 - length + 1 for length in range(2, 10))
+    assert processor.panes < 3 * len(AGGREGATES) * 64
 
 
 @settings(max_examples=100, deadline=None)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from schema.errors import UsageError
 from schema.model import Attribute, AttributeType, Relation, Schema
+from skws.keywords import terms
+from skws.windowing.request import contains_keyword
 from tests.window_streams import ALPHABET, guards, matches, regulars, words
 from windows.expressions import guards as g
 from windows.expressions import regular as r
@@ -254,6 +256,35 @@ def test_faults_point_at_the_place(text: str, fault: tuple[str, int]) -> None:
 def test_names_of_relations_are_offered_too() -> None:
     with pytest.raises(UsageError, match="no field or relation 'lohin'; did you mean 'login'"):
         parse_expression("after lohin until logout", USERS)
+
+
+KEYWORDS = ("room", "chinese rooms", "AT&T", "c++", "x-ray", "naïve", "müller", "dying", "部屋", "3.5")
+TEXTS = (
+    *(
+        "rooms",
+        "Room,",
+        "roo-ms",
+        "ro\u00adom",
+        "CHINESE",
+        "at",
+        "AT&T.",
+        "C++!",
+        "X-rays",
+        "naive",
+        "mueller",
+    ),
+    *("Müllers", "die", "dyed", "東京部屋", "3.5", "35", "the", "a_b"),
+)
+
+
+@given(
+    st.sampled_from(KEYWORDS),
+    st.lists(st.sampled_from(TEXTS), max_size=5),
+    st.sampled_from((" ", "", "-", "<br>")),
+)
+def test_texts_contain_what_searches_find_in_them(keyword: str, words: list[str], between: str) -> None:
+    text = between.join(words)
+    assert contains_keyword(keyword, text) == (terms(keyword) <= terms(text))
 
 
 def test_keywords_need_a_text_to_be_in() -> None:

@@ -20,7 +20,8 @@ _RADIUS: Final = 16
 _MARGIN: Final = 50
 _CHARACTER: Final = 6.7  # the width of a character at 11 pixels, in the fonts named below
 _STYLE: Final = (
-    "text{font:11px Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b2733}"
+    "text{font:11px Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b2733;"
+    "paint-order:stroke;stroke:#fff;stroke-width:3px}"  # a label stands out where an arc crosses it
     "circle,path{fill:none;stroke:#52708c}.final{stroke-width:1}.head{fill:#52708c}"
 )
 

@@ -78,9 +78,11 @@ def cases(draw: st.DrawFn) -> tuple[PatternQuery, Pattern, ExpressionWindow, lis
     return query, pattern, window, draw(streams())
 
 
-def by_definition(pattern: Pattern, window: ExpressionWindow, records: list[Record]) -> dict[Match, int]:
+def by_definition(
+    pattern: Pattern, window: ExpressionWindow, records: list[Record], schema: Schema = SCHEMA
+) -> dict[Match, int]:
     """All matches that a window holds, with the end of the first that does."""
-    request = WindowsRequest(SCHEMA, window.text)
+    request = WindowsRequest(schema, window.text)
     expression, alphabet = request.compiled(), request.alphabet
     word = [StreamRecord(r.relation, r.time, r.row) for r in records if not r.delete]
     stream = [(letter.relation, letter.row) for letter in word]

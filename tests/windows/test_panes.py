@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from schema.errors import UsageError
 from schema.model import Value
 from tests.window_streams import ALPHABET, regulars, words
+from windows.expressions import guards as g
 from windows.expressions import regular as r
 from windows.expressions.alphabet import StreamRecord
 from windows.expressions.expression import Selection, expression
@@ -71,9 +72,10 @@ def test_windows_have_the_aggregates_of_their_records(
                 assert type(value) is type(want)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_overlapping_windows_over_many_batches(seed: int) -> None:
-    """Panes are cut where batches end, too, and go when the windows that began before them have."""
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
+    """Panes are cut where batches end, too; where windows begin seldom, a pane has many values."""
     rng = random.Random(seed)
     word = [
         StreamRecord(
@@ -87,17 +89,22 @@ def test_overlapping_windows_over_many_batches(seed: int) -> None:
         )
         for i in range(300)
     ]
-    processor = Processor(expression([(r.EVERYTHING, r.repeated(r.ANY, 2, 9))]), ALPHABET, AGGREGATES)
-    count = place = 0
+    window = r.repeated(r.ANY, 2, 9)
+    if sparse:
+        window = r.then(r.Letter(g.Compare("=", g.Field("x"), g.Constant(7))), window)
+    processor = Processor(expression([(r.EVERYTHING, window)]), ALPHABET, AGGREGATES)
+    found: list[tuple[int, int]] = []
+    place = 0
     while place < len(word):
         size = rng.choice((1, 2, 3, 5, 60))
-        for found in processor.process(word[place : place + size]):
-            records = word[found.first : found.last + 1]
-            assert list(found.aggregates) == pytest.approx([direct(each, records) for each in AGGREGATES])
-            count += 1
+        for each in processor.process(word[place : place + size]):
+            records = word[each.first : each.last + 1]
+            assert list(each.aggregates) == pytest.approx([direct(a, records) for a in AGGREGATES])
+            found.append((each.first, each.last))
         place += size
-    assert count == sum(300 - length + 1 for length in range(2, 10))
-    assert processor.panes < 3 * len(AGGREGATES) * 64
+    starts = [i for i in range(300) if not sparse or word[i].row[0] == 7]
+    lengths = range(3 if sparse else 2, 11 if sparse else 10)
+    assert sorted(found) == [(i, i + n - 1) for i in starts for n in lengths if i + n <= 300]
 
 
 @settings(max_examples=100, deadline=None)
@@ -133,10 +140,11 @@ def test_forest_folds_every_suffix_in_order(elements: list[str], data: st.DataOb
 
 
 def test_panes_and_starts_stay_as_few_as_the_windows_that_are_open() -> None:
-    aggregates = [Aggregate(name, "x") for name in names()]
+    # Of values that rise, all are least of what comes from them on.
+    aggregates = [*(Aggregate(name, "x") for name in names()), Aggregate("min", "y")]
     processor = Processor(expression([(r.EVERYTHING, r.repeated(r.ANY, 5, 5))]), ALPHABET, aggregates)
     for i in range(200):
-        batch = [StreamRecord(0, i, (i * j % 17, None, None)) for j in range(50)]
+        batch = [StreamRecord(0, i, (i * j % 17, float(50 * i + j), None)) for j in range(50)]
         assert sum(1 for _ in processor.process(batch)) == 50 - (4 if i == 0 else 0)
         assert processor.open_starts == 4
         assert processor.panes < 4 * 256

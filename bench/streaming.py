@@ -10,7 +10,9 @@ the default load, 24,000.
 
 Throughput: a replay as fast as it goes, from its second micro-batch to its
 last; ``stage`` counts only the time from when a batch was read to when its
-results were delivered, not that in which the source read and decoded.
+results were delivered, not that in which the source read and decoded. Then
+the processor time of each process meanwhile, a tuple, which other work on the
+machine changes less than the clock.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from threading import Thread
 import orjson
 
 from bench.load import Load
+from bench.processes import processor_seconds
 from skws.choices import EngineName
 from skws.results.model import LiveResult
 from skws.spark.streaming.watch import SparkWatch
@@ -126,11 +129,13 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
 
 def throughput(minutes: int, shards: int, cores: int) -> None:
     batches: list[tuple[float, int, float]] = []  # delivered when, tuples so far, seconds since it was read
+    spent: list[dict[str, float]] = []  # processor time by then
 
     def note() -> None:
         metrics = watch.metrics()
         if metrics.batches > len(batches):
             batches.append((time.perf_counter(), metrics.tuples, metrics.batch_seconds))
+            spent.append(processor_seconds())
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"
@@ -147,6 +152,9 @@ def throughput(minutes: int, shards: int, cores: int) -> None:
         f"{counted / (ended - began):,.0f} tuples/s, stage {counted / stage:,.0f} tuples/s; "
         f"{len(sink.given):,} results"
     )
+    for part, seconds in spent[-1].items():
+        each = (seconds - spent[SKIPPED - 1].get(part, 0.0)) / counted
+        print(f"  {part}: {1e6 * each:.1f} us of processor time a tuple")
 
 
 def main() -> None:

@@ -1,0 +1,72 @@
+"""Processor time of all processes of a live search on Spark, by what they do.
+
+Read from /proc: the driver, its descendants, and the keepers, which are nobody's children.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_PARTS: Final = (
+    ("skws.spark.streaming.keeper", "keeper"),
+    ("python_streaming_source_runner", "source"),
+    ("pyspark.daemon", "tasks"),
+    ("org.apache.spark", "java"),
+)
+_TICK: Final = os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds() -> dict[str, float]:
+    """So far, by part; what has ended is missing."""
+    spent: dict[str, float] = {}
+    for process in _own():
+        part = _part(process)
+        spent[part] = spent.get(part, 0.0) + _seconds(process / "stat")
+    return spent
+
+
+def _own() -> Iterator[Path]:
+    parents = {}
+    for process in _listed(Path("/proc")):
+        if process.name.isdigit() and (fields := _fields(process / "stat")):
+            parents[int(process.name)] = int(fields[1])
+    own = {os.getpid()}
+    while more := {one for one, parent in parents.items() if parent in own} - own:
+        own |= more
+    for number in parents:
+        path = Path(f"/proc/{number}")
+        if number in own or _part(path) == "keeper":
+            yield path
+
+
+def _part(process: Path) -> str:
+    if process.name == str(os.getpid()):
+        return "driver"
+    try:
+        told = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+    except OSError:
+        return "gone"
+    return next((part for sign, part in _PARTS if sign in told), "other")
+
+
+def _fields(stat: Path) -> list[str]:
+    """Behind the name, which may hold spaces."""
+    try:
+        return stat.read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _seconds(stat: Path) -> float:
+    fields = _fields(stat)
+    return (int(fields[11]) + int(fields[12])) / _TICK if fields else 0.0
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []

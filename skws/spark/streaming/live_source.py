@@ -31,10 +31,12 @@ def source_of(reading: Reading) -> type[DataSource]:
             return INPUT
 
         def simpleStreamReader(self, schema: StructType) -> FeedReader:  # noqa: N802, ARG002 - Spark's names
+            from skws.engine.collector import expect_long_lived_objects  # noqa: PLC0415 - as below
             from skws.spark.streaming.reader import FeedReader  # noqa: PLC0415 - in the reader's own process
 
             if current_thread() is main_thread():
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver says when to end
+                expect_long_lived_objects()
             return FeedReader(told.read())
 
     return LiveSource

@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from schema.errors import SkwsError, UsageError
+from skws.engine.collector import expect_long_lived_objects
 from skws.live.standing import Standing
 from skws.sources.addresses import parse_source
 from skws.spark.classes import Classes
@@ -153,6 +154,7 @@ class SparkWatch:
 
         Raises SkwsError, KeyboardInterrupt.
         """
+        expect_long_lived_objects()  # results that wait for their sinks
         with Publishing(self.request, self._log) as publishing, ending_on_signals(self.stop) as came:
             try:
                 with told_plainly(), ExitStack() as stack:

@@ -23,7 +23,7 @@ from skws.replay.files import Advance, ignore, opened
 from skws.replay.jsonl import skip_to
 from skws.replay.reader import read_split
 from skws.replay.rows import RowReader
-from skws.replay.splits import Split
+from skws.replay.splits import Format, Split
 from skws.replay.typed import TypedLines, in_range, microseconds
 from skws.replay.values import MalformedError
 
@@ -40,6 +40,16 @@ _OWN: dict[AttributeType, frozenset[type]] = {
     AttributeType.BOOLEAN: frozenset({bool, _NULL}),
     AttributeType.TIMESTAMP: frozenset({_NULL}),
 }
+
+
+def reads_columns(split: Split, schema: Schema) -> bool:
+    """True for JSON lines whose records name their relation and tell its time themselves."""
+    return (
+        split.format is Format.JSON_LINES
+        and split.relation is None
+        and split.path.suffix != ".gz"
+        and not any(relation.time for relation in schema.relations if not relation.table)
+    )
 
 
 class Unusual(Exception):  # noqa: N818 - a signal, not an error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from schema.model import Schema
 from skws.batches import RecordBatch, batched
 from skws.records import BadRecord, Record
-from skws.replay.chunks import ChunkReader
+from skws.replay.chunks import ChunkReader, reads_columns
 from skws.replay.files import Advance, ignore
 from skws.replay.merge import MEMORY_RECORDS, sorted_records
 from skws.replay.ordered import in_order
@@ -79,7 +80,7 @@ class Replay:
         if self._columnar:
             yield from self._parquet_columns(policy, progress)
             return
-        if not (self._plain and self._has_streams() and in_order(self.splits)):
+        if not self.in_order:
             yield from batched(self.stream(policy, progress))
             return
         meter = _Meter(progress)
@@ -91,6 +92,14 @@ class Replay:
                 else:
                     records = policy.records(chunk)
                     yield from batched(r for r in records if r.relation not in self._tables)
+
+    @cached_property
+    def in_order(self) -> bool:
+        """True if ``batches`` gives records as they are read; otherwise all are read, and sorted, first."""
+        if self._columnar:
+            return True
+        plain = all(reads_columns(split, self.schema) for split in self.splits)
+        return plain and self._has_streams() and in_order(self.splits)
 
     @property
     def _columnar(self) -> bool:
@@ -113,14 +122,6 @@ class Replay:
             progress(done)
 
         yield from parquet_columns.batches(streams, self.schema, advance)
-
-    @property
-    def _plain(self) -> bool:
-        """True for JSON lines whose records name their relation and tell its time themselves."""
-        return all(
-            split.format is Format.JSON_LINES and split.relation is None and split.path.suffix != ".gz"
-            for split in self.splits
-        ) and not any(relation.time for relation in self.schema.relations if not relation.table)
 
     def arrivals(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
         """The records of ``stream`` in the order of the files."""

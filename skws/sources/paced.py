@@ -9,16 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain, dropwhile, islice
+from itertools import chain, islice
 from pathlib import Path
+from typing import Final
+
+import numpy as np
 
 from schema.errors import SourceError
 from schema.model import Schema
+from skws.batches import Ints, RecordBatch
 from skws.choices import OnError
-from skws.records import BadRecord, Record
+from skws.records import BadRecord
 from skws.replay import BadRecordLog, Replay
+from skws.replay.merge import MEMORY_RECORDS
 from skws.sources.clock import Clock, SystemClock
+from skws.sources.columns import Columns, items_of
 from skws.sources.feed import Batch, Feed, Item, Offset
+from skws.sources.timeline import Timeline
+
+_LATEST: Final = (1 << 62) - 1  # behind every time that a record can have
 
 
 class _Bad(BadRecordLog):
@@ -32,26 +41,34 @@ class _Bad(BadRecordLog):
         self.all.append(bad)
 
 
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a look through files that are in order has found. ``kept``: all records, if they are few."""
+
+    bad: list[BadRecord]
+    kept: list[RecordBatch] | None
+
+
 class PacedFeed:
     """Gives the records of replay files in order of time, ``speed`` seconds of them in each second."""
 
     def __init__(self, path: Path, schema: Schema, speed: float, clock: Clock) -> None:
         self._path = path
-        self._replay = Replay.open(path, schema)
         self._mark = _Mark()
         self._speed = speed
         self._clock = clock
-        self._items: Iterator[Item] = iter(())
-        self._open = False
-        self._next: Item | None = None
+        self._bad: list[BadRecord] = []
+        self._records = Timeline(iter(()))
         # A record's time and when it was or would have been given: all others follow from these.
         self._origin: tuple[int, int] | None = None
+        self.adopt(schema)
 
     def start(self) -> Offset:
         return _Mark().offset()
 
     def adopt(self, schema: Schema) -> None:
         self._replay = Replay.open(self._path, schema)
+        self._looked: _Looked | None = None
         self._open = False
 
     def tables(self) -> Iterator[Item]:
@@ -62,16 +79,21 @@ class PacedFeed:
     def poll(self, start: Offset, limit: int) -> Batch:
         """The items whose time has come."""
         self._go_to(_Mark.of(start))
-        items: list[Item] = []
         now = self._clock.now()
-        while len(items) < limit and self._next is not None and self._due(self._next, now):
-            items.append(self._next)
-            self._next = next(self._items, None)
-        self._mark = self._mark.behind(items)
-        return Batch(items, self._mark.offset(), ended=self._next is None)
+        bad, self._bad = self._bad[:limit], self._bad[limit:]
+        taken = RecordBatch.of(())
+        if (first := self._records.next_time) is not None:
+            self._origin = self._origin or (first, now)
+            taken = self._records.take(limit - len(bad), self._due_until(now))
+        self._mark = self._mark.behind(len(bad), taken.time)
+        ended = not self._bad and self._records.next_time is None
+        return Batch(items_of([bad, Columns(taken)]), self._mark.offset(), ended=ended)
 
     def again(self, start: Offset, end: Offset) -> Iterator[Item]:
-        return islice(self._behind(_Mark.of(start)), _Mark.of(end).items - _Mark.of(start).items)
+        bad, records = self._behind(_Mark.of(start))
+        count = _Mark.of(end).items - _Mark.of(start).items
+        bad = bad[:count]
+        return chain(bad, Columns(records.take(count - len(bad))))
 
     def commit(self, end: Offset) -> None:
         """Replays stay as they are."""
@@ -80,42 +102,51 @@ class PacedFeed:
         return ""
 
     def close(self) -> None:
-        self._items = iter(())
+        self._bad, self._records, self._looked = [], Timeline(iter(())), None
 
     def _go_to(self, mark: _Mark) -> None:
         if not self._open or mark != self._mark:
             moved = mark != self._mark
-            self._items = self._behind(mark)
-            self._next = next(self._items, None)
+            self._bad, self._records = self._behind(mark)
             self._mark, self._open = mark, True
             self._origin = None if moved else self._origin
 
-    def _behind(self, mark: _Mark) -> Iterator[Item]:
+    def _behind(self, mark: _Mark) -> tuple[list[BadRecord], Timeline]:
         """What comes behind ``mark``: by its time, or by the number of bad records alone."""
-        items = self._all()
+        bad, batches = self._all()
+        records = Timeline(batches)
         if mark.time is None:
-            return islice(items, mark.items, None)
-        left = dropwhile(lambda item: isinstance(item, BadRecord) or item.time < (mark.time or 0), items)
-        first = [item for item in islice(left, mark.same) if isinstance(item, Record)]
+            records.take(max(0, mark.items - len(bad)))
+            return bad[mark.items :], records
         # Fewer are of that time now, if their relation has gone: those that follow are given.
-        return chain((item for item in first if item.time > (mark.time or 0)), left)
+        records.skip_to(mark.time, mark.same)
+        return [], records
 
-    def _due(self, item: Item, now: int) -> bool:
-        if isinstance(item, BadRecord):
-            return True
-        if self._origin is None:
-            self._origin = item.time, now
-        first, began = self._origin
-        return item.time - first <= (now - began) * self._speed
+    def _due_until(self, now: int) -> int:
+        first, began = self._origin or (0, now)
+        return min(_LATEST, first + int((now - began) * self._speed))
 
-    def _all(self) -> Iterator[Item]:
-        """All items; the replay is read and sorted before the first comes out."""
+    def _all(self) -> tuple[list[BadRecord], Iterator[RecordBatch]]:
+        """The bad records, and the others in order of time. Everything is read before the first comes out.
+
+        Files that are in order are then read a second time, unless few records are in them; others
+        are sorted.
+        """
         log = _Bad()
-        records = self._replay.stream(log)
-        first: list[Record] = list(islice(records, 1))
-        yield from log.all
-        yield from first
-        yield from records
+        if not self._replay.in_order:
+            batches = self._replay.batches(log)
+            first = list(islice(batches, 1))
+            return log.all, chain(first, batches)
+        if self._looked is None:
+            kept: list[RecordBatch] = []
+            count = 0
+            for batch in self._replay.batches(log):
+                count += len(batch)
+                if count <= MEMORY_RECORDS:
+                    kept.append(batch)
+            self._looked = _Looked(log.all, kept if count <= MEMORY_RECORDS else None)
+        kept_all = self._looked.kept
+        return list(self._looked.bad), self._replay.batches(_Bad()) if kept_all is None else iter(kept_all)
 
 
 @dataclass(frozen=True)
@@ -156,17 +187,11 @@ class _Mark:
         found: Offset = {"items": self.items}
         return found if self.time is None else {**found, "time": self.time, "same": self.same}
 
-    def behind(self, items: list[Item]) -> _Mark:
-        """Behind the next ones."""
-        if not items:
-            return self
-        number, last = self.items + len(items), items[-1]
-        if isinstance(last, BadRecord):
-            return _Mark(number)
-        same = 0
-        for item in reversed(items):
-            if isinstance(item, BadRecord) or item.time != last.time:
-                break
-            same += 1
-        known = self.same if same == len(items) and self.time == last.time else 0
-        return _Mark(number, last.time, known + same)
+    def behind(self, bad: int, times: Ints) -> _Mark:
+        """Behind the next ones: bad records, and records of these times, in order."""
+        if not len(times):
+            return _Mark(self.items + bad, self.time, self.same)
+        last: int = times.item(-1)
+        same = len(times) - int(np.searchsorted(times, last, "left"))
+        known = self.same if same == len(times) and not bad and self.time == last else 0
+        return _Mark(self.items + bad + len(times), last, known + same)

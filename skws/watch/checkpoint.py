@@ -34,7 +34,7 @@ from skws.watch.entry import checked, unchecked
 from skws.watch.journal import Journal
 from skws.watch.request import WatchRequest
 
-VERSION: Final = 3  # of what the journal and Spark's log hold
+VERSION: Final = 4  # of what the journal and Spark's log hold
 
 
 class Checkpoint:

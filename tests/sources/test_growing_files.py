@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from skws.records import BadRecord, Record
 from skws.replay import plan, read_split
+from skws.sources.columns import Columns
 from skws.sources.files.feed import FilesFeed
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
 
@@ -37,6 +38,27 @@ def test_a_growing_file(tmp_path: Path) -> None:
     assert follower.poll(2) == [5]
     (bad,) = (item for _, items, _ in follower.taken for item in items if isinstance(item, BadRecord))
     assert (bad.line, bad.offset, bad.raw) == (5, 4 * len(line(1)), b"nonsense")
+    follower.again()
+
+
+GENRE = b'{"relation":"genre","row":{"gid":7,"label":"x"}}\n'
+
+
+@pytest.mark.parametrize("unusual", [[], [b"nonsense\n"], [GENRE, line(8)]])
+def test_a_long_part_is_read_as_columns_where_it_is_as_usual(tmp_path: Path, unusual: list[bytes]) -> None:
+    path = tmp_path / "stream.jsonl"
+    before = [line(n, "some title", "play" if n % 3 == 0 else "movie") for n in range(9000)]
+    path.write_bytes(b"".join(before) + b"".join(unusual) + line(9000)[:-1])
+    follower = Follower(path)
+    assert isinstance(follower.feed.poll(follower.offset, 5000).items, Columns)
+    found = follower.poll(5000) + follower.poll(5000)
+    assert [n for n in found if isinstance(n, int) and n != 8] == [n for n in range(9001) if n != 8]
+    assert found.count(8) == 1 + (line(8) in unusual)
+    assert sum(isinstance(n, str) for n in found) == unusual.count(b"nonsense\n")
+    split = plan(path, SCHEMA)[0]
+    assert [item for _, items, _ in follower.taken for item in items] == [
+        item for item in read_split(split, SCHEMA) if isinstance(item, BadRecord) or item.relation
+    ]
     follower.again()
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import IO
 
 import pytest
 
 from schema.errors import SourceError
 from skws.records import BadRecord
+from skws.sources import paced
 from skws.sources.paced import PacedReplay
 from skws.sources.stdin import StdinFeed
 from tests.sources.clocks import HandClock
@@ -60,6 +62,33 @@ def test_a_replay_goes_on_at_its_offset_and_comes_again(replay: Path) -> None:
     assert numbers(list(other.again({"items": 3}, {"items": 6}))) == [110, 130, 160]
     with pytest.raises(SourceError, match="is no offset of a replay"):
         other.poll({"lsn": "0/0"}, 10)
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("bad", [b"", b"nonsense\n"])
+@pytest.mark.parametrize("last", [b"", line(1)])
+def test_polls_of_any_size_give_what_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool, bad: bytes, last: bytes
+) -> None:
+    """Of files in order of time or not, kept in memory or read a second time."""
+    monkeypatch.setattr(paced, "MEMORY_RECORDS", 1000 if few else 3)
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(b"".join(line(n // 7) for n in range(60)) + bad + last)
+    clock = HandClock()
+    feed = PacedReplay(path, 1, clock).open(SCHEMA)
+    rng = Random(3)
+    at, seen, ended = feed.start(), [], False
+    while not ended:
+        other = PacedReplay(path, 1e9, clock).open(SCHEMA)
+        batch = feed.poll(at, rng.randint(1, 9))
+        items = list(batch.items)
+        assert list(other.again(at, batch.end)) == items
+        seen += numbers(items)
+        at, ended = batch.end, batch.ended
+        clock.sleep(rng.randint(0, 2_000_000))
+    told = [n for n in seen if isinstance(n, int)]
+    assert told == sorted([n // 7 for n in range(60)] + ([1] if last else []))
+    assert [isinstance(n, str) for n in seen] == [bool(bad)] * bool(bad) + [False] * len(told)
 
 
 def test_a_paced_replay_gives_its_tables_first(tmp_path: Path) -> None:

@@ -24,6 +24,13 @@ def test_packed_records_come_back(records: list[Record]) -> None:
     assert list(unpacked(packed(records)).records()) == list(RecordBatch.of(records).records())
 
 
+def test_many_records_are_packed_small() -> None:
+    many = [Record(0, n, (f"word number {n % 100}", n)) for n in range(10_000)]
+    blob = packed(many)
+    assert len(blob) < 100_000
+    assert list(unpacked(blob).records()) == many
+
+
 def test_a_parcel_comes_back() -> None:
     head = Head(
         1.5, (Command("add", "n", "q", 3, "id"),), ("letter",), 2, ("why",), ("cut",), "3 files", ended=True

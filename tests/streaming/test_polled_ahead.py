@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
-from threading import Lock
+from dataclasses import dataclass, field
+from threading import Event, Lock
 
 import pytest
 
@@ -24,14 +24,19 @@ class Counting:
     most: int
     seed: int
     broken: int = -1
+    refused: int = -1
+    committed: list[int] = field(default_factory=list)
+    may_end: Event = field(default_factory=Event)
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         self.lock = Lock()
+        self.may_end.set()
 
     def poll(self, start: Offset, limit: int) -> Batch:
         assert self.lock.acquire(blocking=False), "two polls at once"
         try:
+            self.may_end.wait()
             at = start["at"]
             if 0 <= self.broken <= at:
                 raise SourceError("gone")
@@ -55,6 +60,9 @@ class Counting:
 
     def commit(self, end: Offset) -> None:
         assert not self.lock.locked()
+        self.committed.append(end["at"])
+        if end["at"] == self.refused:
+            raise SourceError("cannot forget")
 
     def behind(self, offset: Offset) -> str:
         return str(self.most - offset["at"])
@@ -71,6 +79,7 @@ def test_all_records_in_order(seed: int) -> None:
     at, ended, packed_ahead = feed.start(), False, 0
     while not ended:
         polled = ahead.poll(at, 10)
+        ahead.read_on()
         batch = polled.batch
         if polled.packed is not None:
             packed_ahead += 1
@@ -79,7 +88,7 @@ def test_all_records_in_order(seed: int) -> None:
         assert list(feed.again(at, batch.end)) == list(batch.items)
         found += batch.items
         at, ended = batch.end, batch.ended
-        ahead.settled().commit(at)
+        ahead.commit(at)
     assert [item.time for item in found if isinstance(item, Record)] == list(range(200))
     assert packed_ahead > 3
 
@@ -92,6 +101,7 @@ def test_bad_records_are_left_to_who_polls() -> None:
     polls = iter(given)
     feed.poll = lambda start, limit: Batch(next(polls), {"at": start["at"] + 3})  # type: ignore[method-assign]
     first = ahead.poll({"at": 0}, 3)
+    ahead.read_on()
     second = ahead.poll({"at": 3}, 3)
     assert (len(first.batch.items), second.packed) == (3, None)
     assert bad in second.batch.items
@@ -101,6 +111,7 @@ def test_another_offset_than_was_polled_ahead() -> None:
     ahead = PolledAhead(Counting(200, 1))
     while not ahead.poll({"at": 0}, 10).batch.items:
         pass
+    ahead.read_on()
     assert ahead.poll({"at": 50}, 10).batch.end["at"] >= 50
     assert all(item.time >= 50 for item in ahead.poll({"at": 50}, 10).batch.items if isinstance(item, Record))
 
@@ -114,8 +125,37 @@ def test_errors_come_to_who_polls() -> None:
         nonlocal at
         for _ in range(50):
             at = ahead.poll(at, 10).batch.end
+            ahead.read_on()
             ahead.settled()
 
     with pytest.raises(SourceError, match="gone"):
         poll_on()
     assert at["at"] >= 10
+
+
+def test_who_commits_does_not_wait_for_a_poll_that_goes_on() -> None:
+    feed = Counting(200, 1)
+    ahead = PolledAhead(feed)
+    at = feed.start()
+    while len((batch := ahead.poll(at, 10).batch).items) < 10:
+        at = batch.end
+    feed.may_end.clear()
+    ahead.read_on()
+    ahead.commit(batch.end)
+    assert feed.committed == []
+    feed.may_end.set()
+    ahead.poll(batch.end, 10)
+    assert feed.committed == [batch.end["at"]]
+
+
+def test_what_a_commit_raises_late_comes_with_the_next_poll() -> None:
+    feed = Counting(200, 1)
+    ahead = PolledAhead(feed)
+    at = feed.start()
+    while len((batch := ahead.poll(at, 10).batch).items) < 10:
+        at = batch.end
+    feed.refused = batch.end["at"]
+    ahead.read_on()
+    ahead.commit(batch.end)
+    with pytest.raises(SourceError, match="cannot forget"):
+        ahead.poll(batch.end, 10)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from schema.errors import SourceError
 from schema.model import Schema
 from skws.records import Record
+from skws.sources.columns import Columns, items_of
 from skws.sources.feed import Batch, Item, Offset
 from skws.sources.files.arriving import WholeFiles, whole_items
 from skws.sources.files.folder import Found, Listing, arrival, check_path, listing
@@ -110,26 +111,26 @@ class FilesFeed:
 
     def _news(
         self, marks: Marks, files: tuple[Found, ...], limit: int, notices: list[str]
-    ) -> tuple[list[Item], dict[str, Mark]]:
+    ) -> tuple[Sequence[Item], dict[str, Mark]]:
         after = dict(marks.files)
         for found in files:
             if self._is_table(found):
                 notices += self._table_notice(found)
         pending = [f for f in files if self._has_news(f, marks.files[f.name])]
         share = max(1, limit // max(1, len(pending)))
-        items: list[Item] = []
+        parts: list[Sequence[Item]] = []
         for found in pending:
             mark = marks.files[found.name]
             part = self._part(found, mark, share, notices)
-            streamed = list(self._streamed(part.items))
-            items += streamed
+            streamed = self._streamed(part.items)
+            parts.append(streamed)
             if len(streamed) < len(part.items):
                 notices += self._table_notice(found)
             if part.at != mark.at or part.done:
                 after[found.name] = mark.moved(found, part.at, done=part.done)
             elif not part.items:
                 self._exhausted[mark.id] = found.state
-        return items, after
+        return items_of(parts), after
 
     def _part(self, found: Found, mark: Mark, share: int, notices: list[str]) -> Part:
         if not found.whole:
@@ -163,9 +164,11 @@ class FilesFeed:
     def _is_table(self, found: Found) -> bool:
         return found.named in self._static and found.relation(self._schema) is not None
 
-    def _streamed(self, items: list[Item]) -> Iterator[Item]:
+    def _streamed(self, items: Sequence[Item]) -> Sequence[Item]:
         """Without the rows of static tables, which are read at the start."""
-        return (i for i in items if not isinstance(i, Record) or i.relation not in self._static)
+        if not self._static or isinstance(items, Columns):  # which have none of them
+            return items
+        return [i for i in items if not isinstance(i, Record) or i.relation not in self._static]
 
     def _table_notice(self, found: Found) -> list[str]:
         read = self._tables_read.get(found.name)

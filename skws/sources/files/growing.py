@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -11,11 +11,14 @@ from typing import IO, Final
 import orjson
 
 from schema.model import Schema
+from skws.batches import RecordBatch
 from skws.records import BadRecord
+from skws.replay.chunks import CHUNK_BYTES, ChunkReader, reads_columns
 from skws.replay.csvfile import CsvReader
 from skws.replay.files import opened
 from skws.replay.reader import read_split
 from skws.replay.splits import END, Format, Split
+from skws.sources.columns import Columns, items_of
 from skws.sources.feed import Item
 from skws.sources.files.folder import Found
 
@@ -28,7 +31,7 @@ _BLOCK: Final = 1 << 20
 class Part:
     """Items of a file and the position behind them; ``done``: nothing more comes of it."""
 
-    items: list[Item]
+    items: Sequence[Item]
     at: int
     done: bool = False
 
@@ -46,7 +49,15 @@ def _json_part(found: Found, schema: Schema, at: int, limit: int, end: int) -> P
     if end == at:
         return Part([], at)
     split = Split(found.path, Format.JSON_LINES, found.relation(schema), at, end, end - at, 0)
-    return Part(list(read_split(split, schema)), end)
+    return Part(_columns(split, schema) or list(read_split(split, schema)), end)
+
+
+def _columns(split: Split, schema: Schema) -> Sequence[Item]:
+    """The items of a split, as columns if all of its lines are as usual; none if it is not worth the try."""
+    if split.end - split.start < CHUNK_BYTES or not reads_columns(split, schema):
+        return ()
+    chunks = ChunkReader(schema).read(split)
+    return items_of(Columns(chunk) if isinstance(chunk, RecordBatch) else chunk for chunk in chunks)
 
 
 def _lines_end(path: Path, at: int, limit: int) -> int:

@@ -31,6 +31,8 @@ SETTINGS: Final = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Nothing happens without data: time passes with records.
+    # To count rows it would read each before it is written or goes, and those here are large.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     # A batch is a few rows: to compile its plan would take longer than to work through it.

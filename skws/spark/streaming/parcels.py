@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from struct import Struct
 from typing import Final
 
 import numpy as np
 import orjson
 
-from schema.model import Row
-from skws.batches import RecordBatch, Rows
-from skws.blocks import RowBlock
+from schema.model import Value
+from skws.batches import Ints, RecordBatch, Rows
+from skws.blocks import Block, RowBlock
 from skws.records import Record
+from skws.sources.columns import Columns
+from skws.spark.streaming.compressed import compressed, expanded
 from skws.watch.control import Command
 
 _LENGTHS: Final = Struct("<II")
@@ -84,22 +87,30 @@ def packed(records: Sequence[Record]) -> bytes:
     """Records by column, their rows by relation and column; empty if there are none."""
     if not records:
         return b""
-    relations, times, rows, deletes = zip(*records, strict=True)
-    by_relation: dict[int, list[Row]] = {}
-    for relation, row in zip(relations, rows, strict=True):
-        by_relation.setdefault(relation, []).append(row)
-    columns = [(relation, tuple(zip(*mine, strict=True))) for relation, mine in by_relation.items()]
-    told = {"relations": relations, "times": times, "columns": columns}
-    if any(deletes):
-        told["deletes"] = deletes
-    return orjson.dumps(told)
+    batch = records.batch if isinstance(records, Columns) else RecordBatch.of(records)
+    columns = [(number, _columns(blocks, places)) for number, blocks, _, places in batch.rows.by_relation()]
+    told: dict[str, object] = {"relations": batch.relation, "times": batch.time, "columns": columns}
+    if batch.delete is not None and batch.delete.any():
+        told["deletes"] = batch.delete
+    return compressed(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY))
+
+
+def _columns(blocks: Sequence[Block], places: Ints) -> list[Sequence[Value]]:
+    """The values by column of rows at some places in all the blocks."""
+    found: list[Sequence[Value]] = []
+    whole = len(places) == sum(map(len, blocks)) and bool((np.diff(places) == 1).all())
+    taken = None if whole else places.tolist()
+    for column in range(len(blocks[0].row(0))):
+        values = list(chain.from_iterable(block.values(column) for block in blocks))
+        found.append(values if taken is None else [values[place] for place in taken])
+    return found
 
 
 def unpacked(blob: bytes) -> RecordBatch:
     """Inverse of ``packed``, as columns."""
     if not blob:
         return RecordBatch.of(())
-    told = orjson.loads(blob)
+    told = orjson.loads(expanded(blob))
     relation = np.array(told["relations"], dtype=np.int64)
     blocks = [
         RowBlock(number, list(zip(*columns, strict=True)), columns) for number, columns in told["columns"]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
@@ -22,7 +22,8 @@ from skws.records import Record
 from skws.replay.policy import place
 from skws.sources.addresses import parse_source
 from skws.sources.clock import SystemClock
-from skws.sources.feed import Batch, Feed, Item, Offset
+from skws.sources.columns import Columns
+from skws.sources.feed import Batch, Offset
 from skws.spark.streaming.ahead import Polled, PolledAhead
 from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.parcels import Head, Parcel, packed
@@ -113,6 +114,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         if not busy and not self._has_moved(start, polled.end):
             return iter(()), start
         behind = self._behind(polled.end)
+        feed.read_on()
         parcel = self._parcel(start, end, taken, commands, behind)
         self._copies.leave(parcel.head.number, parcel.records)
         self._given = len(polled.items), time.monotonic()
@@ -126,7 +128,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         return self._rows(end, self._parcel(start, end, again, commands, None))
 
     def commit(self, end: Offset) -> None:
-        self._opened().commit(end["feed"])
+        self._polled().commit(end["feed"])
 
     def _heed(self, reins: Reins) -> None:
         """A replay stands still while paused, and goes as fast as it is told."""
@@ -138,9 +140,6 @@ class FeedReader(SimpleDataSourceStreamReader):
             self._pace.pause()
         else:
             self._pace.resume()
-
-    def _opened(self) -> Feed:
-        return self._polled().settled()
 
     def _polled(self, commands: int | None = None) -> PolledAhead:
         """The feed; records are read by the schema that holds behind an offset of the commands."""
@@ -172,7 +171,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         if time.monotonic() < self._asked + _ASKED_EVERY:
             return None
         self._asked = time.monotonic()
-        return self._opened().behind(feed)
+        return self._polled().settled().behind(feed)
 
     def _most(self) -> int:
         """So many records at once, by how long Spark took for the last ones."""
@@ -203,7 +202,10 @@ class FeedReader(SimpleDataSourceStreamReader):
         began = time.perf_counter()
         known, bad, records = len(self._intake.bad.first), 0, polled.packed
         if records is None:
-            good, letters, bad = self._intake.parted(_listed(polled.batch.items))
+            items = polled.batch.items
+            good, letters, bad = (
+                (items, (), 0) if isinstance(items, Columns) else self._intake.parted(list(items))
+            )
             records = packed(good)
         reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
         ended, number = end["ended"], end["sequence"]
@@ -233,7 +235,3 @@ class FeedReader(SimpleDataSourceStreamReader):
             told = file.read(-1 if end is None else end - start)
         told = told[: told.rfind(b"\n") + 1]
         return tuple(Command.of(orjson.loads(line)) for line in told.splitlines()), start + len(told)
-
-
-def _listed(items: Any) -> list[Item]:
-    return items if isinstance(items, list) else list(items)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from skws.batches import RecordBatch
@@ -22,6 +23,17 @@ RECORDS = [
 @pytest.mark.parametrize("records", [RECORDS, RECORDS[:1], []])
 def test_packed_records_come_back(records: list[Record]) -> None:
     assert list(unpacked(packed(records)).records()) == list(RecordBatch.of(records).records())
+
+
+def test_some_of_unpacked_records() -> None:
+    """By row and by column, of which a batch is made that holds them alone."""
+    places = np.array([2, 0])
+    taken = unpacked(packed(RECORDS)).taken(places)
+    assert list(taken.records()) == [RECORDS[2], RECORDS[0]]
+    block = taken.rows.blocks[0]
+    assert block.rows([1, 0]) == [RECORDS[2].row, RECORDS[0].row]
+    assert list(block.taken(np.array([1])).values(0)) == ["é\n"]
+    assert block.moved(5).relation == 5
 
 
 def test_many_records_are_packed_small() -> None:

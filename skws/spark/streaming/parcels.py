@@ -16,7 +16,7 @@ import orjson
 
 from schema.model import Value
 from skws.batches import Ints, RecordBatch, Rows
-from skws.blocks import Block, RowBlock
+from skws.blocks import Block, ColumnBlock
 from skws.records import Record
 from skws.sources.columns import Columns
 from skws.spark.streaming.compressed import compressed, expanded
@@ -112,9 +112,7 @@ def unpacked(blob: bytes) -> RecordBatch:
         return RecordBatch.of(())
     told = orjson.loads(expanded(blob))
     relation = np.array(told["relations"], dtype=np.int64)
-    blocks = [
-        RowBlock(number, list(zip(*columns, strict=True)), columns) for number, columns in told["columns"]
-    ]
+    blocks = [ColumnBlock(number, columns) for number, columns in told["columns"]]
     deletes = told.get("deletes")
     return RecordBatch(
         relation,

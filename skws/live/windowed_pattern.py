@@ -20,6 +20,7 @@ from skws.pattern_search import PatternQuery, PatternResult
 from skws.records import Record
 from skws.windowing.pattern import WindowedPattern
 from skws.windowing.stream_windows import StreamWindows
+from skws.windowing.timeline import Stretch
 from windows.window import ExpressionWindow
 
 _NOT_BEGUN: Final = orjson.dumps(None)
@@ -98,6 +99,10 @@ class StandingWindowedPattern:
 
     def load(self) -> Load:
         return Load(self._pattern.live_tuples, self._pattern.runs, self._pattern.waiting)
+
+    def stretches(self) -> list[Stretch]:
+        """The windows that ended last, and those that are open."""
+        return self._shared.windows.stretches()
 
     def snapshot(self) -> bytes:
         """As JSON; the windows' part is written once for all that share them."""

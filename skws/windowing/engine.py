@@ -8,7 +8,6 @@ tuples; then they are told, if none of these was deleted meanwhile.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import count
@@ -34,12 +33,11 @@ from skws.results.model import Result
 from skws.tables.whole import with_sources
 from skws.windowing.closed import ClosedWindows
 from skws.windowing.members import Members, with_successors
-from skws.windowing.request import WindowsRequest
 from skws.windowing.scoring import WindowScoring
 from skws.windowing.source import BatchSource
-from skws.windowing.timeline import RECENT, Stretch
+from skws.windowing.stream_windows import StreamWindows
+from skws.windowing.timeline import Stretch
 from skws.windowing.waiting import WaitingResults
-from windows.expressions.spans import Closed, Tracker
 from windows.lifespans import static_tuples
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, ExpressionWindow
@@ -56,13 +54,12 @@ class WindowedEngine:
         self.schema = schema
         self.window = window
         self.counts = Counts()
-        request = WindowsRequest(nameable(schema), window.text)
-        self.tracker = Tracker(request.compiled(), request.alphabet)
+        self._windows = StreamWindows(nameable(schema), window)
+        self.tracker = self._windows.tracker
         self._finder = Finder(schema, window, on_compact=self._renumber, scorer=self._scorer)
         self._members = Members(schema, self._finder, self.tracker)
         self._waiting = WaitingResults(self._finder, self._members, self._scoring)
         self._names: dict[str, int] = {}
-        self._recent: deque[Stretch] = deque(maxlen=RECENT)
         self._closed = ClosedWindows(self.tracker)
         self._next = count()
 
@@ -104,16 +101,7 @@ class WindowedEngine:
 
     def stretches(self) -> list[Stretch]:
         """The windows that ended last, in order of their ends, and those that are open, oldest first."""
-        still = [Stretch(key, start, None) for key, start in self.tracker.open_since.items()]
-        return [*self._recent, *sorted(still, key=lambda stretch: stretch.start)]
-
-    def _ended_windows(self, closed: Closed, time: Ints, begin: int) -> Iterator[Stretch]:
-        """The last windows of a batch that timelines still show."""
-        shown = slice(-RECENT, None)
-        ends = time[closed.last[shown] - begin].tolist()
-        keys = self.tracker.values(closed.key[shown])
-        for key, start, end in zip(keys, closed.began[shown].tolist(), ends, strict=True):
-            yield Stretch(tuple(key), start, end)
+        return self._windows.stretches()
 
     def waiting(self) -> OperatorCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
@@ -207,9 +195,7 @@ class WindowedEngine:
         deletes = batch.deletes()
         self.counts.deletions += int(deletes.sum())
         self.counts.tuples += len(batch) - int(deletes.sum())
-        inserted = batch.taken(~deletes) if deletes.any() else batch
-        begin = self.tracker.position
-        spans = self.tracker.feed(BatchSource(inserted))
+        inserted, begin, spans = self._windows.feed(batch)
         settled = self._members.settle(batch, inserted, spans)
         self.counts.unmatched_deletions += settled.unmatched
         if len(settled.slots):
@@ -219,7 +205,6 @@ class WindowedEngine:
             self._waiting.add(results)
         self.counts.excluded = self._finder.excluded
         events = list(self._waiting.told(spans.closed, inserted.time, begin))
-        self._recent.extend(self._ended_windows(spans.closed, inserted.time, begin))
         self._closed.add(spans.closed)
         self._finder.purge(self.tracker.position)
         return events

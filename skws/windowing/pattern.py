@@ -110,10 +110,9 @@ class WindowedPattern:
 
     def ended(self, batch: RecordBatch) -> list[tuple[int, int, str, PatternResult]]:
         """The same, each after the positions of its window's end and of its last tuple, and its id."""
-        found = self._windows.feed(batch)
-        if found is None:
+        inserted, begin, spans = self._windows.feed(batch)
+        if not len(inserted):
             return []
-        inserted, begin, spans = found
         self._take(self._held(inserted, begin, spans))
         told = self._told(spans.closed, inserted.time, begin)
         self._closed.add(spans.closed)

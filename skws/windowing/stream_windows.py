@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import orjson
@@ -10,6 +12,7 @@ from schema.model import Schema
 from skws.batches import RecordBatch
 from skws.windowing.request import WindowsRequest
 from skws.windowing.source import BatchSource
+from skws.windowing.timeline import RECENT, Stretch
 from windows.expressions.spans import Spans, Tracker
 from windows.window import ExpressionWindow
 
@@ -32,12 +35,18 @@ class StreamWindows:
         self._last: RecordBatch | None = None
         self._found: Found | None = None
         self._state: bytes | None = None
+        self._recent: deque[Stretch] = deque(maxlen=RECENT)
 
-    def feed(self, batch: RecordBatch) -> Found | None:
-        """What the next batch does; None if nothing is inserted."""
-        if self._last is not batch:
+    def feed(self, batch: RecordBatch) -> Found:
+        """What the next batch does."""
+        if self._found is None or self._last is not batch:
             self._last, self._found = batch, self._feed(batch)
         return self._found
+
+    def stretches(self) -> list[Stretch]:
+        """The windows that ended last, in order of their ends, and those that are open, oldest first."""
+        still = [Stretch(key, start, None) for key, start in self.tracker.open_since.items()]
+        return [*self._recent, *sorted(still, key=lambda stretch: stretch.start)]
 
     def state(self) -> bytes:
         """All that the tracker holds, as JSON; made once for all who ask between two batches."""
@@ -45,11 +54,19 @@ class StreamWindows:
             self._state = orjson.dumps(self.tracker.state())
         return self._state
 
-    def _feed(self, batch: RecordBatch) -> Found | None:
+    def _feed(self, batch: RecordBatch) -> Found:
         deletes = batch.deletes()
         inserted = batch.taken(~deletes) if deletes.any() else batch
-        if not len(inserted):
-            return None
         self._state = None
         begin = self.tracker.position
-        return Found(inserted, begin, self.tracker.feed(BatchSource(inserted)))
+        found = Found(inserted, begin, self.tracker.feed(BatchSource(inserted)))
+        self._recent.extend(self._ended(found))
+        return found
+
+    def _ended(self, found: Found) -> Iterator[Stretch]:
+        """The last windows of a batch that timelines still show."""
+        shown, closed = slice(-RECENT, None), found.spans.closed
+        ends = found.inserted.time[closed.last[shown] - found.begin].tolist()
+        keys = self.tracker.values(closed.key[shown])
+        for key, start, end in zip(keys, closed.began[shown].tolist(), ends, strict=True):
+            yield Stretch(tuple(key), start, end)

@@ -273,6 +273,20 @@ def test_results_in_windows_of_an_expression_are_those_of_a_search(
     assert [line.split()[0] for line in lines[1:]] == ["bob", "ann"]
     assert lines[1].endswith(">")
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_matches_of_a_pattern_in_windows_stay_and_its_windows_are_drawn(ward: Path) -> None:
+    asked, own = "pattern: visit d", "pattern: visit d within 1 minute"
+    run, view = viewed(at_the_ward(ward, asked, own, window=FEVER))
+    for _ in range(12):
+        advanced(run, view, 1)
+    assert len(alive(view, "visit d")) == 1
+    # Its own window goes before, so all four but the last have expired.
+    assert len(alive(view, "visit d within 1 minute")) == 1
+    assert set(view.stretches) == {asked}
+    drawn = windows_drawn(view, asked, PLAIN, 80)
+    assert drawn is not None
+    assert drawn.plain.startswith("windows  1 open, 1 ended lately")
     assert windows_drawn(view, "another", PLAIN, 80) is None
 
 

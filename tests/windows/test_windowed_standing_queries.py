@@ -232,3 +232,17 @@ def test_patterns_go_on_together_from_equal_states() -> None:
     assert isinstance(one, StandingWindowedPattern)
     assert isinstance(other, StandingWindowedPattern)
     assert one._shared is other._shared
+
+
+def test_patterns_have_the_windows_of_keyword_queries_to_show() -> None:
+    keyword = Query("lamp").over(WINDOW, allowed=False).named("keyword", 4)
+    live = searching([keyword, Query.of_pattern("order o").named("pattern", 4)], {})
+    rng, seen = random.Random(11), set()
+    assert live.stretches("pattern") == []
+    for part in range(6):
+        made = [r._replace(time=r.time + 60_000_000 * part) for r in stream(rng, 5)]
+        live.take(RecordBatch.of(made))
+        shown = live.stretches("pattern")
+        assert shown == live.stretches("keyword")
+        seen |= {stretch.end is None for stretch in shown}
+    assert seen == {True, False}

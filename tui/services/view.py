@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from schema.evolve import nameable
 from schema.model import Schema
 from skws.watch.metrics import Metrics
 from tui.services.asked import query_of, read_asked
@@ -55,6 +56,7 @@ class View:
         """Seconds for the engine so far."""
         self._began: float | None = None
         self._meanings: Meanings | None = None
+        self._patterns: dict[str, bool] = {}
 
     @property
     def event_time(self) -> float | None:
@@ -109,10 +111,20 @@ class View:
         return self._meanings
 
     def windowed(self, asked: str) -> bool:
-        """True for keywords over the windows of an expression: their results are told as these end."""
+        """True for queries over the windows of an expression: their results are told as these end."""
         wanted = read_asked(asked)
         window = parse_window(wanted.window) if wanted.window else self.request.plan_window
-        return not wanted.pattern and isinstance(window, ExpressionWindow)
+        if not isinstance(window, ExpressionWindow):
+            return False
+        return not (wanted.pattern and self._has_window(wanted.text))
+
+    def _has_window(self, pattern: str) -> bool:
+        """Whether a pattern says its window itself."""
+        if pattern not in self._patterns:
+            from skws.pattern_search import read_query  # noqa: PLC0415 - for who asks for a pattern
+
+            self._patterns[pattern] = read_query(pattern, nameable(self.schema)).window is not None
+        return self._patterns[pattern]
 
     def _lasting(self) -> frozenset[str]:
         return frozenset(query_of(asked) for asked in self.queries if self.windowed(asked))

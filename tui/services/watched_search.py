@@ -84,7 +84,8 @@ class WatchedSearch(Generic[Watching]):
 
     def stretches(self) -> Mapping[str, Sequence[Stretch]]:
         """The windows of queries over an expression, by their texts."""
-        return {one.name: self._windows(one.name) for one in self._standing() if one.kind == WINDOWED}
+        found = {one.name: (one.kind, self._windows(one.name)) for one in self._standing()}
+        return {name: windows for name, (kind, windows) in found.items() if windows or kind == WINDOWED}
 
     def why_bad(self) -> str:
         """What was wrong with the last of the first bad records; empty if it is not known."""

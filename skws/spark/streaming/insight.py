@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skws.explain.prefixes import Prefix, prefix_of
 from skws.live.search import LiveSearch
-from skws.live.standing import WINDOWED, Standing
+from skws.live.standing import Standing
 
 if TYPE_CHECKING:
     from skws.windowing.timeline import Stretch
@@ -54,9 +54,8 @@ def told(live: LiveSearch, standing: Iterable[Standing]) -> dict[str, Any]:
     # Both in the order in which the operators were made.
     counts = zip(live.waiting(), live.probes(), strict=True)
     operators = nlargest(MOST, ((tree, n, probes) for (tree, n), (_, probes) in counts), key=itemgetter(1))
-    windowed = [one.name for one in standing if one.kind == WINDOWED]
-    # A query that is another shard's has no windows here.
-    stretches = {name: found for name in windowed if (found := live.stretches(name))}
+    # A query without windows has none, and one that is another shard's has none here.
+    stretches = {one.name: found for one in standing if (found := live.stretches(one.name))}
     return {
         "partials": [[*prefix_of(tree, len(tree.relations)), *numbers] for tree, *numbers in operators],
         "stretches": {

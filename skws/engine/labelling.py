@@ -11,6 +11,7 @@ from mesh.columnar.columns import Ints
 from skws.batches import Rows
 from skws.blocks import Block
 from skws.keywords import JointMatcher, Matcher
+from skws.keywords.table import Bitmaps
 
 # Arrow matches whole columns faster, but takes a tenth of a second to load, and each array has a price.
 ARROW_PAYS = 20_000  # rows in all
@@ -68,18 +69,19 @@ class Labelling:
 
     def _one_by_one(self, rows: Rows) -> Labelled:
         places, queries, labels = [], [], []
-        parts = list(rows.by_block())
+        first = np.cumsum([0, *map(len, rows.blocks)])
+        # Where each row stands among all of the blocks: cheaper than to go block by block.
+        at = first[rows.block] + rows.place
         for query, matcher in self._matchers.items():
             found = self._bitmaps(matcher, rows.blocks)
-            for (_, mine, at), bitmaps in zip(parts, found, strict=True):
-                here = bitmaps[at]
-                carrying = np.flatnonzero(here)
-                places.append(mine[carrying])
-                labels.append(here[carrying])
-                queries.append(np.full(len(carrying), query, dtype=np.int64))
+            here = np.concatenate(found)[at] if found else np.zeros(0, dtype=np.int64)
+            carrying = np.flatnonzero(here)
+            places.append(carrying)
+            labels.append(here[carrying].astype(np.int64))
+            queries.append(np.full(len(carrying), query, dtype=np.int64))
         return in_order(places, queries, labels)
 
-    def _bitmaps(self, matcher: Matcher, blocks: Sequence[Block]) -> list[Ints]:
+    def _bitmaps(self, matcher: Matcher, blocks: Sequence[Block]) -> list[Bitmaps]:
         if self._matched < ARROW_PAYS:
             return [_by_row(matcher, block) for block in blocks]
         searched = [matcher.schema.relations[block.relation].search_columns for block in blocks]
@@ -87,16 +89,16 @@ class Labelling:
             (block.relation, [block.texts(column) for column in columns], len(block))
             for block, columns in zip(blocks, searched, strict=True)
         ]
-        return [bitmaps.astype(np.int64) for bitmaps in matcher.bitmaps_of(parts)]
+        return matcher.bitmaps_of(parts)
 
 
 def _texts(block: Block, column: int) -> list[str | None]:
     return [None if value is None else str(value) for value in block.values(column)]
 
 
-def _by_row(matcher: Matcher, block: Block) -> Ints:
+def _by_row(matcher: Matcher, block: Block) -> Bitmaps:
     rows = map(block.row, range(len(block)))
-    return np.array([matcher.bitmap(block.relation, row) for row in rows], dtype=np.int64)
+    return np.array([matcher.bitmap(block.relation, row) for row in rows], dtype=np.int16)
 
 
 def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> Labelled:

@@ -44,9 +44,9 @@ class Candidates:
         if self._plain is None or not pa.types.is_string(column.type):
             return self._matching(column)
         data, offsets = _bytes_of(column)
-        foreign = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) >= 0x80)
-        if not len(foreign):
+        if data.isascii():
             return self._holding(data, offsets)
+        foreign = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) >= 0x80)
         others = np.unique(np.searchsorted(offsets, foreign, side="right") - 1)
         found = others[self._matching(column.take(of_integers(others)))]
         return np.union1d(found, self._holding(data, offsets))

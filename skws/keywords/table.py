@@ -7,7 +7,7 @@ that can match are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -55,8 +55,9 @@ class ChunkTable(ChunkMemory[int]):
 
     def find(self, text: str) -> int:
         """The bits of the alternatives that ``text`` satisfies."""
-        if self._hopeless(text):
-            return 0
+        return 0 if self._hopeless(text) else self._found(text)
+
+    def _found(self, text: str) -> int:
         found = 0
         for chunk in text.split():
             found |= self[chunk]
@@ -72,12 +73,11 @@ class ChunkTable(ChunkMemory[int]):
     def _find_all(self, column: pa.Array, found: Bitmaps) -> None:
         chosen = self._candidates.of(column) if _is_text(column.type) else None
         if chosen is None:
-            found |= self._bits(column)
+            found |= self._bits(column, self.find)
         elif len(chosen):
-            found[chosen] |= self._bits(column.take(of_integers(chosen)))
+            found[chosen] |= self._bits(column.take(of_integers(chosen)), self._found)
 
-    def _bits(self, column: pa.Array) -> Bitmaps:
-        find = self.find
+    def _bits(self, column: pa.Array, find: Callable[[str], int]) -> Bitmaps:
         return np.array(
             [0 if text is None else find(str(text)) for text in column.to_pylist()], dtype=np.int16
         )

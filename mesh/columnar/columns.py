@@ -54,7 +54,8 @@ class TupleColumns:
 class KeySets:
     """The key sets of a schema: ``columns[r][j]`` are the columns of relation r's key set j.
 
-    ``source[e]`` and ``target[e]`` are the key sets that edge e compares.
+    ``source[e]`` and ``target[e]`` are the key sets that edge e compares, ``target_relation[e]`` is
+    the relation that it leads to.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -69,7 +70,7 @@ class KeySets:
             dtype=np.int64,
         )
         self.columns = tuple(tuple(found) for found in sets)
-        self._target_relation = np.array([e.target for e in walked], dtype=np.int64)
+        self.target_relation = np.array([e.target for e in walked], dtype=np.int64)
 
     @cached_property
     def width(self) -> int:
@@ -79,7 +80,7 @@ class KeySets:
     @cached_property
     def edge_index(self) -> Ints:
         """For each edge the number of the index that it probes: one for each relation and key set."""
-        return (self._target_relation * self.width + self.target).astype(np.int64)
+        return (self.target_relation * self.width + self.target).astype(np.int64)
 
 
 def index_hashes(index: Ints, values: Ints) -> Hashes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.columns import Flags, Ints, mixed
 from mesh.columnar.labels import Labels
 from mesh.columnar.live import LiveTuples
 from mesh.columnar.store import Partials
@@ -66,11 +66,23 @@ class Pairs:
         return agree
 
     def truly_joined(self, results: Partials) -> Partials:
-        """Leave out what only the leading bits of hashes held for joined."""
+        """Leave out what only the leading bits of hashes held for joined, and what they gave twice."""
         true = np.ones(len(results), dtype=bool)
         for node in range(1, self._width):
             parents, edges = self._operators.joins(results.operator, node)
             there = np.flatnonzero(edges != NONE)
             source = results.members[there, parents[there]]
             true[there] &= self._live.joined(edges[there], source, results.members[there, node])
-        return results if true.all() else results.taken(true)
+        return _distinct(results if true.all() else results.taken(true))
+
+
+def _distinct(results: Partials) -> Partials:
+    """Each result once: where two join values of a tuple begin alike, an index gives the tuple twice."""
+    codes = mixed(results.operator.view(np.uint64), results.query)
+    for slots in results.members.T:
+        codes = mixed(codes, np.ascontiguousarray(slots))
+    if len(np.unique(codes)) == len(results):
+        return results
+    rows = np.column_stack([results.query, results.operator, results.members])
+    _, first = np.unique(rows, axis=0, return_index=True)
+    return results.taken(np.sort(first))

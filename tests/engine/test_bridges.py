@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import skws.batches
-from mesh.columnar import bridges
+from mesh.columnar import bridges, runs
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
@@ -85,6 +85,15 @@ def test_without_bridges_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(without.process(records)) == found
     assert len(found) > 20
     assert _waiting(with_bridges) < _waiting(without) / 2
+
+
+def test_values_whose_hashes_begin_alike_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, records = plan(f"{A} {B}", 4, TimeWindow(20)), stream(9, 160)
+    found = list(Engine(asked).process(records))
+    # Three bits are left of each hash, so most of what the indexes give does not join.
+    monkeypatch.setattr(runs, "_LEAST_PAYLOAD_BITS", 61)
+    assert list(ColumnarEngine.of(asked).process(records)) == found
+    assert len(found) > 20
 
 
 def test_queries_that_come_and_go() -> None:

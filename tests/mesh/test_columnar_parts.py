@@ -1,0 +1,113 @@
+"""The parts of the columnar mesh one by one: the index of runs, its filter, and who sleeps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesh.columnar.columns import Hashes, Ints
+from mesh.columnar.filter import HashFilter
+from mesh.columnar.labels import Labelled, Labels
+from mesh.columnar.runs import SortedRuns
+from mesh.columnar.sleep import Sleep
+
+
+def hashes_of(random: Random, number: int, kinds: int) -> Hashes:
+    """Some of ``kinds`` hashes, which differ in their leading bits."""
+    values = np.array([random.randrange(kinds) for _ in range(number)], dtype=np.uint64)
+    return values * np.uint64((1 << 64) // kinds)
+
+
+def found(index: SortedRuns, wanted: Hashes) -> list[tuple[int, int]]:
+    positions, payload = index.probe(wanted)
+    return sorted(zip(positions.tolist(), payload.tolist(), strict=True))
+
+
+# The second grows beyond the bits that there are for payloads: entries have to make room.
+FIRST_PAYLOADS = [0, (1 << 20) - 40]
+
+
+@given(st.integers(0, 10**6), st.sampled_from(FIRST_PAYLOADS))
+@settings(max_examples=60, deadline=None)
+def test_runs_find_what_was_added_and_is_left(seed: int, payload: int) -> None:
+    random, index = Random(seed), SortedRuns()
+    held: dict[int, int] = {}  # payload -> hash
+    for _ in range(12):
+        new = hashes_of(random, random.choice([0, 1, 7, 60]), 50)
+        index.add(new, np.arange(payload, payload + len(new), dtype=np.int64))
+        held.update(zip(range(payload, payload + len(new)), new.tolist(), strict=True))
+        payload += len(new)
+        if held and random.random() < 0.3:
+            kept = [old for old in held if random.random() < 0.6]
+            slots = np.full(max(held) + 1, -1, dtype=np.int64)
+            slots[kept] = np.arange(len(kept))
+            index.remap(slots)
+            held = {number: held[old] for number, old in enumerate(kept)}
+            payload = len(kept)
+        assert len(index) == len(held)
+        wanted = hashes_of(random, 40, 50)
+        by_hash: dict[int, list[int]] = defaultdict(list)
+        for number, its_hash in held.items():
+            by_hash[its_hash].append(number)
+        expected = [(at, n) for at, its_hash in enumerate(wanted.tolist()) for n in by_hash[its_hash]]
+        assert found(index, wanted) == sorted(expected)
+
+
+def test_runs_stay_few_and_their_filter_sparse() -> None:
+    random, index = Random(1), SortedRuns()
+    absent = hashes_of(random, 4000, 1 << 40)
+    for step in range(200):
+        index.add(hashes_of(random, 50, 1 << 40), np.arange(50 * step, 50 * step + 50, dtype=np.int64) % 5000)
+        if step % 50 == 49:
+            index.remap(np.where(np.arange(5000) < 100, np.arange(5000), -1))
+        assert len(index._runs) <= 12
+        # One place in eight is taken at most.
+        assert len(index._filter.passing(absent)) < len(absent) / 6
+    assert len(index._filter.passing(absent)) < len(absent) / 20, "what is gone is in the filter no longer"
+
+
+@given(st.integers(0, 10**6), st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_a_filter_that_grows_passes_all_that_it_holds(seed: int, times: int) -> None:
+    random, held = Random(seed), HashFilter()
+    hashes = hashes_of(random, 300, 1 << 40)
+    held.add(hashes)
+    for _ in range(times):
+        held.grow()
+        assert len(held.passing(hashes)) == len(hashes)
+    assert len(held.passing(hashes_of(random, 2000, 1 << 40))) < 200
+
+
+def labelled(*entries: tuple[int, int, int]) -> Labelled:
+    columns = [np.array(column, dtype=np.int64) for column in zip(*entries, strict=True)]
+    return Labelled(*columns) if columns else Labelled.none()
+
+
+def test_a_query_wakes_with_its_last_keyword_and_sleeps_without_one() -> None:
+    excluded, sleep = 4, Sleep(3, 4)
+    for query in (0, 3):
+        sleep.enrol(query)
+    both: Ints = np.array([0, 3])
+    assert not sleep.woken(labelled((0, 0, 1), (1, 3, 1), (2, 3, excluded))).any()
+    assert np.flatnonzero(sleep.woken(labelled((3, 3, 2)))).tolist() == [3]
+    assert sleep.awake(both).tolist() == [False, True]
+    assert not sleep.woken(labelled((4, 3, 3))).any()  # it is awake
+    assert not sleep.settle(labelled((4, 3, 3)))
+    assert sleep.settle(labelled((1, 3, 1), (2, 3, excluded)))
+    assert not sleep.awake(both).any()
+    assert (sleep.carried(0), sleep.carried(3)) == (0, 1)
+
+
+def test_labels_know_of_free_tuples_that_came_after_them() -> None:
+    labels = Labels()
+    labels.append(labelled((1, 0, 2), (1, 5, 1)), 2)
+    query, slots = np.array([0, 5, 0, 0]), np.array([1, 1, 0, 7])
+    assert labels.of(query, slots).tolist() == [2, 1, 0, 0]
+    labels.forget(0)
+    assert labels.of(query, slots).tolist() == [0, 1, 0, 0]
+    labels.remap(np.array([-1, 4, -1]))
+    assert labels.of(np.array([5, 5]), np.array([4, 1])).tolist() == [1, 0]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from bench.windows.files import files
 from bench.windows.load import KEYS, readings
 from bench.windows.sessions import sessions
-from bench.windows.throughput import overlapping, throughput
+from bench.windows.throughput import lasting, overlapping, throughput
 from skws.engine.collector import expect_long_lived_objects
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     )
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", choices=("throughput", "overlapping", "files", "sessions"))
+    parser.add_argument("--only", choices=("throughput", "overlapping", "lasting", "files", "sessions"))
     options = parser.parse_args()
     expect_long_lived_objects()
     rows, times = readings(options.records)
@@ -34,6 +34,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Iterator[str]]] = {
         "throughput": lambda: throughput(rows, times, options.runs),
         "overlapping": lambda: overlapping(options.records),
+        "lasting": lambda: lasting(options.records),
         "files": lambda: files(rows, times, options.runs),
         "sessions": lambda: sessions(*keyed, options.runs),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import process_time
 from typing import Final, TypeAlias, TypeVar
 
@@ -69,10 +69,10 @@ def skws(text: str, rows: list[Row], times: list[int]) -> Found:
     return found
 
 
-def processor_of(text: str) -> Processor:
-    """With a mean of each window."""
+def processor_of(text: str, aggregates: Sequence[Aggregate] = MEAN) -> Processor:
+    """With a mean of each window, unless other aggregates are asked for."""
     expression = compiled(parse_expression(text, ALPHABET), Satisfiability(ALPHABET))
-    return Processor(expression, ALPHABET, MEAN)
+    return Processor(expression, ALPHABET, aggregates)
 
 
 def best(run: Callable[[], Result], runs: int) -> tuple[Result, float]:

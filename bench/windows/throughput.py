@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 import numpy as np
 
-from bench.windows.load import RISING, Found, best, processor_of, skws
+from bench.windows.load import BATCH, MEAN, RISING, Found, best, processor_of, skws
 from schema.model import Row
+from windows.expressions.monoids import Aggregate
 from windows.expressions.source import RowSource
+
+_PILING: Final = "every open when temp > 90 close when temp < 70"
+_VARIANCE: Final = (Aggregate("variance", "temp"),)
 
 
 def first_by_hand(rows: list[Row]) -> Found:
@@ -59,28 +63,39 @@ def throughput(rows: list[Row], times: list[int], runs: int) -> Iterator[str]:
 
 
 def overlapping(count: int) -> Iterator[str]:
-    """Cost of a record and memory of a start, as more and more windows overlap."""
-    text = "every open when temp > 90 close when temp < 70"
+    """Cost of a record and memory of a start and of a pane, as more and more windows overlap."""
     for width in (1, 10, 100, 1_000, 10_000):
         rows: list[Row] = [("a", 50.0 if i % (width + 1) == width else 100.0) for i in range(count)]
         times = list(range(count))
-        found, seconds = best(partial(skws, text, rows, times), 2)
+        found, seconds = best(partial(skws, _PILING, rows, times), 2)
+        starts, held = _held(rows[:width], times[:width], MEAN)
+        panes, more = _held(rows[:width], times[:width], _VARIANCE)
         yield (
             f"{width:>8,} overlapping  {seconds / count * 1e6:>6.2f} us/record  {len(found):>9,} windows"
-            f"  {_bytes_per_start(rows[:width], times[:width]):>5,.0f} bytes/start"
+            f"  {starts:>6,} starts {held / 1e3:>6,.0f} kB  {panes:>6,} panes {more / 1e3:>6,.0f} kB"
         )
 
 
-def _bytes_per_start(rows: list[Row], times: list[int]) -> float:
-    """What the processor holds while all windows are open."""
-    processor = processor_of("every open when temp > 90 close when temp < 70")
+def lasting(count: int) -> Iterator[str]:
+    """What is held after longer and longer streams in which a hundred windows overlap."""
+    for size in (count // 16, count // 4, count):
+        rows: list[Row] = [("a", 50.0 if i % 101 == 100 else 100.0) for i in range(size)]
+        panes, held = _held(rows, list(range(size)), _VARIANCE)
+        yield f"{size:>9,} records  {panes:>6,} panes {held / 1e3:>6,.0f} kB"
+
+
+def _held(rows: list[Row], times: list[int], aggregates: Sequence[Aggregate]) -> tuple[int, int]:
+    """The panes that the processor holds (or open starts, if the aggregates need no panes), and bytes."""
+    processor = processor_of(_PILING, aggregates)
     relation, clock = np.zeros(len(rows), dtype=np.int64), np.array(times, dtype=np.int64)
     tracemalloc.start()
-    for _ in processor.process_batch(RowSource(relation, clock, rows)):
-        pass
+    for begin in range(0, len(rows), BATCH):
+        end = begin + BATCH
+        for _ in processor.process_batch(RowSource(relation[begin:end], clock[begin:end], rows[begin:end])):
+            pass
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return held / processor.open_starts
+    return processor.panes or processor.open_starts, held
 
 
 def _same(ours: Found, theirs: Found) -> None:

@@ -121,12 +121,26 @@ def test_expressions_have_the_windows_of_their_formulas(
         assert windows_of(again, word) == windows_by_definition([(before, window)], k, word)
 
 
-def test_formulas_of_expressions_by_brute_force() -> None:
-    pairs: list[tuple[r.Regular, r.Regular]] = [(r.Letter(HIGH), r.Letter(LOW)), (r.IDENTITY, r.Letter(HIGH))]
-    formula = formula_of(expression(pairs))
-    for values in ((2,), (2, 0), (0, 2), (2, 2, 0), (2, 0, 0)):
+RISING = g.Compare("<", g.Field("x", 1), g.Field("x"))
+
+
+@pytest.mark.parametrize(
+    ("k", "pairs"),
+    [
+        (0, [(r.Letter(HIGH), r.Letter(LOW)), (r.IDENTITY, r.Letter(HIGH))]),
+        (1, [(r.Letter(RISING), r.Letter(RISING)), (r.IDENTITY, r.Letter(HIGH))]),
+        (1, [(r.IDENTITY, r.Then(r.Letter(RISING), r.Letter(g.negation(RISING))))]),
+    ],
+)
+def test_formulas_of_expressions_by_brute_force(k: int, pairs: list[tuple[r.Regular, r.Regular]]) -> None:
+    formula = formula_of(expression(pairs, k))
+    found = []
+    for values in ((2,), (2, 0), (0, 2), (2, 2, 0), (2, 0, 0), (0, 1, 2), (0, 2, 1), (1, 0, 2)):
         word = [StreamRecord(0, 0, (x, None, None)) for x in values]
-        assert windows_by_logic(formula, 0, word) == windows_by_definition(pairs, 0, word)
+        windows = windows_by_logic(formula, k, word)
+        assert windows == windows_by_definition(pairs, k, word)
+        found += windows
+    assert found
 
 
 def test_what_is_no_formula_of_windows() -> None:

@@ -114,11 +114,13 @@ def _write(
 
 
 def _summary(search: PatternSearch | SelectedSearch, seconds: float) -> str:
+    from skws.explain.branch import counted  # noqa: PLC0415 - loads what explanations need
+
     counts = search.counts
-    parts = [f"{counts.tuples:,} tuples", f"{counts.results:,} results"]
+    parts = [counted(counts.tuples, "tuple"), counted(counts.results, "result")]
     if search.bad.count:
         parts.append(f"{search.bad.count:,} bad")
     if counts.deletions:
-        parts.append(f"{counts.deletions:,} deletions left out: a pattern is over insertions")
+        parts.append(f"{counted(counts.deletions, 'deletion')} left out: a pattern is over insertions")
     rate = counts.tuples / seconds if seconds else 0
     return f"{', '.join(parts)} in {seconds:.2f} s ({rate:,.0f} tuples/s)"

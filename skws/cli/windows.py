@@ -195,8 +195,10 @@ def _run(
             tell(log.summary())
     if not quiet:
         seconds = perf_counter() - started
-        parts = [f"{processor.records:,} records", f"{counts.windows:,} windows"]
+        from skws.explain.branch import counted  # noqa: PLC0415 - loads what explanations need
+
+        parts = [counted(processor.records, "record"), counted(counts.windows, "window")]
         parts += [f"{processor.open_starts:,} still open"] if processor.open_starts else []
-        parts += [f"{counts.deletions:,} deletions left out"] if counts.deletions else []
+        parts += [f"{counted(counts.deletions, 'deletion')} left out"] if counts.deletions else []
         parts += [f"{log.count:,} bad"] if log.count else []
         tell(f"{', '.join(parts)} in {seconds:.2f} s ({processor.records / seconds:,.0f} records/s)")

@@ -114,7 +114,7 @@ def test_the_table_shows_what_each_tuple_stands_for(skws: Skws, bank: tuple[obje
     assert header.split() == ["op", "time", "match"]
     assert line.startswith("+   1970-01-01T00:00:30Z")
     assert line.endswith("l=login(1, Leeds) ; t=transfer(7, 1, Urgent payments) ; r=refund(1)")
-    assert "1 results in" in outcome.err
+    assert "1 result in" in outcome.err
 
 
 def test_the_tree_shows_each_tuple_on_a_line(skws: Skws, bank: tuple[object, ...]) -> None:
@@ -165,7 +165,7 @@ def test_deletions_are_told_of_and_left_out(skws: Skws, bank: tuple[object, ...]
     outcome = skws("search", *LOCAL, "--pattern", FORMAL, *bank, "--format", "count")
     assert outcome.out == "4\n"
     assert "7 tuples" in outcome.err
-    assert "1 deletions left out" in outcome.err
+    assert "1 deletion left out" in outcome.err
 
 
 def test_bad_records_fail_or_are_skipped(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_deletions_are_left_out_and_bad_records_counted(skws: Skws, files: tuple
     replay.write_text(replay.read_text() + json.dumps(gone) + "\nno record\n")
     outcome = skws("windows", HYSTERESIS, *files, "--on-error", "skip", "-f", "jsonl")
     assert [(w["first"], w["last"]) for w in lines_of(outcome)] == [(0, 4)]
-    assert "1 deletions left out, 1 bad" in outcome.err
+    assert "1 deletion left out, 1 bad" in outcome.err
     assert skws("windows", HYSTERESIS, *files).code == 5
 
 

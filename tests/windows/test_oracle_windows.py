@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.window_streams import ALPHABET, first_of, regulars, selected, windows_by_definition, words
 from windows.expressions import configurations
+from windows.expressions import guards as g
 from windows.expressions import regular as r
 from windows.expressions.alphabet import StreamRecord
 from windows.expressions.expression import Limits, Selection, expression
@@ -92,6 +93,18 @@ def test_records_that_do_nothing_may_be_passed_over(
     given_expression = expression(pairs, k, selection, limits)
     whole, single = Processor(given_expression, ALPHABET), Processor(given_expression, ALPHABET)
     assert found(whole, long, []) == found(single, long, list(range(0, len(long), 9)))
+
+
+@pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
+def test_a_window_that_is_too_long_makes_room_among_records_that_do_nothing(limits: Limits) -> None:
+    """A record that could begin another does nothing while one is open; once that is given up, it does."""
+    any_number = r.Letter(g.Compare("<", g.Constant(-1), g.Field("x")))
+    end = r.Letter(g.Compare("=", g.Field("x"), g.Constant(2)))
+    pair = (r.EVERYTHING, r.then(r.then(any_number, r.star(any_number)), end))
+    word = [StreamRecord(0, i, (2 if i in (24, 72, 140) else 0, None, None)) for i in range(160)]
+    processor = Processor(expression([pair], 0, Selection.FIRST, limits), ALPHABET)
+    # Every fifth record begins a window, until one ends; the next record then begins another.
+    assert found(processor, word, []) == [(20, 24), (70, 72), (138, 140)]
 
 
 @settings(max_examples=100, deadline=None)

@@ -19,7 +19,7 @@ from skws.live.stream import Stream
 from skws.pattern_search import PatternQuery, PatternResult
 from skws.records import Record
 from skws.windowing.pattern import WindowedPattern
-from skws.windowing.stream_windows import StreamWindows
+from skws.windowing.stream_windows import SharedStreamWindows
 from skws.windowing.timeline import Stretch
 from windows.window import ExpressionWindow
 
@@ -31,7 +31,7 @@ class SharedWindows:
 
     def __init__(self, schema: Schema, window: ExpressionWindow, origin: bytes) -> None:
         self.started = False
-        self.windows = StreamWindows(schema, window)
+        self.windows = SharedStreamWindows(schema, window)
         self._origin = origin
         self._begun = origin != _NOT_BEGUN
         if self._begun:

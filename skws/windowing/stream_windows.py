@@ -1,4 +1,4 @@
-"""The windows of a stream, found once for all who read the same batches."""
+"""The windows of a stream, as those see them who read it by batches."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ class Found(NamedTuple):
 
 
 class StreamWindows:
-    """A tracker that takes each batch once, however many ask. Raises UsageError for what cannot be read."""
+    """The tracker of an expression, and what it told of late. Raises UsageError for what cannot be read."""
 
     def __init__(self, schema: Schema, window: ExpressionWindow) -> None:
         request = WindowsRequest(schema, window.text)
         self.fields = [request.alphabet.fields[name] for name in request.expression.per]
         self.tracker = Tracker(request.compiled(), request.alphabet)
-        self._last: RecordBatch | None = None
-        self._found: Found | None = None
         self._state: bytes | None = None
         self._recent: deque[Stretch] = deque(maxlen=RECENT)
 
     def feed(self, batch: RecordBatch) -> Found:
         """What the next batch does."""
-        if self._found is None or self._last is not batch:
-            self._last, self._found = batch, self._feed(batch)
-        return self._found
+        deletes = batch.deletes()
+        inserted = batch.taken(~deletes) if deletes.any() else batch
+        self._state = None
+        begin = self.tracker.position
+        found = Found(inserted, begin, self.tracker.feed(BatchSource(inserted)))
+        self._recent.extend(self._ended(found))
+        return found
 
     def stretches(self) -> list[Stretch]:
         """The windows that ended last, in order of their ends, and those that are open, oldest first."""
@@ -54,15 +56,6 @@ class StreamWindows:
             self._state = orjson.dumps(self.tracker.state())
         return self._state
 
-    def _feed(self, batch: RecordBatch) -> Found:
-        deletes = batch.deletes()
-        inserted = batch.taken(~deletes) if deletes.any() else batch
-        self._state = None
-        begin = self.tracker.position
-        found = Found(inserted, begin, self.tracker.feed(BatchSource(inserted)))
-        self._recent.extend(self._ended(found))
-        return found
-
     def _ended(self, found: Found) -> Iterator[Stretch]:
         """The last windows of a batch that timelines still show."""
         shown, closed = slice(-RECENT, None), found.spans.closed
@@ -70,3 +63,17 @@ class StreamWindows:
         keys = self.tracker.values(closed.key[shown])
         for key, start, end in zip(keys, closed.began[shown].tolist(), ends, strict=True):
             yield Stretch(tuple(key), start, end)
+
+
+class SharedStreamWindows(StreamWindows):
+    """Takes each batch once, however many ask what it does."""
+
+    def __init__(self, schema: Schema, window: ExpressionWindow) -> None:
+        super().__init__(schema, window)
+        self._last: RecordBatch | None = None
+        self._found: Found | None = None
+
+    def feed(self, batch: RecordBatch) -> Found:
+        if self._found is None or self._last is not batch:
+            self._last, self._found = batch, super().feed(batch)
+        return self._found

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
+from mesh.kinds import MeshKind
 from schema.errors import UsageError
 from schema.model import Schema
 from skws.choices import DEFAULT_MAX_SIZE, EvaluatorName, OnError
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes
-from skws.explain import DEFAULT_LIMIT, Explanation, observe, to_dot, to_svg, to_text
+from skws.explain import DEFAULT_LIMIT, Explanation, observe, observe_paper, to_dot, to_svg, to_text
 from skws.explain import explain as explained
 from skws.keywords import parse_query
 from skws.plan import Plan
@@ -49,6 +50,10 @@ def explain(
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
     evaluator: options.Evaluator = EvaluatorName.MESH,
+    mesh: Annotated[
+        options.MeshName, typer.Option("--mesh", help="Layout of the operator mesh.")
+    ] = options.MeshName.COLUMNAR,
+    no_demand: options.NoDemand = False,
     output_format: Annotated[
         ExplainFormat, typer.Option("--format", "-f", help="An indented tree, or the mesh as a graph.")
     ] = ExplainFormat.TEXT,
@@ -66,11 +71,24 @@ def explain(
         return
     if not query:
         raise UsageError("nothing to explain: expected keywords, or --pattern TEXT")
+    if no_demand and mesh is not options.MeshName.FULL:
+        raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
+    if mesh.kind and evaluator is not EvaluatorName.MESH:
+        raise UsageError(f"--evaluator {evaluator} does not go together with --mesh {mesh}")
     parsed = parse_query(options.query_text(query), described, match_names=match_names)
-    plan = Plan(described, parsed, parse_window(window or described.window), max_size, evaluated_by=evaluator)
+    plan = Plan(
+        described,
+        parsed,
+        parse_window(window or described.window),
+        max_size,
+        mesh=mesh.kind or MeshKind.HASHED,
+        demand=not no_demand,
+        evaluated_by=evaluator,
+    )
     observed = None
     if replay:
-        observed = observe(plan, Replay.open(replay, described), BadRecordLog(OnError.FAIL, None))
+        run = observe_paper if mesh.kind else observe
+        observed = run(plan, Replay.open(replay, described), BadRecordLog(OnError.FAIL, None))
     with destination(None, stdout_bytes()) as shown:
         shown.write(_written(explained(plan, limit, observed), output_format).encode())
 

@@ -63,6 +63,8 @@ class _Writer:
             return Branch(self._added(at), below, Role.OPERATOR, all(branch.idle for branch in below))
         idle = not self._observed.touched(at.prefix)
         note = "idle" if idle else f"{waiting.get(at.prefix, 0):,} waiting"
+        if reason := self._observed.asleep.get(at.prefix):
+            note, idle = f"{waiting.get(at.prefix, 0):,} waiting, asleep: {reason}", True
         if probes := self._observed.probes.get(at.prefix, 0):
             note += f", {counted(probes, 'probe')}"
         return Branch(f"{self._added(at)}: {note}", below, Role.OPERATOR, idle)
@@ -73,6 +75,8 @@ class _Writer:
             return Branch(f"=> {text}", role=Role.NETWORK)
         found = self._observed.results.get(text, 0)
         note = counted(found, "result") if found else "idle"
+        if reason := self._observed.asleep.get(at.prefix):
+            note = f"{counted(found, 'result')}, asleep: {reason}"
         return Branch(f"=> {text}: {note}", role=Role.NETWORK, idle=not found)
 
     def _added(self, at: OperatorPrefix) -> str:

@@ -210,6 +210,8 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
             told.append(f"{counted(touched, 'operator')} touched")
         told.append(counted(sum(observed.results.values()), "result"))
         yield Branch(", ".join(told))
+        if observed.asleep:
+            yield Branch(f"{counted(len(observed.asleep), 'join')} asleep at the end")
         if observed.missing:
             carried = " or ".join(map(repr, observed.missing))
             yield Branch(f"asleep at the end, because no live tuple carries {carried}")

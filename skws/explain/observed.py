@@ -28,7 +28,8 @@ class Observed:
     its live partials, once for every join they wait for; None where nobody can look. ``results`` counts
     what was found of each network, by its text. ``missing`` are the keywords
     that no live tuple carries; without them a query sleeps. ``probes``: how often the partials of an
-    operator have looked for partners, where that is known.
+    operator have looked for partners, where that is known. ``asleep``: why operators sleep at the end,
+    where single ones do.
     """
 
     tuples: int
@@ -37,6 +38,7 @@ class Observed:
     results: Mapping[str, int]
     missing: tuple[str, ...] = ()
     probes: Mapping[Prefix, int] = field(default_factory=dict)
+    asleep: Mapping[Prefix, str] = field(default_factory=dict)
 
     def touched(self, prefix: Prefix) -> bool:
         """True if the operator, an incomplete one, ever had output."""

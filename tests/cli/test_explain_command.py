@@ -26,6 +26,21 @@ def test_replay_tells_who_is_idle(skws: Skws) -> None:
     assert "    movie{tarantino}: idle\n" in shown
 
 
+def test_replay_tells_who_sleeps_in_the_full_mesh(skws: Skws) -> None:
+    shown = skws(*EXPLAIN, "--replay", REPLAY, "--max-size", 4, "--mesh", "full")
+    assert (shown.code, shown.err) == (0, "")
+    assert "evaluator: full mesh, tuple by tuple\n" in shown.out
+    asleep = "=> director{tarantino} - movie{travolta}: 0 results, asleep: no movie{travolta} is alive\n"
+    assert asleep in shown.out
+
+
+@pytest.mark.parametrize("options", [("--no-demand",), ("--mesh", "full", "--evaluator", "auto")])
+def test_what_a_mesh_has_not_is_refused(skws: Skws, options: tuple[str, ...]) -> None:
+    shown = skws(*EXPLAIN, *options)
+    assert shown.code == 2
+    assert "--mesh full" in shown.err
+
+
 @pytest.mark.parametrize(("kind", "start"), [("dot", "digraph mesh {"), ("svg", "<svg ")])
 def test_graphs(skws: Skws, kind: str, start: str) -> None:
     assert skws(*EXPLAIN, "--format", kind).out.startswith(start)

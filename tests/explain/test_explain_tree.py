@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given, settings
 
+from mesh.kinds import MeshKind
 from mesh.mesh import Mesh
+from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws.choices import OnError
-from skws.explain import explain, observe, to_dot, to_svg, to_text
+from skws.explain import Explanation, Observed, explain, observe, observe_paper, to_dot, to_svg, to_text
 from skws.explain.branch import Branch, Role
 from skws.explain.count import count_mesh
 from skws.explain.explanation import shares, window_text
@@ -145,6 +148,44 @@ def test_an_operator_whose_tuples_have_expired_was_not_idle(tmp_path: Path) -> N
     assert "    director{tarantino}: 0 waiting\n" in text
     assert "    movie{tarantino}: idle\n" in text
     assert "asleep at the end, because no live tuple carries 'tarantino' or 'travolta'\n" in text
+
+
+def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:
+    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+    relations = tuple(Relation(name, kinds, search=("t",)) for name in "abc")
+    joins = tuple(Join(one + two, one, two, (("x", "x"),)) for one, two in ("ab", "bc"))
+    schema = Schema("chain", relations, joins)
+    plan = Plan(schema, parse_query("nolan caine", schema), Unbounded(), 3, mesh=MeshKind.FULL)
+    stream = tmp_path / "stream.jsonl"
+
+    def seen(chosen: Plan, relation: str = "", words: str = "") -> tuple[Observed, Explanation]:
+        if relation:
+            with stream.open("a") as file:
+                file.write(f'{{"relation": "{relation}", "time": 0, "row": {{"t": "{words}", "x": 1}}}}\n')
+        found = observe_paper(chosen, Replay.open(stream, schema), BadRecordLog(OnError.FAIL, None))
+        return found, explain(chosen, 100, found)
+
+    first, shown = seen(plan, "a", "nolan")
+    text = to_text(shown.branches)
+    unwanted = "all that would take its output sleeps"
+    assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: no b{{}} is alive, and {unwanted}\n" in text
+    assert "=> a{nolan} - b{caine}: 0 results, asleep: no b{caine} is alive\n" in text
+    assert f"{len(first.asleep)} joins asleep at the end\n" in text
+    for drawn in (text, to_dot(shown.clusters), to_svg(shown.clusters)):
+        assert drawn.count("asleep: ") == len(first.asleep)
+    second, shown = seen(plan, "b", "pad")
+    assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: {unwanted}\n" in to_text(shown.branches)
+    assert len(second.asleep) == len(first.asleep)  # the output operator runs, other joins have no input
+    third, shown = seen(plan, "c", "caine")
+    text = to_text(shown.branches)
+    assert "+ b{} to a{nolan} (ab): 1 waiting\n" in text
+    assert "=> a{nolan} - b{} - c{caine}: 1 result\n" in text
+    assert len(third.asleep) < len(second.asleep)
+    for other in (replace(plan, demand=False), replace(plan, mesh=MeshKind.PARTIAL)):
+        assert not seen(other)[0].asleep
+    windowed = parse_window("open when event = a close when event = b")
+    with pytest.raises(UsageError, match="windows of expressions"):
+        seen(replace(plan, window=windowed))
 
 
 def test_graphs_hold_every_branch() -> None:

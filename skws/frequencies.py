@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
+from skws.batches import RecordBatch
+from skws.engine.labelling import Labelling
+from skws.keywords import EXCLUDED
 from skws.plan import Plan
 from skws.records import Record
+
+SAMPLE = 4_096  # records: among so many, a keyword that is many times as frequent as another shows itself
 
 
 class KeywordFrequencies:
@@ -39,3 +45,21 @@ def ordered_by(plan: Plan, records: Iterable[Record]) -> Plan:
         if bitmap >= 0:
             seen.observe(bitmap)
     return replace(plan, frequencies=seen.shares)
+
+
+def ordered_by_first(plan: Plan, stream: Iterator[Record]) -> tuple[Plan, Iterator[Record]]:
+    """The plan with the frequencies of the first records of a stream, and the whole stream."""
+    first = list(islice(stream, SAMPLE))
+    return ordered_by(plan, first), chain(first, stream)
+
+
+def ordered_by_first_batch(plan: Plan, batches: Iterator[RecordBatch]) -> tuple[Plan, Iterator[RecordBatch]]:
+    """The same with a stream that comes in batches: the first of them tells."""
+    first = next(batches, None)
+    if first is None:
+        return plan, batches
+    rows = first.rows.taken(slice(0, SAMPLE))
+    label = Labelling.only(0, plan.matcher).of(rows).label
+    label = label[label != EXCLUDED]
+    shares = tuple(int((label >> slot & 1).sum()) / len(rows) for slot in range(len(plan.query.slots)))
+    return replace(plan, frequencies=shares), chain([first], batches)

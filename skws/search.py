@@ -17,6 +17,7 @@ from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, c
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Counts, Engine
+from skws.frequencies import ordered_by_first, ordered_by_first_batch
 from skws.keywords import parse_query
 from skws.late import late_record
 from skws.plan import Plan
@@ -193,8 +194,6 @@ class Search:
         if isinstance(self.plan.window, ExpressionWindow):
             yield from self._over_windows(report)
             return
-        engine = (Engine if self.request.mesh else ColumnarEngine.of)(self.plan, self._on_late)
-        self.counts = engine.counts
         size = self.replay.size_bytes
 
         def loading(done: int) -> None:
@@ -203,15 +202,25 @@ class Search:
         def reading(done: int) -> None:
             report(Progress("reading", done, size))
 
-        yield from engine.load_tables(self.replay.tables(self.bad, loading))
+        plan, by_batch = self.plan, self.request.mesh is None and self.request.lateness is None
+        # Tables are loaded before anything of the stream is read, and late records are taken as they come.
+        sampled = not any(relation.table for relation in plan.schema.relations) and len(plan.query.slots) > 1
+        batches = self.replay.batches(self.bad, reading)
+        stream = self.replay.stream(self.bad, reading)
         if self.request.lateness is not None:
-            yield from engine.process(self.replay.arrivals(self.bad, reading))
-        elif isinstance(engine, ColumnarEngine):
-            yield from engine.process_batches(self.replay.batches(self.bad, reading))
-        else:
-            yield from engine.process(self.replay.stream(self.bad, reading))
+            stream = self.replay.arrivals(self.bad, reading)
+        elif sampled and by_batch:
+            plan, batches = ordered_by_first_batch(plan, batches)
+        elif sampled:
+            plan, stream = ordered_by_first(plan, stream)
+        engine = (Engine if self.request.mesh else ColumnarEngine.of)(plan, self._on_late)
+        self.counts = engine.counts
+        yield from engine.load_tables(self.replay.tables(self.bad, loading))
         if isinstance(engine, ColumnarEngine):
+            yield from engine.process_batches(batches) if by_batch else engine.process(stream)
             self._ended_at = engine.now
+        else:
+            yield from engine.process(stream)
 
     def _over_windows(self, report: ReportProgress) -> Iterator[Result]:
         from skws.windowing.engine import WindowedEngine  # noqa: PLC0415 - only who has an expression

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from mesh.generate import CNGen
+from mesh.kinds import MeshKind
 from schema.errors import UsageError
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.batches import RecordBatch
+from skws.choices import EngineName
+from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
-from skws.frequencies import KeywordFrequencies, ordered_by
+from skws.frequencies import KeywordFrequencies, ordered_by, ordered_by_first, ordered_by_first_batch
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.records import Record
+from skws.search import Search, SearchRequest
+from tests.strategies import WORDS, schemas, streams
 from windows.window import TimeWindow
 
 TEXT = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
@@ -49,6 +60,53 @@ def test_the_order_of_the_mesh_does_not_change_results(mesh: str) -> None:
     assert observed.generator().order.root_keyword == 1
     assert [r.id for r in Engine(observed).process(STREAM)] == expected
     assert first.counts.excluded == 1
+
+
+@given(st.integers(2, 3), st.data())
+@settings(max_examples=40, deadline=None)
+def test_neither_does_it_in_the_default_engine(words: int, data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    stream = data.draw(streams(schema, words, max_records=30))
+    plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), TimeWindow(6), 4)
+    shares = tuple(data.draw(st.permutations([0.5, 0.1, 0.01]))[:words])
+    plain, ordered = (ColumnarEngine.of(p) for p in (plan, replace(plan, frequencies=shares)))
+    assert list(ordered.process(stream)) == list(plain.process(stream))
+
+
+def test_the_first_records_tell_the_order_and_none_is_lost() -> None:
+    plan = Plan(SCHEMA, parse_query("alpha beta -no", SCHEMA), TimeWindow(100))
+    batch = RecordBatch.of(STREAM)
+    by_batch, batches = ordered_by_first_batch(plan, iter([batch, batch]))
+    assert by_batch.frequencies == (3 / 6, 2 / 6)  # who is excluded counts for no keyword
+    assert [b is batch for b in batches] == [True, True]
+    by_record, stream = ordered_by_first(plan, iter(STREAM))
+    assert by_record.frequencies == (0.6, 0.4)
+    assert list(stream) == STREAM
+    nothing, batches = ordered_by_first_batch(plan, iter(()))
+    assert (nothing, list(batches)) == (plan, [])
+
+
+@pytest.mark.parametrize("mesh", [None, MeshKind.FULL])
+def test_a_search_over_streams_has_the_rarest_keyword_in_its_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mesh: MeshKind | None
+) -> None:
+    replay = tmp_path / "stream.jsonl"
+    lines = [
+        {"relation": "ab"[r.relation], "time": r.time, "row": {"t": r.row[0], "x": r.row[1]}} for r in STREAM
+    ]
+    replay.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+    roots: list[int] = []
+    order = Plan.generator
+
+    def seen(plan: Plan) -> CNGen:
+        roots.append(order(plan).order.root_keyword)
+        return order(plan)
+
+    monkeypatch.setattr(Plan, "generator", seen)
+    window = TimeWindow(100_000_000)
+    asked = SearchRequest("alpha beta", SCHEMA, (replay,), window, engine=EngineName.LOCAL, mesh=mesh)
+    assert len(list(Search(asked).results())) > 3
+    assert set(roots) == {1}
 
 
 def test_unknown_meshes_and_purges_are_refused() -> None:

@@ -37,7 +37,7 @@ def test_runs_find_what_was_added_and_is_left(seed: int, payload: int) -> None:
     random, index = Random(seed), SortedRuns()
     held: dict[int, int] = {}  # payload -> hash
     for _ in range(12):
-        new = hashes_of(random, random.choice([0, 1, 7, 60]), 50)
+        new = hashes_of(random, random.choice([0, 1, 7, 60, 400]), 50)
         index.add(new, np.arange(payload, payload + len(new), dtype=np.int64))
         held.update(zip(range(payload, payload + len(new)), new.tolist(), strict=True))
         payload += len(new)

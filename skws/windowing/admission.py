@@ -36,7 +36,9 @@ def _blamed(error: UsageError, schema: Schema, window: ExpressionWindow) -> Skws
 
 
 def admitted(verdict: Verdict, expression: WindowExpression, alphabet: Alphabet) -> str:
-    """A warning about windows that may pile up, or the empty string. Raises UsageError if they can."""
+    """A warning about windows that may pile up, or cannot be; or "". Raises UsageError if they pile up."""
+    if verdict.never:
+        return f"warning: {verdict.reason}"
     bounds = (verdict.open_starts, verdict.windows_per_position)
     if expression.limits.bounding or all(bound is Bound.BOUNDED for bound in bounds):
         return ""

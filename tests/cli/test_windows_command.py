@@ -97,6 +97,14 @@ def test_deletions_are_left_out_and_bad_records_counted(skws: Skws, files: tuple
     assert skws("windows", HYSTERESIS, *files).code == 5
 
 
+def test_windows_that_cannot_be_are_warned_of(skws: Skws, files: tuple[object, ...]) -> None:
+    outcome = skws("windows", "open when temp > 5 and temp < 3 close when temp > 9", *files)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert outcome.err.startswith(
+        "warning: no stream has such a window, whatever its records\n7 records, 0 windows"
+    )
+
+
 def test_windows_that_pile_up_are_refused_but_not_if_limited_or_allowed(
     skws: Skws, files: tuple[object, ...]
 ) -> None:

@@ -162,6 +162,35 @@ def test_verdicts(text: str, bounds: tuple[Bound, Bound]) -> None:
         replayed(verdict, compiled(given_expression, THEORY), ALPHABET)
 
 
+@pytest.mark.parametrize(
+    ("text", "never"),
+    {
+        "open when x > 1 and x < 2 close when b": True,
+        "first open when b close when b and not b": True,
+        "every match [b] .* [x > 0 and x < 0] at most 3 records": True,
+        "match ()": True,
+        "match [b] after [x > 1 and x < 1]": True,
+        "match [b] after [x > 1 and x < 1]*": False,
+        "open when y > 1 and y < 2 close when b": False,
+        "match [x > x[-1] and x < x[-1]] | [b]": False,
+    }.items(),
+)
+def test_what_no_stream_has(text: str, never: bool) -> None:
+    verdict = check(parse_expression(text, ALPHABET), ALPHABET)
+    assert verdict.never is never
+    if never:
+        assert (verdict.open_starts, verdict.windows_per_position) == (B, B)
+
+
+def test_static_tables_begin_no_windows() -> None:
+    relations = (Relation("m", (Attribute("x", AttributeType.INTEGER),)),
+                 Relation("t", (Attribute("z", AttributeType.INTEGER),), table=True))  # fmt: skip
+    alphabet = Alphabet(Schema("tables", relations, ()))
+    assert check(parse_expression("open when t close when m", alphabet), alphabet).never
+    assert check(parse_expression("open when z > 1 close when m", alphabet), alphabet).never
+    assert not check(parse_expression("open when m close when not t", alphabet), alphabet).never
+
+
 def test_bounds_of_the_schema_are_promises() -> None:
     def alphabet(most: float | None) -> Alphabet:
         attributes = (

@@ -37,12 +37,16 @@ _GRAVITY: Final = {Bound.BOUNDED: 0, Bound.UNKNOWN: 1, Bound.UNBOUNDED: 2}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of the starts of windows still open (memory), and of the windows that end at one record (output)."""
+    """Of the starts of windows still open (memory), and of the windows that end at one record (output).
+
+    ``never``: no stream has any window.
+    """
 
     open_starts: Bound
     windows_per_position: Bound
     reason: str
     witness: Witness | None = None
+    never: bool = False
 
 
 def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpression:
@@ -53,6 +57,10 @@ def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpr
 
 def check(expression: WindowExpression, alphabet: Alphabet) -> Verdict:
     """Whether windows can pile up."""
+    kept = compiled(expression, Satisfiability(alphabet))
+    if not any(_has_windows(pair) for pair in kept.pairs):
+        reason = "no stream has such a window, whatever its records"
+        return Verdict(Bound.BOUNDED, Bound.BOUNDED, reason, never=True)
     if expression.selection is Selection.FIRST:
         return Verdict(Bound.BOUNDED, Bound.BOUNDED, "one window at a time is open")
     if expression.limits.most is not None:
@@ -64,10 +72,15 @@ def check(expression: WindowExpression, alphabet: Alphabet) -> Verdict:
             Bound.BOUNDED, Bound.BOUNDED, "of starts with the same future the earliest alone is kept"
         )
     theory = Satisfiability(alphabet, promises(expression.guards, alphabet))
-    found = _searched(compiled(expression, Satisfiability(alphabet)), theory)
+    found = _searched(kept, theory)
     if expression.selection is Selection.LONGEST:
         return Verdict(found.open_starts, Bound.BOUNDED, found.reason, found.witness)
     return found
+
+
+def _has_windows(pair: Pair) -> bool:
+    """False if no path of a cleaned pair leads to a window of one record or more. Exact without lookback."""
+    return bool(trimmed(pair.before).final) and bool(pair.window.transitions)
 
 
 def promises(guards: Iterable[g.Guard], alphabet: Alphabet) -> list[g.Guard]:

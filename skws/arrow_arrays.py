@@ -68,8 +68,13 @@ def of_integers(values: Ints) -> pa.Array:
 
 def of_texts(texts: Sequence[str | None]) -> pa.Array:
     """A string array; NULL becomes the empty text."""
-    known = [text or "" for text in texts]
-    joined = "".join(known)
+    known: Sequence[str]
+    try:
+        joined = "".join(texts)  # type: ignore[arg-type]  # NULL, which is rare, is found out so
+        known = texts  # type: ignore[assignment]
+    except TypeError:
+        known = [text or "" for text in texts]
+        joined = "".join(known)
     if joined.isascii():
         data, lengths = joined.encode(), list(map(len, known))
     else:

@@ -81,7 +81,8 @@ def _distinct(results: Partials) -> Partials:
     codes = mixed(results.operator.view(np.uint64), results.query)
     for slots in results.members.T:
         codes = mixed(codes, np.ascontiguousarray(slots))
-    if len(np.unique(codes)) == len(results):
+    codes.sort()
+    if not (codes[1:] == codes[:-1]).any():
         return results
     rows = np.column_stack([results.query, results.operator, results.members])
     _, first = np.unique(rows, axis=0, return_index=True)

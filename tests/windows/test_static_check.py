@@ -15,7 +15,7 @@ from windows.expressions.check import Bound, Verdict, check, compiled
 from windows.expressions.emptiness import Emptiness, emptiness
 from windows.expressions.expression import WindowExpression, expression
 from windows.expressions.finite import Finite, finite
-from windows.expressions.language import parse_expression, parse_regular
+from windows.expressions.language import parse_expression, parse_pairs, parse_regular
 from windows.expressions.processor import Processor
 from windows.expressions.satisfiability import Satisfiability
 from windows.expressions.translate import to_automaton
@@ -128,6 +128,9 @@ VERDICTS = {
     "every match . .": (B, B),
     "every match .*": (U, U),
     "every match [x > 1 and x < 1]* [x = 1]": (B, B),
+    # Only after two records is a start where the loop leads back to.
+    "every match ([x = 1] [x = 2])+ [x = 3]": (U, U),
+    "every match [x = 1] [x = 2] [x = 3] [x = 4]": (B, B),
     # Reals are dense, and truth values few.
     "every open when y > y[-1] close when y < y[-1]": (U, U),
     "every match [y > y[-1] and y < 10 and y[-1] > 0]+ [b]": (U, U),
@@ -158,8 +161,24 @@ def test_verdicts(text: str, bounds: tuple[Bound, Bound]) -> None:
     given_expression = parse_expression(text, ALPHABET)
     verdict = check(given_expression, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == bounds, verdict
+    if given_expression.selection == "every" and not given_expression.limits.any:
+        said = {B: "no stream has", U: "every repetition", M: "not ruled out"}[bounds[0]]
+        assert said in verdict.reason
     if U in bounds and given_expression.selection == "every":
         replayed(verdict, compiled(given_expression, THEORY), ALPHABET)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_worst_pair_counts(order: int) -> None:
+    pairs = [(".*", "[b]"), (".*", "[b]+"), (".*", "[not b] [b]")][::order]
+    several = parse_pairs(pairs, ALPHABET)
+    verdict = check(several, ALPHABET)
+    assert (verdict.open_starts, verdict.windows_per_position) == (U, U)
+    replayed(verdict, compiled(several, THEORY), ALPHABET)
+    mixed = parse_pairs(
+        [(".*", "[b]"), (".*", "[x < x[-1] and x > 0 and x < 10]+ [x > 10]")][::order], ALPHABET
+    )
+    assert check(mixed, ALPHABET).open_starts is M
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from schema.model import Attribute, AttributeType, Relation, Schema
 from tests.window_streams import ALPHABET, regulars, words
 from windows.expressions import guards as g
+from windows.expressions import overlap
 from windows.expressions import regular as r
 from windows.expressions.alphabet import Alphabet, StreamRecord
 from windows.expressions.check import Bound, Verdict, check, compiled
@@ -128,8 +129,9 @@ VERDICTS = {
     "every match . .": (B, B),
     "every match .*": (U, U),
     "every match [x > 1 and x < 1]* [x = 1]": (B, B),
-    # Only after two records is a start where the loop leads back to.
     "every match ([x = 1] [x = 2])+ [x = 3]": (U, U),
+    # Only a record later is a start where the loop leads back to.
+    "every match [x = 1] [x = 2] [x = 1 or x = 2]* [x = 3]": (U, U),
     "every match [x = 1] [x = 2] [x = 3] [x = 4]": (B, B),
     # Reals are dense, and truth values few.
     "every open when y > y[-1] close when y < y[-1]": (U, U),
@@ -175,6 +177,10 @@ def test_the_worst_pair_counts(order: int) -> None:
     verdict = check(several, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (U, U)
     replayed(verdict, compiled(several, THEORY), ALPHABET)
+    assert verdict.witness is not None
+    assert [r.time for r in verdict.witness.records] == [
+        1_000_000 * i for i in range(len(verdict.witness.records))
+    ]
     mixed = parse_pairs(
         [(".*", "[b]"), (".*", "[x < x[-1] and x > 0 and x < 10]+ [x > 10]")][::order], ALPHABET
     )
@@ -225,6 +231,13 @@ def test_bounds_of_the_schema_are_promises() -> None:
     assert witness is not None
     levels = [record.row[0] for record in witness.records[: witness.repetitions]]
     assert all(isinstance(level, float) and 10 < level <= 11 for level in levels)
+
+
+def test_what_takes_too_many_steps_is_not_called_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlap, "MAX_STEPS", 20)
+    verdict = check(parse_expression("every match [x = 1] [x = 2]* [x = 1]", ALPHABET), ALPHABET)
+    assert (verdict.open_starts, verdict.windows_per_position) == (M, M)
+    assert "too large" in verdict.reason
 
 
 def test_what_is_too_large_to_search_is_not_called_bounded() -> None:

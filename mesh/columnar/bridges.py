@@ -88,6 +88,11 @@ class Bridges:
         source, edge = self._closers.columns()
         referred[self._next_to(source, edge)[1]] = True
 
+    def asking(self) -> tuple[Ints, Ints]:
+        """The edges, each with a tuple, by which bridges are looked for."""
+        source, edge = self._closers.columns()
+        return edge, source
+
     def reached(self, hashes: Hashes) -> Ints:
         """The positions of the hashes of join value and query by which there may be a bridge."""
         return self._filter.passing(hashes)

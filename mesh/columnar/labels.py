@@ -30,6 +30,12 @@ class Labelled:
     def taken(self, chosen: Flags) -> Labelled:
         return Labelled(self.tuple[chosen], self.query[chosen], self.label[chosen])
 
+    def followed_by(self, other: Labelled, first: int) -> Labelled:
+        """These and the labels of tuples that are counted from ``first`` on, behind all of these."""
+        columns = (other.tuple + first, other.query, other.label)
+        own = (self.tuple, self.query, self.label)
+        return Labelled(*map(np.concatenate, zip(own, columns, strict=True)))
+
     @classmethod
     def none(cls) -> Labelled:
         return cls(NOTHING, NOTHING, NOTHING)

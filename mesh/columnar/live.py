@@ -35,11 +35,11 @@ class Arrived:
 class Reserve(Protocol):
     """Tuples that are alive but not among the live ones until a join value reaches them.
 
-    Who takes part in a query by its keywords is always there.
+    Who takes part in a query by its keywords comes before anybody could look for it.
     """
 
     def demand(self, edge: Ints, values: Ints) -> None:
-        """See to it that all tuples that edges lead to by join values are among the live ones."""
+        """See to it that the free tuples that edges lead to by join values are among the live ones."""
 
     def counted(self, edge: Ints, values: Ints) -> tuple[Flags, Ints]:
         """Which edges lead to such tuples alone, and how many there are."""
@@ -99,9 +99,13 @@ class LiveTuples:
     def gather(self, edge: Ints, members: Ints) -> None:
         """See to it that all partners of members by edges are here; to be called before looking them up."""
         if self.reserve is not None and len(edge):
-            values = self._values(members, self.key_sets.source[edge])
-            known = values != NULL
-            self.reserve.demand(edge[known], values[known])
+            self.reserve.demand(*self.joining(edge, members))
+
+    def joining(self, edge: Ints, members: Ints) -> tuple[Ints, Ints]:
+        """The edges by which members have partners at all, with the values that those have."""
+        values = self._values(members, self.key_sets.source[edge])
+        known = values != NULL
+        return edge[known], values[known]
 
     def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
         """Which pairs of tuples agree on an edge: the target's relation, and all 64 bits of their values."""

@@ -8,7 +8,7 @@ one more column.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
@@ -147,9 +147,24 @@ class ColumnarMesh:
 
         A free tuple that is not flagged may be dropped, if it comes again when it is asked for.
         """
-        referred[self._labels.all().tuple] = True
         self._waiting.mark(horizon, referred)
         self._bridges.mark(referred)
+
+    def mark_carriers(self, carrying: Flags, *, leaving: Collection[int] = ()) -> None:
+        """Flag the tuples, by slot, that carry keywords of a query, or are excluded; of all but some."""
+        known = self._labels.all()
+        carrying[known.tuple[~np.isin(known.query, list(leaving))] if leaving else known.tuple] = True
+
+    def asking(self) -> Iterator[tuple[Ints, Ints]]:
+        """The edges, each with a member, by which partners have been looked for that may come yet."""
+        waiting = self._waiting.partials
+        partial = np.flatnonzero(self._operators.open(waiting.operator))
+        groups = waiting.operator[partial]
+        yield (
+            self._operators.edge(groups),
+            cells(waiting.members, partial, self._operators.node(groups)).astype(np.int64),
+        )
+        yield self._bridges.asking()
 
     def compact(self, horizon: int, slots: Ints) -> None:
         """Drop what ended at or before ``horizon``, tuples having got new slots."""

@@ -191,9 +191,9 @@ class ColumnarEngine:
 
     @property
     def carried(self) -> int:
-        """The keywords that live tuples carry, of the only query there is."""
+        """The keywords that live tuples, and rows of tables, carry, of the only query there is."""
         ((number, _),) = self._queries
-        return self._finder.queries[number].mesh.carried(number)
+        return self._finder.carried(number)
 
     @property
     def by_count(self) -> bool:

@@ -20,6 +20,7 @@ from purging.sweep import Sweep
 from schema.graph import edges
 from schema.model import Row, Schema, sourced
 from skws.engine.arrivals import Arrivals, of_table_rows
+from skws.engine.engine import EXCLUDED
 from skws.engine.join_values import JoinValues
 from skws.engine.known import KnownTuples
 from skws.engine.labelling import Labelling
@@ -32,7 +33,8 @@ from windows.tuples import ALWAYS, StreamTuple
 from windows.window import Window, by_position
 
 if TYPE_CHECKING:
-    from skws.tables.reserve import TableReserve, Taken
+    from skws.engine.behind import RowsBehind
+    from skws.tables.reserve import Taken
 
 
 class Finder:
@@ -68,7 +70,7 @@ class Finder:
         self._sweep = Sweep()
         self._scoring = scorer(schema, self.live, self.known)
         self.telling = Telling(self.queries, self.live, self.known, self._scoring, window)
-        self._reserve: TableReserve | None = None
+        self._behind: RowsBehind | None = None
 
     def open_tables(self) -> list[Partials]:
         """Have the tables with a source of their own behind the live tuples; gives their results.
@@ -78,39 +80,38 @@ class Finder:
         if self.has_tables or not sourced(self._schema):
             return []
         # Only for who has such tables: an index needs Arrow.
-        from skws.tables.cache import open_tables  # noqa: PLC0415
-        from skws.tables.reserve import TableReserve  # noqa: PLC0415
+        from skws.engine.behind import RowsBehind  # noqa: PLC0415
 
-        reserve = TableReserve(self._schema, open_tables(self._schema), self._take_in)
-        self._reserve = self.live.reserve = reserve
-        self._scoring.tables(reserve.tables)
-        found = []
-        for standing in self.queries.values():
-            carriers = reserve.carriers(standing.matcher)
-            if carriers is not None:
-                reserve.put(carriers, len(self.live))
-                found += self.insert(_arrivals(carriers))
+        self._behind = RowsBehind(
+            self._schema, self.live, self._meshes, self._scoring, self._take_in, self._insert_rows
+        )
+        self.live.reserve = self._behind.reserve
+        found = self._behind.open()
+        self.excluded += sum(map(self._behind.count, self.queries))
         return found
 
     @property
     def has_tables(self) -> bool:
         """True if there are tables behind the live tuples."""
-        return self._reserve is not None
+        return self._behind is not None
 
     @property
     def table_rows(self) -> int:
         """Of all tables with a source of their own."""
-        return 0 if self._reserve is None else len(self._reserve)
+        return 0 if self._behind is None else len(self._behind.reserve)
 
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> list[Partials]:
         """Answer a query from now on; gives its results that are alive."""
-        carriers = None if self._reserve is None else self._reserve.carriers(plan.matcher)
-        if carriers is not None:
-            self._take_in(carriers)
+        labelling = Labelling.only(query, plan.matcher)
+        labelled, first = labelling.of(self.known.rows), len(self.live)
+        if self._behind is not None:
+            self._behind.begin(query, plan, labelled)
+            labelled = labelled.followed_by(labelling.of(self.known.rows.taken(slice(first, None))), first)
         standing = self._meshes.add(query, plan, generator)
-        labelled = Labelling.only(query, plan.matcher).of(self.known.rows)
         self._labelling.add(query, plan.matcher)
-        self._scoring.add(query, plan, labelled)
+        self._scoring.add(query, plan, self._counted(labelled))
+        if self._behind is not None:
+            self.excluded += self._behind.count(query)
         coded = self._coded(labelled)
         return [self._truly_joined(standing.mesh.add(query, coded)), *self._by_automata(query, 0, coded)]
 
@@ -119,13 +120,26 @@ class Finder:
         self._labelling.remove(query)
         self._scoring.remove(query)
         self._meshes.remove(query)
+        if self._behind is not None:
+            self._behind.end(query)
+
+    def carried(self, query: int) -> int:
+        """The keywords of a query that live tuples, or rows of tables, contain."""
+        of_rows = 0 if self._behind is None else self._behind.carried(query)
+        return of_rows | self.queries[query].mesh.carried(query)
 
     def insert(self, new: Arrivals) -> list[Partials]:
         """Add tuples; gives the results that they complete."""
         labelled = self._labelling.of(new.rows) if new.labelled is None else new.labelled
-        first, arrived = self._enter(new)
+        keys = self._values.of(new.rows)
+        if self._behind is not None:
+            self._behind.come_before(new.relation, keys, labelled)
+        return self._insert(new, keys, labelled)
+
+    def _insert(self, new: Arrivals, keys: Ints, labelled: Labelled) -> list[Partials]:
+        first, arrived = self._enter(new, keys)
         labelled = Labelled(labelled.tuple + first, labelled.query, labelled.label)
-        self._scoring.arrived(first, new.rows, labelled)
+        self._scoring.arrived(first, new.rows, self._counted(labelled))
         labelled = self._coded(labelled)
         found = [mesh.insert(arrived, mine) for mesh, mine in self._meshes.labels(labelled)]
         for query in self.queries:
@@ -135,7 +149,7 @@ class Finder:
     def arrivals(self, removed: Collection[int]) -> Arrivals:
         """All tuples but those of removed relations and of ``open_tables``, to be inserted elsewhere."""
         tuples = self.live.tuples
-        left = [*removed, *(() if self._reserve is None else self._reserve.tables)]
+        left = [*removed, *(() if self._behind is None else self._behind.reserve.tables)]
         kept = np.flatnonzero(~np.isin(tuples.relation, left))
         kept = kept[np.argsort(tuples.start[kept], kind="stable")]
         place = {slot: at for at, slot in enumerate(kept.tolist())}
@@ -149,20 +163,32 @@ class Finder:
             {place[slot]: known for slot, known in self.known.followed.items() if slot in place},
         )
 
-    def _enter(self, new: Arrivals) -> tuple[int, Arrived]:
+    def _enter(self, new: Arrivals, keys: Ints) -> tuple[int, Arrived]:
         """Add tuples to the live ones, where no mesh hears of them; gives the slot of the first."""
         self.known.add(new.relation, new.start, new.rows, new.times)
         first = len(self.live)
         for place, followed in new.followed.items():
             self.known.follow(followed, first + place)
-        keys = self._values.of(new.rows)
         return first, self.live.insert(TupleColumns(new.relation, new.start, new.end, keys, new.place))
 
     def _take_in(self, taken: Taken) -> None:
         """Rows of tables that nobody waits for."""
-        first, _ = self._enter(_arrivals(taken))
-        assert self._reserve is not None  # noqa: S101 - the rows are its
-        self._reserve.put(taken, first)
+        new = self._put(taken)
+        self._enter(new, self._values.of(new.rows))
+
+    def _insert_rows(self, taken: Taken) -> list[Partials]:
+        """Rows of tables, as tuples of the stream; gives the results that they complete."""
+        new = self._put(taken)
+        return self._insert(new, self._values.of(new.rows), self._labelling.of(new.rows))
+
+    def _put(self, taken: Taken) -> Arrivals:
+        assert self._behind is not None  # noqa: S101 - the rows are its
+        self._behind.reserve.put(taken, len(self.live))
+        return of_table_rows(taken.blocks, taken.occurrences)
+
+    def _counted(self, labelled: Labelled) -> Labelled:
+        """The labels that are counted as they come."""
+        return labelled if self._behind is None else self._behind.counted(labelled)
 
     def release(self, known: list[StreamTuple]) -> None:
         """Take tuples out, with all partials; they may be inserted again."""
@@ -179,20 +205,20 @@ class Finder:
     def purge(self, horizon: int) -> None:
         """Drop what ended at or before ``horizon``, as soon as about half of all is dead."""
         entries = self.entries
-        crowded = self._reserve is not None and self._reserve.crowded
+        crowded = self._behind is not None and self._behind.reserve.crowded
         if crowded or (entries and self._sweep.due(horizon, entries)):
             self.compact(horizon)
 
     def compact(self, horizon: int) -> None:
         """Drop all that ended at or before ``horizon``, and renumber the rest."""
         self._scoring.forget(horizon)
-        dropped = self._unreferred(horizon)
+        dropped = self._leaving(horizon)
         slots = self.live.compact(horizon, dropped)
         for mesh in self._meshes:
             mesh.compact(horizon, slots)
         self.known.compact(slots)
-        if self._reserve is not None:
-            self._reserve.compact(slots)
+        if self._behind is not None:
+            self._behind.reserve.compact(slots)
         if len(dropped):
             self.known.pack()
         for standing in self.queries.values():
@@ -201,16 +227,13 @@ class Finder:
         self._on_compact(horizon, slots)
         self._sweep.done(horizon, self.entries)
 
-    def _unreferred(self, horizon: int) -> Ints:
-        """Rows of tables to let go, once there are many: those that nobody refers to; they may come again."""
-        if self._reserve is None or not self._reserve.crowded:
+    def _leaving(self, horizon: int) -> Ints:
+        """Rows of tables to let go, once there are many; they may come again."""
+        if self._behind is None or not self._behind.reserve.crowded:
             return NOTHING
-        referred = np.zeros(len(self.live), dtype=bool)
-        for mesh in self._meshes:
-            mesh.mark(horizon, referred)
-        self._on_evict(horizon, referred)
-        slots = self._reserve.slots
-        return slots[~referred[slots]]
+        held = np.zeros(len(self.live), dtype=bool)
+        self._on_evict(horizon, held)
+        return self._behind.leaving(horizon, held)
 
     @property
     def meshes(self) -> list[ColumnarMesh]:
@@ -237,10 +260,9 @@ class Finder:
             yield replace(found, query=np.full(len(found), query, dtype=np.int64))
 
     def _coded(self, labelled: Labelled) -> Labelled:
-        """Labels as their meshes know them; those that exclude a tuple are counted."""
-        coded, excluded = self._meshes.coded(labelled)
-        self.excluded += excluded
-        return coded
+        """Labels of live tuples as their meshes know them; those that exclude a tuple are counted."""
+        self.excluded += int((self._counted(labelled).label == EXCLUDED).sum())
+        return self._meshes.coded(labelled)
 
     def _truly_joined(self, results: Partials) -> Partials:
         """Leave out results that only the integers for their join values held for joined."""
@@ -265,7 +287,3 @@ class Finder:
         if accepts is None:
             return None
         return lambda slots: np.array([accepts(self.known.row(s)) for s in slots.tolist()], dtype=bool)
-
-
-def _arrivals(taken: Taken) -> Arrivals:
-    return of_table_rows(taken.blocks, taken.occurrences)

@@ -28,6 +28,7 @@ class Standing(NamedTuple):
     assembler: Assembler
     automata: NetworkAutomata | None
     matcher: Matcher
+    max_size: int
 
 
 class Meshes:
@@ -54,7 +55,9 @@ class Meshes:
         mesh, automata = (
             self._split(plan, generator) if plan.by_automata else (self._mesh_of(generator), None)
         )
-        standing = self.queries[query] = Standing(mesh, Assembler(plan), automata, plan.matcher)
+        standing = self.queries[query] = Standing(
+            mesh, Assembler(plan), automata, plan.matcher, plan.max_size
+        )
         return standing
 
     def remove(self, query: int) -> None:
@@ -64,15 +67,14 @@ class Meshes:
         if not any(standing.mesh is mesh for standing in self.queries.values()):
             self._meshes = {shape: other for shape, other in self._meshes.items() if other is not mesh}
 
-    def coded(self, labelled: Labelled) -> tuple[Labelled, int]:
-        """Labels as their meshes know them, and how many of them exclude a tuple from a query."""
+    def coded(self, labelled: Labelled) -> Labelled:
+        """Labels as their meshes know them."""
         excluded = labelled.label == EXCLUDED
         if not excluded.any():
-            return labelled, 0
+            return labelled
         label = labelled.label.copy()
-        of = labelled.query[excluded].tolist()
-        label[excluded] = [self.queries[query].mesh.excluded for query in of]
-        return Labelled(labelled.tuple, labelled.query, label), len(of)
+        label[excluded] = [self.queries[query].mesh.excluded for query in labelled.query[excluded].tolist()]
+        return Labelled(labelled.tuple, labelled.query, label)
 
     def labels(self, labelled: Labelled) -> Iterator[tuple[ColumnarMesh, Labelled]]:
         """Each mesh with the labels for its queries."""

@@ -11,7 +11,7 @@ import numpy as np
 from mesh.columnar import Labelled, LiveTuples, Partials
 from mesh.columnar.columns import Ints
 from mesh.tree import Tree
-from schema.model import Schema
+from schema.model import Row, Schema
 from skws.batches import Rows
 from skws.engine.known import KnownTuples
 from skws.plan import Plan
@@ -75,6 +75,8 @@ class Scorer(Protocol):
     def add(self, query: int, plan: Plan, labelled: Labelled) -> None: ...
 
     def remove(self, query: int) -> None: ...
+
+    def count_rows(self, query: int, relation: int, rows: list[Row]) -> None: ...
 
     def arrived(self, first: int, rows: Rows, labelled: Labelled) -> None: ...
 

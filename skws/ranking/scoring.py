@@ -23,6 +23,7 @@ from skws.ranking.corpus import NAME, Corpus, Place, TableTexts
 from skws.ranking.fans import fans
 from skws.ranking.judging import Judge, Judged, Ranked
 from windows.tuples import ALWAYS
+from windows.window import FOREVER
 
 
 class Scoring:
@@ -65,6 +66,14 @@ class Scoring:
         self._queries[query] = ranked
         slots = labelled.tuple[labelled.label > 0]
         ranked.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
+
+    def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
+        """Rows of a table with keywords of a query; they are not told of when they arrive."""
+        keywords = self._queries[query].keywords
+        keywords.add(
+            ((relation, row) for row in rows), np.full(len(rows), ALWAYS), np.full(len(rows), FOREVER)
+        )
+        keywords.forget(ALWAYS)  # that is: sum them up
 
     def remove(self, query: int) -> None:
         self._queries.pop(query, None)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import orjson
 
-from mesh.columnar.columns import Ints
+from mesh.columnar.columns import Flags, Ints
 from schema.model import Relation
 from skws.blocks import ArrowBlock
 from skws.keywords import Matcher
+from skws.keywords.query import Alternative
 from skws.tables.arrays import load
 from skws.tables.joined import Joined
 from skws.tables.postings import Postings
-from skws.tables.rows import TableRows
+from skws.tables.rows import PART, TableRows
+from skws.tables.values import join_values
+
+ALL: Final = -1
+"""All keywords of a query, and what excludes from it."""
 
 
 class TableIndex:
@@ -71,13 +78,34 @@ class TableIndex:
         met = met[self._occurrences[place[met], 0] == numbers[met]]
         return dict(zip(met.tolist(), self._occurrences[place[met], 1].tolist(), strict=True))
 
-    def carrying(self, matcher: Matcher) -> Ints:
-        """The rows that carry keywords of a query, or are excluded from it."""
-        if matcher.named(self.relation):
-            return self.every()
-        parts = [
-            self._postings.containing(alternative)
-            for _, alternative in matcher.alternatives()
-            if any(alternative.applies(self.relation, column) for column in self.texts)
-        ]
-        return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+    def values(self, numbers: Ints, columns: tuple[int, ...]) -> Ints:
+        """The join values of some rows, which are read a part at a time."""
+        found = np.empty(len(numbers), dtype=np.int64)
+        for first in range(0, len(numbers), PART):
+            some = numbers[first : first + PART]
+            found[first : first + len(some)] = join_values(
+                self._rows.taken(some, columns), range(len(columns))
+            )
+        return found
+
+    def carrying(self, matcher: Matcher, bits: int = ALL) -> Flags:
+        """Which rows may have keywords of a query, or be excluded; ``bits``: by which alternatives."""
+        found = np.zeros(self._size, dtype=bool)
+        if matcher.named(self.relation) & bits:
+            found[:] = True
+            found[self._gone] = False
+            return found
+        for alternative in self._alternatives(matcher, bits):
+            self._postings.mark(alternative, found)
+        return found
+
+    def bound(self, matcher: Matcher, bits: int = ALL) -> int:
+        """No fewer than the rows of ``carrying``."""
+        if matcher.named(self.relation) & bits:
+            return len(self)
+        return sum(self._postings.bound(each) for each in self._alternatives(matcher, bits))
+
+    def _alternatives(self, matcher: Matcher, bits: int) -> Iterator[Alternative]:
+        for bit, alternative in matcher.alternatives():
+            if bit & bits and any(alternative.applies(self.relation, column) for column in self.texts):
+                yield alternative

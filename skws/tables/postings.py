@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mesh.columnar.columns import Ints, ranges
+from mesh.columnar.columns import NOTHING, Flags, Ints, ranges
 from skws.arrow_arrays import integers
 from skws.keywords import tokens
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
@@ -29,6 +29,7 @@ Pairs = npt.NDArray[np.uint64]
 """A chunk's number, then a row's."""
 _ROW_BITS: Final = np.uint64(32)
 _PIECE: Final = 1 << 23  # bytes
+_ROWS_AT_A_TIME: Final = 1 << 20
 _ROW: Final = np.uint64((1 << 32) - 1)
 
 
@@ -92,25 +93,47 @@ class Postings:
 
     def containing(self, alternative: Alternative) -> Ints:
         """The rows that may satisfy a predicate, in order; the matcher knows which do."""
-        match alternative:
-            case Term(stem=stem):
-                return self._rows(f"s{stem}", exact=True)
-            case Prefix(start=start):
-                return self._rows(f"w{start}", exact=False)
-            case Phrase(stems=stems):
-                return reduce(np.intersect1d, (self._rows(f"s{stem}", exact=True) for stem in stems))
+        if isinstance(alternative, Phrase):
+            stems = (Term(stem) for stem in alternative.stems)
+            return reduce(np.intersect1d, map(self.containing, stems))
+        parts = [NOTHING, *self._rows(alternative)]
+        return np.unique(np.concatenate(parts))
 
-    def _rows(self, term: str, *, exact: bool) -> Ints:
+    def mark(self, alternative: Alternative, found: Flags) -> None:
+        """Flag the rows that may satisfy a predicate. Of few words there are many rows: a piece at a time."""
+        parts = [self.containing(alternative)] if isinstance(alternative, Phrase) else self._rows(alternative)
+        for rows in parts:
+            found[rows] = True
+
+    def bound(self, alternative: Alternative) -> int:
+        """No fewer than the rows that may satisfy a predicate."""
+        if isinstance(alternative, Phrase):
+            return min(self.bound(Term(stem)) for stem in alternative.stems)
+        chunks = self._chunks_with(alternative)
+        return int((self._chunk_first[chunks + 1] - self._chunk_first[chunks]).sum())
+
+    def _rows(self, alternative: Term | Prefix) -> Iterator[Ints]:
+        """Pieces of the rows, in no order, some of them several times."""
+        chunks = self._chunks_with(alternative)
+        begins = self._chunk_first[chunks]
+        counts = self._chunk_first[chunks + 1] - begins
+        pieces = np.searchsorted(
+            np.cumsum(counts), np.arange(_ROWS_AT_A_TIME, int(counts.sum()), _ROWS_AT_A_TIME)
+        )
+        for some in np.split(np.arange(len(chunks)), pieces):
+            yield self._chunk_rows[ranges(begins[some], counts[some])].astype(np.int64)
+
+    def _chunks_with(self, alternative: Term | Prefix) -> Ints:
+        """The chunks of text with a word."""
+        exact = isinstance(alternative, Term)
+        term = f"s{alternative.stem}" if isinstance(alternative, Term) else f"w{alternative.start}"
         letters = term.encode()
         first = bisect_left(range(len(self._first) - 1), letters, key=self._term)
         if exact:
             last = first + (first < len(self._first) - 1 and self._term(first) == letters)
         else:
             last = bisect_left(range(len(self._first) - 1), letters + b"\xff", key=self._term)
-        chunks = np.unique(self._chunks[self._first[first] : self._first[last]]).astype(np.int64)
-        begins = self._chunk_first[chunks]
-        places = ranges(begins, self._chunk_first[chunks + 1] - begins)
-        return np.unique(self._chunk_rows[places]).astype(np.int64)
+        return np.unique(self._chunks[self._first[first] : self._first[last]]).astype(np.int64)
 
     def _term(self, number: int) -> bytes:
         return self._letters[self._bounds[number] : self._bounds[number + 1]].tobytes()

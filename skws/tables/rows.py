@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -59,26 +59,29 @@ class TableRows:
         for number in range(self._file.num_record_batches):
             yield number * PART, ArrowBlock(self._relation, self._file.get_batch(number).columns)
 
-    def taken(self, numbers: Ints) -> ArrowBlock:
-        """A copy of some rows, in the order given."""
+    def taken(self, numbers: Ints, columns: Sequence[int] | None = None) -> ArrowBlock:
+        """A copy of some rows, in the order given; of some columns alone, if they are given."""
+        schema = self._file.schema
+        if columns is not None:
+            schema = pa.schema([schema.field(column) for column in columns])
         order = np.argsort(numbers, kind="stable")
         part = numbers[order] // PART
         borders = np.searchsorted(part, np.unique(part))
         pieces = [
-            self._part(int(some[0]) // PART).take(of_integers(some % PART))
+            self._part(int(some[0]) // PART).select(schema.names).take(of_integers(some % PART))
             for some in np.split(numbers[order], borders[1:])
             if len(some)
         ]
-        empty = [pa.RecordBatch.from_pylist([], self._file.schema)]
+        empty = [pa.RecordBatch.from_pylist([], schema)]
         table = pa.Table.from_batches(pieces or empty).combine_chunks()
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         if len(pieces) > 1 or (back != np.arange(len(back))).any():
             table = table.take(of_integers(back))
-        columns = [
-            column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in table.columns
-        ]
-        return ArrowBlock(self._relation, columns)
+        return ArrowBlock(
+            self._relation,
+            [c.combine_chunks() if c.num_chunks != 1 else c.chunk(0) for c in table.columns],
+        )
 
     def _part(self, number: int) -> pa.RecordBatch:
         if number not in self._parts:

@@ -15,7 +15,7 @@ import numpy as np
 from mesh.columnar import Labelled, LiveTuples, Partials
 from mesh.columnar.columns import Ints
 from mesh.tree import Tree
-from schema.model import Schema
+from schema.model import Row, Schema
 from skws.batches import Rows
 from skws.engine.known import KnownTuples
 from skws.plan import Plan
@@ -51,6 +51,9 @@ class WindowScoring:
 
     def tables(self, tables: Mapping[int, TableTexts]) -> None:
         """Windows have whole tables among their tuples."""
+
+    def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
+        """Nor are there any others."""
 
     def add(self, query: int, plan: Plan, labelled: Labelled) -> None:
         """Judge the results of a query, if its plan asks for it; ``labelled`` are the tuples there."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -20,7 +22,7 @@ from schema.errors import UsageError
 from skws.choices import OutputFormat
 from skws.ranking.score import Part, Score
 from skws.results.model import Result, ResultTuple
-from skws.watch.sinks import Run, Sink, SinkError, parse_sink
+from skws.watch.sinks import Run, Sink, SinkError, http, parse_sink
 from skws.watch.sinks.stdout import StdoutSink
 from tests.postgres import Database
 from tests.watch.watching import SCHEMA, Notes, lines
@@ -319,6 +321,40 @@ def test_a_web_hook_that_is_away_is_told() -> None:
         sink.write(1, [result(1)])
     assert "hush" not in str(told.value)
     assert waits == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("sent", "taken"),
+    [("HTTP/1.1 200 OK\r\nX-Slow: ", False), ("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", True)],
+)
+def test_a_web_hook_that_drips_its_answer_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, sent: str, taken: bool
+) -> None:
+    """Of an answer that never ends its status counts, if that is there in time."""
+    monkeypatch.setattr(http, "SECONDS", 0.3)
+    ended = Event()
+
+    def drip(server: socket.socket) -> None:
+        client, _ = server.accept()
+        with client, suppress(OSError):
+            client.sendall(sent.encode())
+            for _ in range(100):
+                time.sleep(0.05)
+                client.sendall(b"x")
+        ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dripping = Thread(target=drip, args=[server])
+        dripping.start()
+        endpoint = http.Endpoint(f"http://127.0.0.1:{server.getsockname()[1]}/")
+        began = time.monotonic()
+        outcome = endpoint.post(b"{}", "key")
+        assert time.monotonic() - began < 2
+        assert (outcome.taken, outcome.final) == (taken, False)
+        assert taken or outcome.reason == "no answer within 0.3 seconds"
+        assert ended.wait(2)  # the connection is severed
+        endpoint.close()
+        dripping.join()
 
 
 def test_people_see_of_which_query_a_result_is() -> None:

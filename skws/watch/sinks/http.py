@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from socket import SHUT_RDWR, socket
+from threading import Thread
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -40,8 +43,8 @@ class Endpoint:
             raise UsageError(f"{self.shown}: cannot be understood (expected https://HOST/PATH)") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UsageError(f"{self.shown}: cannot be understood (expected https://HOST/PATH)")
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._connection = kind(parts.hostname, port, timeout=SECONDS)
+        self._address = HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname, port
+        self._connection = self._connected()
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._headers = {"Content-Type": "application/json", "User-Agent": f"skws/{__version__}"}
         if parts.username is not None:
@@ -49,27 +52,70 @@ class Endpoint:
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
 
     def post(self, body: bytes, key: str) -> Outcome:
-        """One attempt; redirections are not followed."""
+        """One attempt, of SECONDS at most; redirections are not followed."""
+        exchange = _Exchange(self._connection, self._path, body, {**self._headers, "Idempotency-Key": key})
+        exchange.start()
+        exchange.join(SECONDS)
+        if exchange.is_alive():
+            exchange.sever()
+            self._connection = self._connected()
+        return exchange.outcome or Outcome(taken=False, reason=f"no answer within {SECONDS:g} seconds")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _connected(self) -> HTTPConnection:
+        kind, host, port = self._address
+        return kind(host, port, timeout=SECONDS)
+
+
+class _Exchange(Thread):
+    """A request and its answer, beside whoever waits no longer than he likes.
+
+    A socket's time-out is for each piece of an answer and each address of a name, of which there may be many.
+    """
+
+    def __init__(self, connection: HTTPConnection, path: str, body: bytes, headers: dict[str, str]) -> None:
+        super().__init__(daemon=True)
+        self.outcome: Outcome | None = None
+        self._connection = connection
+        self._request = path, body, headers
+
+    def run(self) -> None:
+        path, body, headers = self._request
         try:
-            self._connection.request("POST", self._path, body, {**self._headers, "Idempotency-Key": key})
+            self._connection.request("POST", path, body, headers)
             answer = self._connection.getresponse()
+        except (OSError, HTTPException, ValueError) as error:
+            self._connection.close()
+            self.outcome = Outcome(taken=False, reason=str(error) or type(error).__name__)
+            return
+        self.outcome = _outcome(answer)
+        try:
             if answer.length is None or answer.length > _MOST:
                 self._connection.close()  # its status is all that counts; the rest may never end
             else:
                 answer.read()
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError):
             self._connection.close()
-            return Outcome(taken=False, reason=str(error) or type(error).__name__)
-        if answer.status // 100 == 2:
-            return Outcome(taken=True)
-        final = answer.status not in _AGAIN and (answer.status in _REFUSED or answer.status < 400)
-        after = answer.getheader("Retry-After") or ""
-        return Outcome(
-            taken=False,
-            reason=f"answered {answer.status} {answer.reason}",
-            final=final,
-            after=float(after) if after.isdecimal() else 0.0,
-        )
 
-    def close(self) -> None:
-        self._connection.close()
+    def sever(self) -> None:
+        """Have it end soon."""
+        opened = self._connection.sock
+        if opened is not None:
+            with suppress(OSError):  # it may have ended by itself
+                # Not the method of a socket with TLS, which takes from it what another thread reads with.
+                socket.shutdown(opened, SHUT_RDWR)
+
+
+def _outcome(answer: HTTPResponse) -> Outcome:
+    if answer.status // 100 == 2:
+        return Outcome(taken=True)
+    final = answer.status not in _AGAIN and (answer.status in _REFUSED or answer.status < 400)
+    after = answer.getheader("Retry-After") or ""
+    return Outcome(
+        taken=False,
+        reason=f"answered {answer.status} {answer.reason}",
+        final=final,
+        after=float(after) if after.isdecimal() else 0.0,
+    )

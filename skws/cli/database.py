@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
+from schema.infer import Inference
 from schema.model import Schema
 from skws.choices import OutputFormat
 from skws.cli.run import counted
@@ -20,6 +22,8 @@ from skws.progress import Progress
 from skws.ranking.choice import RankingChoice
 from skws.results.writers.formats import open_writer
 from windows.window import Unbounded
+
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,13 @@ def search_database(
 ) -> None:
     """Search, write the results, best first, and sum up. Raises SkwsError."""
     database = database_at(request.database)
-    schema = all_tables(request.schema) if request.schema is not None else database.schema()
+    if request.schema is not None:
+        schema = all_tables(request.schema)
+    else:
+        inference = database.inferred()
+        schema = all_tables(inference.schema())
+        if not quiet:
+            _tell_left_out(inference)
     if not schema.joins and not quiet:
         tell("no joins: the database declares no references; --schema FILE can name them")
     plan = request.plan(schema)
@@ -70,6 +80,15 @@ def search_database(
     tell(summary(found, search, request.max_size, perf_counter() - ready))
     for reason in reasons:
         tell(reason)
+
+
+def _tell_left_out(inference: Inference) -> None:
+    """One line for what a catalog has that no schema can name."""
+    columns = (f"{each.name}.{column}" for each in inference.relations for column in each.left_out)
+    names = [*inference.left_out, *columns]
+    if names:
+        others = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        tell(f"not searched, for their names or types: {', '.join(map(repr, names[:_SHOWN]))}{others}")
 
 
 def _written(

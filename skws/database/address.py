@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from schema.errors import SourceError
+from schema.infer import Inference
 from schema.model import Relation, Row, Schema
 from skws.replay.values import MalformedError, conversion
 from skws.sources.addresses import is_postgres
@@ -27,8 +28,8 @@ class Database(Protocol):
     def stamp(self, relations: Sequence[Relation]) -> str:
         """What changes when the rows of some relations do."""
 
-    def schema(self) -> Schema:
-        """Inferred from the catalog."""
+    def inferred(self) -> Inference:
+        """What the catalog tells of the schema."""
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         """The rows of a relation's table, typed as its attributes."""

@@ -9,8 +9,9 @@ from functools import cached_property
 from psycopg2.sql import SQL, Identifier
 
 from schema.errors import SourceError
-from schema.model import Relation, Row, Schema
-from skws.database.address import all_tables, typed
+from schema.infer import Inference
+from schema.model import Relation, Row
+from skws.database.address import typed
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.catalog import Table, tables
 from skws.sources.postgres.fitting import fit_static
@@ -50,8 +51,8 @@ class PostgresDatabase:
             ((count, hashes),) = cursor.fetchall()
         return table.namespace, table.name, str(count), str(hashes)
 
-    def schema(self) -> Schema:
-        return all_tables(inferred(self.address, None, "none").schema())
+    def inferred(self) -> Inference:
+        return inferred(self.address, None, "none")
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         table = self._fitted(relation)

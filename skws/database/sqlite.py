@@ -14,8 +14,8 @@ from schema.column_profile import profile
 from schema.document import is_name
 from schema.errors import SourceError, nearest
 from schema.infer import Inference, InferredRelation
-from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
-from skws.database.address import all_tables, typed
+from schema.model import Attribute, AttributeType, Join, Relation, Row
+from skws.database.address import typed
 
 SAMPLE_ROWS: Final = 1000
 # Parts of declared types, as SQLite itself reads them, and those that tell more.
@@ -58,12 +58,10 @@ class SqliteDatabase:
         found = [file.stat() for file in files if file.exists()]
         return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in found]))
 
-    def schema(self) -> Schema:
-        return all_tables(self.inferred().schema())
-
     def inferred(self) -> Inference:
         """From declared types, keys and references; samples tell texts from other strings."""
-        usable = {name: columns for name, columns in self._tables.items() if is_name(name) and columns}
+        named = {name: list(filter(_usable, columns)) for name, columns in self._tables.items()}
+        usable = {name: columns for name, columns in named.items() if is_name(name) and columns}
         if not usable:
             raise SourceError(f"{self.name}: no tables to infer a schema from")
         joins = tuple(self._joins(usable))
@@ -99,20 +97,29 @@ class SqliteDatabase:
                 "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
                 " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
             ).fetchall()
-            return {name: list(self._columns(connection, name)) for (name,) in names}
+            kinds = connection.execute("PRAGMA table_list").fetchall()
+            # Where virtual tables keep what is theirs.
+            inner = {name for _, name, kind, *_ in kinds if kind == "shadow"}
+            return {name: self._columns(connection, name) for (name,) in names if name not in inner}
 
-    def _columns(self, connection: sqlite3.Connection, table: str) -> Iterator[Column]:
-        for _, name, declared, _, _, key in connection.execute(f"PRAGMA table_info({_quoted(table)})"):
-            if is_name(name) and "BLOB" not in declared.upper():
-                yield Column(name, declared.upper(), key)
+    def _columns(self, connection: sqlite3.Connection, table: str) -> list[Column]:
+        """None for a view or virtual table that cannot be read as the database is now."""
+        try:
+            found = connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+        except sqlite3.OperationalError:
+            return []
+        return [Column(name, declared.upper(), key) for _, name, declared, _, _, key in found]
 
     def _relation(
         self, table: str, columns: list[Column], referring: set[tuple[str, str]]
     ) -> InferredRelation:
-        key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key)
+        left_out = [column for column in self._tables[table] if column not in columns]
+        # A part of a key is none.
+        whole = not any(column.key for column in left_out)
+        key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
         attributes = tuple(self._attribute(table, column, referring) for column in columns)
         found = Finding(key, 1.0, "the primary key") if key else None
-        return InferredRelation(table, attributes, found, None, table=True)
+        return InferredRelation(table, attributes, found, None, True, tuple(c.name for c in left_out))
 
     def _attribute(self, table: str, column: Column, referring: set[tuple[str, str]]) -> Finding[Attribute]:
         kind = next((kind for part, kind in _TYPES if part in column.declared), None)
@@ -171,7 +178,7 @@ class SqliteDatabase:
         """Pairs of columns; None if one of them is not part of the schema."""
         own = {column.name.lower(): column.name for column in usable[table]}
         others = {column.name.lower(): column.name for column in usable[target]}
-        key = [column.name for column in sorted(usable[target], key=lambda c: c.key) if column.key]
+        key = [column.name for column in sorted(self._tables[target], key=lambda c: c.key) if column.key]
         on = []
         for place, (near, far) in enumerate(pairs):
             there = far if far is not None else key[place] if place < len(key) else ""
@@ -188,6 +195,10 @@ class SqliteDatabase:
                 yield connection
         except sqlite3.Error as error:
             raise SourceError(f"{self.name}: {error}") from None
+
+
+def _usable(column: Column) -> bool:
+    return is_name(column.name) and "BLOB" not in column.declared
 
 
 def _quoted(name: str) -> str:

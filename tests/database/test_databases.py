@@ -114,6 +114,27 @@ def test_a_database_without_searched_columns_is_told(skws: Skws, tmp_path: Path)
     assert "no column is searched" in skws("search", "one", "--database", path).err
 
 
+def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: Path) -> None:
+    """Names with spaces, views of what is gone, and the insides of virtual tables. Half of a key is none."""
+    path = tmp_path / "odd.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("""
+            CREATE TABLE "Order Items" (id INTEGER, what TEXT);
+            CREATE VIEW broken AS SELECT * FROM gone;
+            CREATE VIRTUAL TABLE found USING fts5(words);
+            INSERT INTO found VALUES ('a red kettle');
+            CREATE TABLE line ("order no" INTEGER, place INTEGER, what TEXT, PRIMARY KEY ("order no", place));
+            INSERT INTO line VALUES (1, 1, 'kettle'), (2, 1, 'kettle of iron');
+            CREATE TABLE note (number INTEGER, place INTEGER, text TEXT,
+                FOREIGN KEY (number, place) REFERENCES line);
+            INSERT INTO note VALUES (1, 1, 'dented');
+        """)
+    done = skws("search", "kettle", "--database", path, "-f", "jsonl")
+    assert sorted(one["network"] for one in results(done.out)) == ["found{kettle}", *["line{kettle}"] * 2]
+    assert "not searched, for their names or types: 'Order Items', 'broken', 'line.order no'" in done.err
+    assert "no joins" in done.err  # not by the place alone
+
+
 def test_a_key_of_words_is_searched_and_a_reference_to_it_is_not(skws: Skws, tmp_path: Path) -> None:
     path = tmp_path / "waters.sqlite"
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -204,7 +225,7 @@ def mondial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_mondial_is_inferred_with_its_joins(mondial: Path) -> None:
     given = load_schema(ROOT / "examples" / "mondial" / "schema.yaml")
-    inferred = SqliteDatabase(mondial).schema()
+    inferred = SqliteDatabase(mondial).inferred().schema()
     joins = {(j.left, j.right, j.on) for j in given.joins}
     assert {(j.left, j.right, j.on) for j in inferred.joins} == joins
     assert {r.name: r.key for r in inferred.relations} == {r.name: r.key for r in given.relations}

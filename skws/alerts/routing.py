@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from schema.errors import SkwsError
 from skws.alerts.file import Alert
@@ -17,14 +17,25 @@ from skws.watch.sinks.marks import NONE, Marks
 _LIMITS: Final = "limits"
 
 
+class _Way(NamedTuple):
+    """Of an alert: the addresses of its sinks, none for those of the job, and what lets results through."""
+
+    sinks: tuple[str, ...]
+    limiter: Limiter | None
+
+
 class Routing:
-    """All sinks of a job as one. Sinks of one address are one; results name their query by its text."""
+    """All sinks of a job as one. Sinks of one address are one.
+
+    Results name their query by its text. Alerts of one text are of the same
+    query; each lets its results through, and sends them, by itself.
+    """
 
     def __init__(self, job: Sequence[Sink], alerts: Mapping[str, Alert]) -> None:
         self._job = job
         self._own = {address: parse_sink(address) for address in _addresses(alerts.values())}
-        self._ways: dict[str, set[str]] = {}
-        self._limiters: dict[str, Limiter] = {}
+        self._ways: dict[str, list[_Way]] = {}  # by the text of a query
+        self._limiters: dict[str, Limiter] = {}  # by the name of an alert
         self._alerts: dict[str, Alert] = {}
         self._run: Run | None = None
         self._last = NONE
@@ -51,19 +62,18 @@ class Routing:
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if not self._begun:
             self._go_on(batch)
-        told = self._within_limits(results)
-        rest = [result for result in told if not self._ways.get(result.query)]
+        rest, own = self._sent(results)
         for sink in self._job:
             sink.write(batch, rest)
         for address, sink in self._own.items():
-            sink.write(batch, [each for each in told if address in self._ways.get(each.query, ())])
+            sink.write(batch, own[address])
         self._last = batch
 
     def flush(self) -> None:
         for sink in self._all():
             sink.flush()
         if self._begun and self._limiters and self._last != NONE:
-            state = {text: limiter.state() for text, limiter in self._limiters.items()}
+            state = {name: limiter.state() for name, limiter in self._limiters.items()}
             new = {"batch": self._last, "limits": state}
             if new != self._before:
                 # A run that ends before this batch is committed goes on from the one before.
@@ -71,9 +81,9 @@ class Routing:
                 self._before = new
 
     def close(self) -> None:
-        for query, limiter in self._limiters.items():
+        for name, limiter in self._limiters.items():
             if limiter.held_back and self._run is not None:
-                self._run.tell(f"{query}: {limiter.held_back:,} more results were held back")
+                self._run.tell(f"{name}: {limiter.held_back:,} more results were held back")
         for sink in self._all():
             with suppress(SkwsError):
                 sink.close()
@@ -100,15 +110,14 @@ class Routing:
         self._set_out(alerts)
 
     def _set_out(self, alerts: Mapping[str, Alert]) -> None:
-        before = {alert.query.text: alert.limit for alert in self._alerts.values()}
         limiters = {}
-        ways: dict[str, set[str]] = {}
-        for alert in alerts.values():
-            text = alert.query.text
-            ways.setdefault(text, set()).update(alert.sinks)
+        ways: dict[str, list[_Way]] = {}
+        for name, alert in alerts.items():
             if alert.limit is not None:
-                kept = self._limiters.get(text) if before.get(text) == alert.limit else None
-                limiters[text] = kept or Limiter(alert.limit)
+                before = self._alerts.get(name)
+                same = before is not None and (before.query, before.limit) == (alert.query, alert.limit)
+                limiters[name] = self._limiters[name] if same else Limiter(alert.limit)
+            ways.setdefault(alert.query.text, []).append(_Way(alert.sinks, limiters.get(name)))
         self._alerts, self._ways, self._limiters = dict(alerts), ways, limiters
 
     def _go_on(self, batch: int) -> None:
@@ -116,23 +125,36 @@ class Routing:
         self._begun = True
         kept = self._marks.read().get("limits", [])
         self._before = next((state for state in kept if state["batch"] < batch), self._before)
-        for text, state in self._before["limits"].items():
-            if text in self._limiters:
-                self._limiters[text].restore(state)
+        for name, state in self._before["limits"].items():
+            if name in self._limiters:
+                self._limiters[name].restore(state)
 
-    def _within_limits(self, results: Sequence[LiveResult]) -> list[LiveResult]:
-        if not self._limiters:
-            return list(results)
-        told = []
+    def _sent(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], dict[str, list[LiveResult]]]:
+        """What goes to the job's sinks, and to each address; to each of them once."""
+        rest: list[LiveResult] = []
+        own: dict[str, list[LiveResult]] = {address: [] for address in self._own}
+        latest: dict[tuple[str, str], bytes] = {}
         for result in results:
-            limiter = self._limiters.get(result.query)
-            let = result if limiter is None else limiter.let(result)
-            if let is not None:
-                told.append(let)
-        return told
+            ways = self._ways.get(result.query, _OF_NO_ALERT)
+            if len(ways) > 1:  # what is evaluated for each query by itself is told for each of them
+                told = result.to_json()
+                if latest.get((result.query, result.id)) == told:
+                    continue
+                latest[result.query, result.id] = told
+            sent: set[int] = set()
+            for way in ways:
+                let = result if way.limiter is None else way.limiter.let(result)
+                for to in [own[address] for address in way.sinks] or [rest]:
+                    if let is not None and id(to) not in sent:
+                        sent.add(id(to))
+                        to.append(let)
+        return rest, own
 
     def _all(self) -> list[Sink]:
         return [*self._job, *self._own.values()]
+
+
+_OF_NO_ALERT: Final = (_Way((), None),)
 
 
 def _addresses(alerts: Iterable[Alert]) -> dict[str, None]:

@@ -137,11 +137,32 @@ def test_each_query_has_sinks_and_a_limit_of_its_own(
     code = run([*map(str, ("watch", "--queries", queries, *given, "--sink", f"jsonl:{all_others}"))])
     assert code == 0, capsys.readouterr().err
     assert [line["query"] for line in lines(mine)] == ["ada lamp"] * 3
-    assert "ada lamp: 2 more results were held back" in capsys.readouterr().err
+    assert "lamps: 2 more results were held back" in capsys.readouterr().err
     others = [(line["query"], line.get("event")) for line in lines(all_others)]
     assert others.count(("ada chair", None)) == 1
     assert others.count(("lamp", "enter")) == 5
     assert others.count(("lamp", "leave")) == 5
+
+
+def test_alerts_of_one_query_go_their_own_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The limit of one is not that of the other, and each sink gets each result once."""
+    schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
+    some, every = tmp_path / "some.jsonl", tmp_path / "every.jsonl"
+    schema.write_text(YAML)
+    append(source, customer(0, 1), *(order(n, 1) for n in range(1, 6)))
+    told = []
+    for asked in ("query: ada lamp", "query: lamp, top: 1, rank: recency", "pattern: customer c ; order o"):
+        queries.write_text(
+            f"pager: {{{asked}, limit: 2 per minute, sinks: ['jsonl:{some}', 'jsonl:{every}']}}\n"
+            f"file: {{{asked}, sinks: 'jsonl:{every}'}}\n"
+        )
+        given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+        assert run([*map(str, ("watch", "--queries", queries, *given))]) == 0, capsys.readouterr().err
+        entered = [[line["id"] for line in lines(path) if line["op"] == "+"] for path in (some, every)]
+        told.append((len(entered[0]), len(entered[1]), len(set(entered[1]))))
+        some.unlink()
+        every.unlink()
+    assert told == [(2, 5, 5)] * 3
 
 
 def test_a_pattern_shows_attributes_in_its_own_sink_and_within_its_limit(
@@ -168,7 +189,7 @@ def test_a_pattern_shows_attributes_in_its_own_sink_and_within_its_limit(
         (pattern, 2, {"v.page": 3, "o.amount": amount}) for amount in (5, 6)
     ]
     assert lines(others) == []
-    assert f"{pattern}: 1 more results were held back" in capsys.readouterr().err
+    assert "shown: 1 more results were held back" in capsys.readouterr().err
     queries.write_text(f"shown: {{pattern: {pattern}, select: o.nothing}}\n")
     assert run([*map(str, ("watch", "--queries", queries, *given))]) == 2
     assert "--select: no attribute 'nothing' in orders" in capsys.readouterr().err

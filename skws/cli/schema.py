@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from schema.show import show as show_text
 from schema.show import to_dot, to_yaml
 from skws.cli import options, query
 from skws.cli.terminal import stdout_bytes, tell
+from skws.database.address import database_at, is_sqlite
 from skws.results.writers import destination
 from skws.sampling import sample
 from skws.sources.addresses import is_postgres, parse_source
@@ -95,7 +97,7 @@ def infer_schema(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Replay files or directories, or the postgresql:// address of a database.",
+            help="Replay files or directories, or a database: a SQLite file, postgresql://...",
             show_default=False,
         ),
     ],
@@ -107,7 +109,7 @@ def infer_schema(
     skws schema infer examples/movies/replay.jsonl > schema.yaml
     """
     parse_window(window)
-    if any(map(is_postgres, paths)):
+    if any(is_postgres(path) or is_sqlite(path) for path in paths):
         _print(_of_database(paths, name, window))
         return
     samples = sample([Path(path) for path in paths])
@@ -118,6 +120,9 @@ def infer_schema(
 def _of_database(addresses: list[str], name: str | None, window: str) -> str:
     if len(addresses) > 1:
         raise UsageError("a schema is inferred from one database, or from files")
+    if is_sqlite(addresses[0]):
+        found = database_at(addresses[0]).inferred()
+        return replace(found, name=name or found.name, window=window).to_yaml()
     source = parse_source(addresses[0])
     # psycopg2 is an extra: the address has told whether it is there.
     from skws.sources.postgres.inferring import infer_schema as infer_database  # noqa: PLC0415

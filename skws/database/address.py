@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from schema.errors import SourceError
 from schema.infer import Inference
@@ -13,7 +13,8 @@ from schema.model import Relation, Row, Schema
 from skws.replay.values import MalformedError, conversion
 from skws.sources.addresses import is_postgres
 
-SQLITE = "sqlite:"
+SQLITE: Final = "sqlite:"
+_SUFFIXES: Final = frozenset({".db", ".sqlite", ".sqlite3"})
 
 
 class Database(Protocol):
@@ -33,6 +34,11 @@ class Database(Protocol):
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         """The rows of a relation's table, typed as its attributes."""
+
+
+def is_sqlite(text: str) -> bool:
+    """True for the address of a SQLite file, or its path if it is called like one."""
+    return text.startswith(SQLITE) or Path(text).suffix in _SUFFIXES
 
 
 def database_at(text: str) -> Database:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from schema.errors import SourceError, UsageError
 from schema.model import Row, Schema
 from skws.choices import OnError
-from skws.database.address import SQLITE, Database, database_at
+from skws.database.address import Database, database_at, is_sqlite
 from skws.records import Record
 from skws.replay import BadRecordLog
 from skws.replay.reader import read_split
@@ -23,7 +23,6 @@ from skws.sources.redact import redacted
 from skws.tables.make import as_batches
 from skws.tables.rows import arrow_schema
 
-_SQLITE_SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
 
 
@@ -40,7 +39,7 @@ class TableSource(Protocol):
 def table_source(schema: Schema, number: int) -> TableSource:
     """The source of a relation that names one. Raises UsageError, SourceError."""
     address = schema.relations[number].source or ""
-    if is_postgres(address) or address.startswith(SQLITE) or Path(address).suffix in _SQLITE_SUFFIXES:
+    if is_postgres(address) or is_sqlite(address):
         return _InDatabase(database_at(address), schema, number)
     if "://" in address:
         raise UsageError(f"{redacted(address)}: a table is in files, sqlite:FILE or postgresql://...")

@@ -135,6 +135,19 @@ def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: P
     assert "no joins" in done.err  # not by the place alone
 
 
+def test_a_schema_is_inferred_from_a_sqlite_file(skws: Skws, books: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "books.yaml"
+    done = skws("schema", "infer", books, "--name", "library", "--window", "2 days")
+    assert done.code == 0, done.err
+    schema.write_text(done.out)
+    found = load_schema(schema)
+    assert (found.name, found.window) == ("library", "2 days")
+    inferred = SqliteDatabase(books).inferred().schema()
+    assert (found.relations, found.joins) == (inferred.relations, inferred.joins)
+    args = ("search", "guin", "dispossessed", "--database", books, "-f", "jsonl")
+    assert skws(*args, "--schema", schema).out == skws(*args).out
+
+
 def test_a_key_of_words_is_searched_and_a_reference_to_it_is_not(skws: Skws, tmp_path: Path) -> None:
     path = tmp_path / "waters.sqlite"
     with closing(sqlite3.connect(path)) as connection, connection:

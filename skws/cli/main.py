@@ -5,6 +5,7 @@ A traceback is shown to nobody who did not ask for it with SKWS_DEBUG=1.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -17,6 +18,7 @@ from skws.results.writers import OutputClosedError
 from skws.results.writers.text import visible
 
 INTERRUPTED = 130
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Typer brings its own copy of click in newer versions, and takes click's in older ones.
 _USAGE_ERROR = typer.BadParameter.__bases__[0]
 _CLICK_ERROR = _USAGE_ERROR.__bases__[0]
@@ -24,6 +26,7 @@ _CLICK_ERROR = _USAGE_ERROR.__bases__[0]
 
 def main() -> None:
     """Run the command line of this process, and exit."""
+    _stand_in_for_closed_streams()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -66,6 +69,10 @@ def _failed(error: Exception) -> int:
     elif isinstance(error, _CLICK_ERROR):
         print(_usage_message(error), file=sys.stderr)
         return int(getattr(error, "exit_code", 2))
+    elif isinstance(error, OSError) and error.errno in _DISK_FULL:
+        _tell(
+            f"cannot write to {error.filename or 'standard output, or to a temporary file'}: {error.strerror}"
+        )
     else:
         _tell(f"unexpected {type(error).__name__}: {error} (SKWS_DEBUG=1 shows where)")
     return error.exit_code if isinstance(error, SkwsError) else 1
@@ -89,6 +96,22 @@ def _usage_message(error: Exception) -> str:
 def _tell(message: str) -> None:
     lines = [visible(line) for line in f"skws: {message}".splitlines()]
     print("\n".join(lines), file=sys.stderr)
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Have all standard streams, also where the caller closed them: files would get their numbers.
+
+    What is written to a closed standard output must fail, as results would be lost; notes may be.
+    """
+    for name, flags, mode in (
+        ("stdin", os.O_RDONLY, "r"),
+        ("stdout", os.O_RDONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, flags)
+            os.set_inheritable(null, True)
+            setattr(sys, name, open(null, mode, closefd=False))  # noqa: SIM115 - until the process ends
 
 
 def _drop_unwritten() -> None:

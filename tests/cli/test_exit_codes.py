@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_lines import LOCAL, REPLAY, SCHEMA, SEARCH, Skws
+from tests.cli.command_lines import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws
 
 SKWS = (sys.executable, "-c", "from skws.cli import main; main()")
 
@@ -99,6 +100,32 @@ def test_full_disk() -> None:
         )
     assert ended.returncode == 1
     assert ended.stderr == "skws: cannot write to standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",)])
+def test_full_disk_for_help(arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [*SKWS, *arguments], stdout=full, stderr=subprocess.PIPE, check=False, text=True
+        )
+    assert ended.returncode == 1
+    assert "No space left on device" in ended.stderr
+    assert "unexpected" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "told"),
+    [("<&-", 0, ""), (">&-", 1, "cannot write to standard output"), ("2>&-", 0, "")],
+)
+def test_closed_streams(closed: str, code: int, told: str) -> None:
+    command = shlex.join([*SKWS, *map(str, SEARCH), "--format", "jsonl", "-q"])
+    ended = subprocess.run(
+        ["bash", "-c", f"{command} {closed}"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.returncode == code
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout.count("\n") == (0 if code else len(IDS))
 
 
 def test_a_reader_that_has_had_enough_is_no_failure() -> None:

@@ -31,7 +31,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 QueryFile = Annotated[
-    Path, typer.Argument(metavar="QUERY.sql", help="File with one SELECT, or a union.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="QUERY.sql", help="File with one SELECT, or a union.", show_default=False, readable=False
+    ),
 ]
 
 
@@ -53,7 +56,12 @@ def check(
     schema: options.SchemaFile,
     query: Annotated[
         Path | None,
-        typer.Argument(metavar="[QUERY.sql]", help="File with one SELECT, or a union.", show_default=False),
+        typer.Argument(
+            metavar="[QUERY.sql]",
+            help="File with one SELECT, or a union.",
+            show_default=False,
+            readable=False,
+        ),
     ] = None,
     pattern: Annotated[
         str | None,
@@ -104,7 +112,12 @@ def run(
     replay: Annotated[
         list[Path] | None,
         typer.Option(
-            "--replay", "-r", metavar="PATH", help="File or directory; may be repeated.", show_default=False
+            "--replay",
+            "-r",
+            metavar="PATH",
+            help="File or directory; may be repeated.",
+            show_default=False,
+            readable=False,
         ),
     ] = None,
     source: Annotated[
@@ -119,7 +132,12 @@ def run(
     master: options.Master = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option("--checkpoint", metavar="DIR", help="With --source: go on from here after any end."),
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="With --source: go on from here after any end.",
+            readable=False,
+        ),
     ] = None,
     sink: Annotated[
         list[str] | None,

@@ -44,7 +44,9 @@ def explain(
     ] = None,
     replay: Annotated[
         list[Path] | None,
-        typer.Option("--replay", "-r", metavar="PATH", help="Show what this replay does to the mesh."),
+        typer.Option(
+            "--replay", "-r", metavar="PATH", help="Show what this replay does to the mesh.", readable=False
+        ),
     ] = None,
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,

@@ -18,6 +18,7 @@ from skws.results.writers import OutputClosedError
 from skws.results.writers.text import visible
 
 INTERRUPTED = 130
+_OF_PYDANTIC = "Value error, "  # before the reasons of newer versions of typer
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Typer brings its own copy of click in newer versions, and takes click's in older ones.
 _USAGE_ERROR = typer.BadParameter.__bases__[0]
@@ -85,7 +86,7 @@ def _debugging() -> bool:
 def _usage_message(error: Exception) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error)
-    message = visible(str(getattr(error, "format_message", lambda: error)()))
+    message = visible(str(getattr(error, "format_message", lambda: error)())).replace(_OF_PYDANTIC, "")
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "skws"
     if "No such option: -" in message and "No such option: --" not in message:

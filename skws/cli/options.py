@@ -50,7 +50,10 @@ MaybeQueryWords = Annotated[
     typer.Argument(metavar="QUERY...", help="Keywords; several arguments are one query.", show_default=False),
 ]
 SchemaFile = Annotated[
-    Path, typer.Option("--schema", "-s", metavar="FILE", help="YAML of the schema.", show_default=False)
+    Path,
+    typer.Option(
+        "--schema", "-s", metavar="FILE", help="YAML of the schema.", show_default=False, readable=False
+    ),
 ]
 SchemaOfSource = Annotated[
     Path | None,
@@ -60,6 +63,7 @@ SchemaOfSource = Annotated[
         metavar="FILE",
         help="YAML of the schema; of a database by default its catalog's.",
         show_default=False,
+        readable=False,
     ),
 ]
 MaxSize = Annotated[int, typer.Option("--max-size", metavar="N", min=1, help=MAX_SIZE_HELP)]
@@ -73,16 +77,24 @@ Master = Annotated[
 Replays = Annotated[
     list[Path],
     typer.Option(
-        "--replay", "-r", metavar="PATH", help="File or directory; may be repeated.", show_default=False
+        "--replay",
+        "-r",
+        metavar="PATH",
+        help="File or directory; may be repeated.",
+        show_default=False,
+        readable=False,
     ),
 ]
 BadRecords = Annotated[OnError, typer.Option("--on-error", help="What to do about bad records.")]
 DeadLetters = Annotated[
     Path | None,
-    typer.Option("--dead-letters", metavar="FILE", help="Where --on-error dead-letter puts them."),
+    typer.Option(
+        "--dead-letters", metavar="FILE", help="Where --on-error dead-letter puts them.", readable=False
+    ),
 ]
 LateLetters = Annotated[
-    Path | None, typer.Option("--dead-letters", metavar="FILE", help="Where bad and late records go.")
+    Path | None,
+    typer.Option("--dead-letters", metavar="FILE", help="Where bad and late records go.", readable=False),
 ]
 WindowText = Annotated[
     str | None,
@@ -108,7 +120,9 @@ Limit = Annotated[
 ResultFormat = Annotated[OutputFormat, typer.Option("--format", "-f", help="How results are written.")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write results there.", show_default="stdout"),
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write results there.", show_default="stdout", readable=False
+    ),
 ]
 Select = Annotated[
     str | None,

@@ -21,7 +21,9 @@ app = typer.Typer(help="Standing queries of a running job.", no_args_is_help=Tru
 
 Control = Annotated[
     Path,
-    typer.Option("--control", "-c", metavar="DIR", help="The job's control folder.", show_default=False),
+    typer.Option(
+        "--control", "-c", metavar="DIR", help="The job's control folder.", show_default=False, readable=False
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the query is called.", show_default=False)]
 Wait = Annotated[

@@ -29,7 +29,9 @@ from windows.window import ExpressionWindow, parse_window
 app = typer.Typer(
     help="Check a schema, show it, infer one from data.", no_args_is_help=True, rich_markup_mode=None
 )
-SchemaPath = Annotated[Path, typer.Argument(metavar="FILE", help="YAML of the schema.", show_default=False)]
+SchemaPath = Annotated[
+    Path, typer.Argument(metavar="FILE", help="YAML of the schema.", show_default=False, readable=False)
+]
 
 
 class SchemaFormat(StrEnum):

@@ -61,7 +61,12 @@ def search(
     replay: Annotated[
         list[Path] | None,
         typer.Option(
-            "--replay", "-r", metavar="PATH", help="File or directory; may be repeated.", show_default=False
+            "--replay",
+            "-r",
+            metavar="PATH",
+            help="File or directory; may be repeated.",
+            show_default=False,
+            readable=False,
         ),
     ] = None,
     database: Annotated[
@@ -75,7 +80,9 @@ def search(
     ] = None,
     index: Annotated[
         Path | None,
-        typer.Option("--index", metavar="FILE", help="With --database: keep the index of it there."),
+        typer.Option(
+            "--index", metavar="FILE", help="With --database: keep the index of it there.", readable=False
+        ),
     ] = None,
     pattern: Annotated[
         str | None,

@@ -42,7 +42,9 @@ def tui(
     ] = None,
     replay: Annotated[
         Path | None,
-        typer.Option("--replay", "-r", metavar="PATH", help="Short for --source replay:PATH."),
+        typer.Option(
+            "--replay", "-r", metavar="PATH", help="Short for --source replay:PATH.", readable=False
+        ),
     ] = None,
     speed: Annotated[
         float, typer.Option("--speed", metavar="N", help="Of a replay: so many times as fast.")

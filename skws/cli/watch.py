@@ -46,7 +46,12 @@ def watch(
     select: options.Select = None,
     queries: Annotated[
         Path | None,
-        typer.Option("--queries", metavar="FILE", help="YAML of more queries; may be changed while it runs."),
+        typer.Option(
+            "--queries",
+            metavar="FILE",
+            help="YAML of more queries; may be changed while it runs.",
+            readable=False,
+        ),
     ] = None,
     engine: options.Engine = EngineName.SPARK,
     master: options.Master = None,
@@ -75,12 +80,21 @@ def watch(
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option("--checkpoint", metavar="DIR", help="Go on from here after any end of the process."),
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="Go on from here after any end of the process.",
+            readable=False,
+        ),
     ] = None,
     control: Annotated[
         Path | None,
         typer.Option(
-            "--control", metavar="DIR", help="Folder for skws query.", show_default="CHECKPOINT/control"
+            "--control",
+            metavar="DIR",
+            help="Folder for skws query.",
+            show_default="CHECKPOINT/control",
+            readable=False,
         ),
     ] = None,
     on_error: options.BadRecords = OnError.FAIL,
@@ -100,7 +114,8 @@ def watch(
         ),
     ] = None,
     metrics_file: Annotated[
-        Path | None, typer.Option("--metrics-file", metavar="FILE", help="Metrics as JSON, every second.")
+        Path | None,
+        typer.Option("--metrics-file", metavar="FILE", help="Metrics as JSON, every second.", readable=False),
     ] = None,
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", help="How notes on stderr are written.")

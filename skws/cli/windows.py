@@ -67,7 +67,9 @@ def windows(
     ] = None,
     replay: Annotated[
         list[Path] | None,
-        typer.Option("--replay", "-r", metavar="PATH", help="File or directory; may be repeated."),
+        typer.Option(
+            "--replay", "-r", metavar="PATH", help="File or directory; may be repeated.", readable=False
+        ),
     ] = None,
     pair: Annotated[
         list[str] | None,

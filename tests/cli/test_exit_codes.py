@@ -66,6 +66,22 @@ def test_codes(skws: Skws, code: int, arguments: tuple[object, ...], told: str) 
     assert code == 0 or outcome.out == ""
 
 
+def test_a_refused_value_is_told_in_plain_words(skws: Skws) -> None:
+    told = skws(*SEARCH, "--format", "xml").err
+    assert told.startswith("skws: Invalid value for '--format' / '-f': 'xml' is not one of 'table', ")
+
+
+@pytest.mark.parametrize(("code", "option"), [(3, "--schema"), (0, "--replay"), (1, "--output")])
+def test_who_reads_a_file_tells_what_is_wrong_with_it(
+    skws: Skws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, option: str
+) -> None:
+    forbidden = tmp_path / "forbidden.jsonl"
+    forbidden.touch()
+    # Typer would look by this, and end with 2. (The tests may run as root, to whom nothing is forbidden.)
+    monkeypatch.setattr(os, "access", lambda path, _: str(path) != str(forbidden))
+    assert skws(*SEARCH, option, forbidden).code == code
+
+
 def test_version(skws: Skws) -> None:
     assert skws("--version").out.startswith("skws 0.")
 

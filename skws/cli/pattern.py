@@ -35,6 +35,7 @@ _KEYWORDS_ONLY = {
     "purge": "--purge",
     "no_demand": "--no-demand",
     "evaluator": "--evaluator",
+    "index": "--index",
 }
 
 
@@ -42,13 +43,15 @@ def search_pattern(context: typer.Context, pattern: str) -> None:
     """``skws search --pattern``, its other options as the command has read them. Raises SkwsError."""
     given = context.params
     _refuse_keyword_options(context)
+    letters = None if given["dead_letters"] is None else Path(given["dead_letters"])
+    options.check_letters(OnError(given["on_error"]), letters)
     request = PatternRequest(
         pattern=options.query_text([pattern]),
         schema=options.read_schema(Path(given["schema"])),
         replay=tuple(map(Path, given["replay"])),
         window=None if given["window"] is None else parse_window(given["window"]),
         on_error=OnError(given["on_error"]),
-        dead_letters=None if given["dead_letters"] is None else Path(given["dead_letters"]),
+        dead_letters=letters,
         limit=given["limit"],
         engine=EngineName(given["engine"]),
         master=given["master"],

@@ -150,6 +150,9 @@ def search(
         raise UsageError("--select needs --pattern")
     if not query:
         raise UsageError("nothing to search for: expected keywords, or --pattern TEXT")
+    if index is not None and database is None:
+        raise UsageError("--index needs --database: a replay has no index")
+    options.check_letters(on_error, dead_letters, late=lateness is not None)
     best = options.top_choice(top, group=group, append_only=append_only)
     ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
     if output_format is SearchFormat.COUNT:

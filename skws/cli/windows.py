@@ -115,6 +115,7 @@ def windows(
     """
     from skws.windowing.request import WindowsRequest  # noqa: PLC0415 - NumPy and more, for who needs it
 
+    options.check_letters(on_error, dead_letters)
     values = pair or []
     request = WindowsRequest(
         schema=options.read_schema(schema),

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
 
 import orjson
 
-from schema.errors import BadRecordsError, SourceError, UsageError
+from schema.errors import BadRecordsError, SkwsError, UsageError
 from skws.choices import OnError
 from skws.records import BadRecord, Record
 
 KEPT: Final = 5
+
+
+class DeadLetterError(SkwsError):
+    """Dead letters cannot be written."""
 
 
 class BadRecordLog:
@@ -46,7 +51,7 @@ class BadRecordLog:
         """The records among ``items``; the others are dealt with.
 
         Raises BadRecordsError at the first bad one if the policy is to fail,
-        SourceError if the dead letter file cannot be written.
+        DeadLetterError if their file cannot be written.
         """
         for item in items:
             if type(item) is BadRecord:
@@ -67,7 +72,7 @@ class BadRecordLog:
     def set_aside(self, letter: BadRecord) -> None:
         """Keep a good record that came to nothing (too late) with the dead letters, where there is a file.
 
-        Raises SourceError if that cannot be written.
+        Raises DeadLetterError if that cannot be written.
         """
         if self._path is not None:
             self._write(letter)
@@ -83,7 +88,8 @@ class BadRecordLog:
     def close(self) -> None:
         """Closes the dead letter file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # each letter was flushed; one that could not be was told of then
+                self._file.close()
             self._file = None
 
     def __enter__(self) -> BadRecordLog:
@@ -107,7 +113,7 @@ class BadRecordLog:
                 self._file.write(dead_letter(bad))
                 self._file.flush()
         except OSError as error:
-            raise SourceError(f"{self._path}: cannot write dead letters: {error.strerror}") from None
+            raise DeadLetterError(f"{self._path}: cannot write dead letters: {error.strerror}") from None
 
 
 def place(bad: BadRecord) -> str:

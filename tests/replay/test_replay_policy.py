@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schema.errors import BadRecordsError, SourceError, UsageError
+from schema.errors import BadRecordsError, UsageError
 from skws.choices import OnError
 from skws.records import BadRecord, Record
 from skws.replay import BadRecordLog
-from skws.replay.policy import dead_letter
+from skws.replay.policy import DeadLetterError, dead_letter
 
 GOOD = Record(0, 1, (1,))
 
@@ -68,5 +68,13 @@ def test_dead_letters_need_a_file_that_can_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs the name of a file"):
         BadRecordLog(OnError.DEAD_LETTER)
     log = BadRecordLog(OnError.DEAD_LETTER, tmp_path / "none" / "dead.jsonl")
-    with pytest.raises(SourceError, match="cannot write dead letters"):
+    with pytest.raises(DeadLetterError, match="cannot write dead letters"):
+        log.add(bad(1))
+
+
+def test_a_full_disk_is_told_as_such() -> None:
+    with (
+        pytest.raises(DeadLetterError, match="/dev/full: cannot write dead letters: No space left"),
+        BadRecordLog(OnError.DEAD_LETTER, Path("/dev/full")) as log,
+    ):
         log.add(bad(1))

@@ -6,9 +6,11 @@ code is part of the command line's contract.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class SkwsError(Exception):
@@ -93,6 +95,19 @@ class BadRecordsError(SkwsError):
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """``"; did you mean X?"`` for the candidate closest to ``name``, else the empty string."""
-    found = get_close_matches(name, list(candidates), n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    """``"; did you mean X?"`` for the candidate closest to ``name`` in any case, else the empty string."""
+    folded: dict[str, str] = {}
+    for candidate in candidates:
+        folded.setdefault(candidate.casefold(), candidate)
+    found = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[found[0]]!r}?" if found else ""
+
+
+def nearest_file(path: Path) -> str:
+    """The same for a file that is not there, by the names beside it; their endings are hardly a likeness."""
+    try:
+        beside = os.listdir(path.parent)
+    except OSError:
+        return ""
+    alike = get_close_matches(path.name, beside, n=1, cutoff=0.75)
+    return f"; did you mean {alike[0]!r}?" if alike else ""

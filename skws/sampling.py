@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from schema.errors import SourceError
+from schema.errors import SourceError, nearest_file
 from schema.infer import SAMPLE_ROWS
 from skws.replay import Format
 from skws.replay.debezium import is_change
-from skws.replay.files import BOM, opened
+from skws.replay.files import BOM, entries, is_endless, opened
 from skws.replay.splits import format_of
 
 SAMPLE_RECORDS: Final = 200_000
@@ -74,13 +74,14 @@ def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
 
 def _files(path: Path) -> Iterator[Path]:
     if not path.exists():
-        raise SourceError(f"{path}: no such file or directory")
+        raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
     if not path.is_dir():
         yield path
         return
-    for entry in sorted(path.iterdir()):
-        if not entry.name.startswith((".", "_")):
-            yield from _files(entry)
+    for entry in entries(path):
+        if is_endless(entry):
+            raise SourceError(f"{entry}: no file; a directory of replay files cannot hold pipes or devices")
+        yield from _files(entry)
 
 
 def _relation_of(file: Path) -> str:

@@ -13,6 +13,7 @@ import typer
 from schema.errors import UsageError
 from skws.choices import EngineName, OnError, OutputFormat
 from skws.cli import options
+from skws.cli.run import counted, paced
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell, tell_bad
 from skws.pattern_search import PatternRequest, PatternSearch
 from skws.pattern_search.writers import open_pattern_writer, write_count
@@ -125,5 +126,4 @@ def _summary(search: PatternSearch | SelectedSearch, seconds: float) -> str:
         parts.append(f"{search.bad.count:,} bad")
     if counts.deletions:
         parts.append(f"{counted(counts.deletions, 'deletion')} left out: a pattern is over insertions")
-    rate = counts.tuples / seconds if seconds else 0
-    return f"{', '.join(parts)} in {seconds:.2f} s ({rate:,.0f} tuples/s)"
+    return f"{', '.join(parts)} {paced(counts.tuples, seconds)}"

@@ -71,8 +71,13 @@ def summary(search: Search, seconds: float) -> str:
     else:
         parts[1] = counted(search.found, "result")
     parts += [text for count, text in optional if count]
-    rate = counts.tuples / seconds if seconds else 0
-    return f"{', '.join(parts)} in {seconds:.2f} s ({rate:,.0f} tuples/s)"
+    return f"{', '.join(parts)} {paced(counts.tuples, seconds)}"
+
+
+def paced(tuples: int, seconds: float) -> str:
+    """How long it took, and how fast streams were; of static tables alone that says nothing."""
+    took = f"in {seconds:.2f} s"
+    return f"{took} ({tuples / seconds:,.0f} tuples/s)" if tuples and seconds else took
 
 
 def counted(count: int, noun: str) -> str:

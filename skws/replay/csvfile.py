@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from schema.model import Attribute, Schema
 from skws.records import BadRecord, Record
@@ -20,6 +21,8 @@ from skws.replay.values import TEXT_CONVERSIONS, Convert, MalformedError, timest
 # The largest field. It bounds what an unclosed quote can swallow; csv's own limit (128 KiB)
 # is below the size of real documents.
 FIELD_BYTES = 16 << 20
+OPEN_QUOTE: Final = "a quoted field is never closed"
+_OPEN_AT_THE_END: Final = "unexpected end of data"  # as Python's csv says it
 
 
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
@@ -60,7 +63,8 @@ class CsvReader:
                 elif fields:
                     yield self._record(fields)
             except (csv.Error, MalformedError) as error:
-                yield self._bad(str(error))
+                reason = str(error)
+                yield self._bad(OPEN_QUOTE if reason == _OPEN_AT_THE_END else reason)
             self._advance()
 
     def _texts(self) -> Iterator[str]:

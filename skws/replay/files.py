@@ -1,7 +1,8 @@
-"""Opening replay files: plain or gzip, counting the bytes that are read from disk."""
+"""Replay files: which there are, plain or gzip, with a count of the bytes that are read from disk."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zlib
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypeAlias
+
+import orjson
 
 from schema.errors import SourceError
 
@@ -32,6 +35,38 @@ class CountedFile(io.FileIO):
 
 def ignore(_count: int) -> None:
     """Progress that nobody watches."""
+
+
+def entries(folder: Path) -> list[Path]:
+    """What a folder holds for a reader, in order of name.
+
+    Passed over are names that begin with ``.`` or ``_``, and links to a folder
+    above, which would never end. Raises OSError.
+    """
+    named = sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_")))
+    return [entry for entry in named if not (entry.is_symlink() and _leads_up(entry))]
+
+
+def is_endless(path: Path) -> bool:
+    """True for a pipe, a socket or a device: who opens one waits for its other end."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def not_json(text: bytes, error: ValueError) -> str:
+    """Why ``text`` is no JSON, for a user to read."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as fault:
+        wide = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        remedy = "; it begins like UTF-16, save the file as UTF-8" if wide else ""
+        return f"not UTF-8: byte 0x{text[fault.start]:02X} at column {fault.start + 1}{remedy}"
+    if not isinstance(error, orjson.JSONDecodeError):
+        return f"not JSON: {error}"
+    return f"not JSON: {error.msg} (column {error.pos + 1})"
+
+
+def _leads_up(link: Path) -> bool:
+    return link.is_dir() and link.parent.resolve().is_relative_to(link.resolve())
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from schema.model import Schema
 from skws.records import BadRecord, Record
 from skws.replay.debezium import Changes, is_change
 from skws.replay.envelopes import BareRows, Envelopes
-from skws.replay.files import BLOCK, BOM, Advance, ignore, opened
+from skws.replay.files import BLOCK, BOM, Advance, ignore, not_json, opened
 from skws.replay.splits import Split
 from skws.replay.values import MalformedError
 
@@ -70,7 +70,7 @@ class LineReader:
             item = orjson.loads(text)
             yield self._records.record(item)
         except orjson.JSONDecodeError as error:
-            yield self._bad(line, offset, number, f"not JSON: {error}")
+            yield self._bad(line, offset, number, not_json(text, error))
         except MalformedError as error:
             yield from self._unusual(item, error, line, offset, number)
 

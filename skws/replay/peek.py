@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from skws.replay.debezium import is_change
+from skws.replay.envelopes import FIELDS
 from skws.replay.files import BOM, opened
 
 PEEK_LINES = 100
@@ -37,7 +38,7 @@ def _json_names_relation(path: Path) -> bool | None:
                 break
             item = _parsed(line)
             if type(item) is dict:
-                return ("relation" in item and "row" in item) or is_change(item)
+                return ("relation" in item and ("row" in item or item.keys() <= FIELDS)) or is_change(item)
     return None
 
 

@@ -7,7 +7,6 @@ line ends) and gzip files are one split each.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,8 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from schema.errors import SourceError, nearest
+from schema.errors import SourceError, nearest, nearest_file
 from schema.model import Schema
+from skws.replay.files import entries, is_endless
 from skws.replay.peek import names_relations
 
 SPLIT_BYTES: Final = 8 << 20  # small, so that a few cores share even a small replay
@@ -88,8 +88,12 @@ def plan(
     if split_bytes < 1:
         raise ValueError(f"split_bytes must be positive, not {split_bytes}")
     try:
+        if str(path) == "-":
+            raise SourceError(
+                "-: a replay is a file or directory; skws watch --source - reads standard input"
+            )
         if not path.exists():
-            raise SourceError(f"{path}: no such file or directory{_neighbour(path)}")
+            raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
         files = list(_files(path, schema, relation, by_name=relation is None))
         ordinals = count(first)
         splits = [split for file in files for split in _splits(file, split_bytes, ordinals)]
@@ -98,11 +102,6 @@ def plan(
     if not files:
         raise SourceError(f"{path}: no replay files in this directory ({_known_suffixes()})")
     return splits
-
-
-def _neighbour(path: Path) -> str:
-    parent = path.parent
-    return nearest(path.name, os.listdir(parent)) if parent.is_dir() else ""
 
 
 def _known_suffixes() -> str:
@@ -117,9 +116,12 @@ def _files(path: Path, schema: Schema, inherited: int | None, *, by_name: bool =
     named = relation_named(path, schema) if by_name else None
     relation = inherited if named is None else named
     if path.is_dir():
-        for entry in sorted(path.iterdir()):
-            if not entry.name.startswith((".", "_")):
-                yield from _files(entry, schema, relation, by_name=by_name)
+        for entry in entries(path):
+            if is_endless(entry):
+                raise SourceError(
+                    f"{entry}: no file; a directory of replay files cannot hold pipes or devices"
+                )
+            yield from _files(entry, schema, relation, by_name=by_name)
         return
     kind = format_of(path)
     yield _File(path, kind, _bare(path, kind, schema, relation))

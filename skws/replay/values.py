@@ -127,7 +127,8 @@ def timestamp_of_float(seconds: float) -> int:
     """The nearest microsecond since the epoch."""
     if not isfinite(seconds):
         raise refusal(AttributeType.TIMESTAMP, seconds)
-    return within_calendar(round(seconds * 1e6), seconds)
+    micros = seconds * 1e6
+    return within_calendar(round(micros) if isfinite(micros) else LATEST + 1, seconds)
 
 
 def timestamp_of_text(text: str) -> int:

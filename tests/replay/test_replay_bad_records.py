@@ -60,7 +60,7 @@ def test_the_reason_of_a_bad_json_record(tmp_path: Path, change: dict[str, Any],
     [
         ("mid,role,time\n1,a,1\n2,b\n", 3, b"2,b", "2 fields, and the header names 3"),
         ('mid,role,time\n1,"a\nb",1\nx,,1\n', 4, b"x,,1", "plays.mid: expected an integer, got 'x'"),
-        ('mid,role,time\n1,a,1\n2,"b\n\n', 3, b'2,"b', "unexpected end of data"),
+        ('mid,role,time\n1,a,1\n2,"b\n\n', 3, b'2,"b', "a quoted field is never closed"),
         ("mid,role,time\n1,a,\n", 2, b"1,a,", "no time: plays needs a `time`, or a `time:` attribute"),
         ("mid,rule,time\n1,a,1\n", 2, b"1,a,1", "plays has no attribute 'rule'; did you mean 'role'?"),
         ("role,time\na,1\n", 2, b"a,1", "plays.mid is missing, and a join needs it"),

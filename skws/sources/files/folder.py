@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from schema.errors import SourceError, nearest
+from schema.errors import SourceError, nearest_file
 from schema.model import Schema
+from skws.replay.files import entries, is_endless
 from skws.replay.peek import names_relations
 from skws.replay.splits import Format, format_of, relation_named
 
@@ -80,9 +80,9 @@ def arrival(name: str) -> tuple[str, int]:
 def check_path(root: Path) -> None:
     """Raises SourceError if there is nothing, or a file of unknown format."""
     if not root.exists():
-        parent = root.parent
-        near = nearest(root.name, os.listdir(parent)) if parent.is_dir() else ""
-        raise SourceError(f"{root}: no such file or directory{near}")
+        raise SourceError(f"{root}: no such file or directory{nearest_file(root)}")
+    if is_endless(root):
+        raise SourceError(f"{root}: no file or directory; what comes through a pipe is read by --source -")
     if not root.is_dir():
         format_of(root)
 
@@ -92,14 +92,13 @@ def _files(
 ) -> Iterator[Found]:
     named = relation_named(folder, schema)
     relation = inherited if named is None else named
-    for entry in folder.iterdir():
+    for entry in entries(folder):
         name = f"{prefix}{entry.name}"
-        if entry.name.startswith((".", "_")):
-            continue
         if entry.is_dir():
-            # A link could lead back to where it stands.
-            if not entry.is_symlink():
-                yield from _files(entry, f"{name}/", schema, relation, unknown)
+            yield from _files(entry, f"{name}/", schema, relation, unknown)
+            continue
+        if is_endless(entry):
+            unknown.append(name)
             continue
         try:
             yield from _file(entry, name, schema, relation)

@@ -14,7 +14,7 @@ from schema.model import Schema
 from skws.batches import RecordBatch
 from skws.records import BadRecord
 from skws.replay.chunks import CHUNK_BYTES, ChunkReader, reads_columns
-from skws.replay.csvfile import CsvReader
+from skws.replay.csvfile import OPEN_QUOTE, CsvReader
 from skws.replay.files import opened
 from skws.replay.reader import read_split
 from skws.replay.splits import END, Format, Split
@@ -22,8 +22,6 @@ from skws.sources.columns import Columns, items_of
 from skws.sources.feed import Item
 from skws.sources.files.folder import Found
 
-# What Python's csv says of a quote that is open at the end: here, of a record that is not whole yet.
-_OPEN: Final = "unexpected end of data"
 _BLOCK: Final = 1 << 20
 
 
@@ -96,7 +94,7 @@ def _csv_part(found: Found, schema: Schema, at: int, limit: int, end: int) -> Pa
         at = start
         for item in reader.items():
             if isinstance(item, BadRecord):
-                if item.reason == _OPEN:
+                if item.reason == OPEN_QUOTE:
                     return Part(items, at)
                 item = _placed(item, found.path, start, header)  # noqa: PLW2901
             items.append(item)

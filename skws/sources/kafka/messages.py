@@ -15,6 +15,7 @@ from schema.model import Relation, Schema
 from skws.records import BadRecord, Record
 from skws.replay.debezium import Changes, is_change
 from skws.replay.envelopes import BareRows, Envelopes, refuse_deletion
+from skws.replay.files import not_json
 from skws.replay.rows import RowReader
 from skws.replay.values import MalformedError, shown
 from skws.sources.feed import Item
@@ -136,7 +137,7 @@ def _parsed(value: bytes) -> Any:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
         if value[:1] != b"\0":
-            raise MalformedError(f"not JSON: {error}") from None
+            raise MalformedError(not_json(value, error)) from None
     try:
         return orjson.loads(value[_REGISTRY:])
     except orjson.JSONDecodeError:

@@ -108,6 +108,24 @@ def parse_window(text: str) -> Window:
     return TimeWindow(parse_duration(stripped, what="window"))
 
 
+def window_text(window: Window) -> str:
+    """A window as ``parse_window`` takes it, in the largest unit that is exact."""
+    if isinstance(window, ExpressionWindow):
+        return window.text
+    if isinstance(window, CountWindow):
+        return _counted(window.size, "tuple")
+    if not isinstance(window, TimeWindow):
+        return "none"
+    for unit in ("day", "hour", "minute"):
+        if window.length % _UNITS[unit] == 0:
+            return _counted(window.length // _UNITS[unit], unit)
+    return f"{window.length / MICROSECOND:.6f}".rstrip("0").rstrip(".") + " s"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def window_fault(text: str) -> str | None:
     """What is wrong with the text of a window, as a schema's faults are told; None if nothing is."""
     try:

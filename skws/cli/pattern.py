@@ -118,8 +118,6 @@ def _write(
 
 
 def _summary(search: PatternSearch | SelectedSearch, seconds: float) -> str:
-    from skws.explain.branch import counted  # noqa: PLC0415 - loads what explanations need
-
     counts = search.counts
     parts = [counted(counts.tuples, "tuple"), counted(counts.results, "result")]
     if search.bad.count:

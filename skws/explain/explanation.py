@@ -20,11 +20,10 @@ from skws.explain.prefixes import drawn_networks
 from skws.explain.pruned import KeyPruning, pruned_by_keys
 from skws.explain.query import carriers_branch, query_branch
 from skws.plan import Plan
-from windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from windows.window import ExpressionWindow, Unbounded, window_text
 
 DEFAULT_LIMIT: Final = 40
 _MOST_CLUSTERS: Final = 64
-_UNITS: Final = (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000))
 _EVALUATORS: Final = {
     MeshKind.HASHED: (
         "hashed mesh, tuple by tuple",
@@ -114,20 +113,6 @@ def _window(plan: Plan) -> Branch:
 
         lines = verdict_lines(plan.schema, plan.window)
     return Branch(f"window: {window_text(plan.window)}", tuple(map(Branch, lines)))
-
-
-def window_text(window: Window) -> str:
-    """A window as it is written in a schema, in the largest unit that is exact."""
-    if isinstance(window, ExpressionWindow):
-        return window.text
-    if isinstance(window, CountWindow):
-        return counted(window.size, "tuple").replace(",", "")
-    if not isinstance(window, TimeWindow):
-        return "none"
-    for unit, length in _UNITS:
-        if window.length % length == 0:
-            return counted(window.length // length, unit).replace(",", "")
-    return f"{window.length / 1e6:.6f}".rstrip("0").rstrip(".") + " s"
 
 
 def shares(totals: Sequence[int], room: int) -> list[int]:

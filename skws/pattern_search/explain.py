@@ -7,9 +7,8 @@ from patterns.queries import ConjunctiveQuery, compact, qtree
 from patterns.queries.qtree import drawing
 from schema.model import Schema
 from skws.bounded.patterns import memory_lines
-from skws.explain.explanation import window_text
 from skws.pattern_search.text import read_query
-from windows.window import Unbounded, Window, parse_window
+from windows.window import Unbounded, Window, parse_window, window_text
 
 
 def pattern_text(text: str, schema: Schema, window: Window | None) -> str:

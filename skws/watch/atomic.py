@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from schema.errors import SkwsError
 
@@ -27,6 +30,23 @@ def replaced(path: Path, data: bytes, *, durable: bool = False) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise StateError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def kept(path: Path) -> Any:
+    """The JSON that ``replaced`` put there, None if there is nothing. Raises StateError."""
+    try:
+        return orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except orjson.JSONDecodeError:
+        raise damaged(path) from None
+    except OSError as error:
+        raise StateError(f"{path}: cannot read: {error.strerror}") from None
+
+
+def damaged(path: Path, where: str = "") -> StateError:
+    """What ``path`` holds is not what was written there."""
+    return StateError(f"{path}: damaged{where}: the run cannot go on from it")
 
 
 def synced(folder: Path) -> None:

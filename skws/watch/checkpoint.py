@@ -29,10 +29,11 @@ from schema.write import to_yaml
 from skws.records import Record
 from skws.sources.addresses import KAFKA
 from skws.sources.redact import redacted
-from skws.watch.atomic import StateError, replaced, synced
+from skws.watch.atomic import StateError, damaged, kept, replaced, synced
 from skws.watch.entry import checked, unchecked
 from skws.watch.journal import Journal
 from skws.watch.request import WatchRequest
+from windows.window import window_text
 
 VERSION: Final = 4  # of what the journal and Spark's log hold
 
@@ -91,14 +92,20 @@ class Checkpoint:
             for line in file:
                 text = unchecked(line)
                 if text is None:
-                    raise StateError(f"{file.name}: damaged: the run cannot go on from it")
+                    raise damaged(Path(file.name))
                 relation, time, row, delete = orjson.loads(text)
                 yield Record(relation, time, tuple(row), delete)
 
     def committed(self) -> int:
         """The number of the last micro-batch that is done with; 0 if none is."""
         path = self.folder / "committed.json"
-        return int(orjson.loads(path.read_bytes())["batch"]) if path.exists() else 0
+        match kept(path):
+            case None:
+                return 0
+            case {"batch": int(batch)}:
+                return batch
+            case _:
+                raise damaged(path)
 
     def commit(self, batch: int, states: Mapping[str, bytes]) -> None:
         """A micro-batch is done with. ``states``: of queries that keep their own, as they are behind it."""
@@ -117,7 +124,7 @@ class Checkpoint:
             return {}
         text = unchecked(path.read_bytes())
         if text is None:
-            raise StateError(f"{path}: damaged: the run cannot go on from it")
+            raise damaged(path)
         return {name: b64decode(state) for name, state in orjson.loads(text).items()}
 
     def _state_of(self, batch: int) -> Path:
@@ -125,8 +132,7 @@ class Checkpoint:
 
     def given(self) -> tuple[str, ...]:
         """The names of the queries that the run was last started with."""
-        path = self.folder / "given.json"
-        return tuple(orjson.loads(path.read_bytes())) if path.exists() else ()
+        return tuple(kept(self.folder / "given.json") or ())
 
     def give(self, names: Iterable[str]) -> None:
         replaced(self.folder / "given.json", orjson.dumps(list(names)), durable=True)
@@ -157,9 +163,9 @@ class Checkpoint:
 
     def _manifest(self) -> dict[str, Any] | None:
         path = self.folder / "manifest.json"
-        if not path.exists():
+        found: dict[str, Any] | None = kept(path)
+        if found is None:
             return None
-        found: dict[str, Any] = orjson.loads(path.read_bytes())
         if found.get("version") != VERSION:
             raise StateError(
                 f"{path}: a checkpoint of version {found.get('version')!r}, of another skws; "
@@ -186,7 +192,7 @@ def _described(request: WatchRequest) -> dict[str, str]:
     """What must stay as it is for a run to go on."""
     return {
         "schema": to_yaml(request.schema),
-        "window": repr(request.plan_window),
+        "window": window_text(request.plan_window),
         "source": _place(request.source),
         "lateness": f"{request.lateness / 1e6:g} s",
         "engine": str(request.engine),

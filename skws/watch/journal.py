@@ -19,7 +19,7 @@ from skws.batches import RecordBatch
 from skws.live.retention import Kept
 from skws.live.search import Told
 from skws.live.standing import Standing
-from skws.watch.atomic import StateError, synced
+from skws.watch.atomic import StateError, damaged, synced
 from skws.watch.entry import Entry, checked, unchecked
 from windows.tuples import ALWAYS
 
@@ -83,7 +83,10 @@ class Journal:
 
     def open(self) -> None:
         """Find the segments that are there."""
-        self.segments = [_opened(path) for path in sorted(self.folder.glob(f"*{_SUFFIX}")) if _whole(path)]
+        paths = sorted(self.folder.glob(f"*{_SUFFIX}"))
+        if paths and _headless(paths[-1]):
+            paths.pop().unlink()
+        self.segments = [_opened(path) for path in paths]
 
     def entries(self) -> Iterator[Entry]:
         """All entries, oldest first; to be read to the end before any is appended.
@@ -175,23 +178,23 @@ class Journal:
         if good == segment.path.stat().st_size:
             return
         if not last:
-            raise StateError(f"{segment.path}: damaged behind byte {good:,}: the run cannot go on from it")
+            raise damaged(segment.path, f" behind byte {good:,}")
         os.truncate(segment.path, good)
 
 
 def _opened(path: Path) -> Segment:
     with path.open("rb") as file:
-        told = orjson.loads(unchecked(file.readline()) or b"{}")
+        head = unchecked(file.readline())
+    if head is None:
+        raise damaged(path)
+    told = orjson.loads(head)
     standing = tuple(Standing(**one) for one in told["standing"])
     position, now = told["position"], told.get("now", ALWAYS)
     schemas = tuple(told.get("schemas", ()))
     return Segment(path, int(path.stem), position, now, standing, schemas, after=position)
 
 
-def _whole(path: Path) -> bool:
-    """False for a segment without head, which its writer left just as it began it."""
+def _headless(path: Path) -> bool:
+    """True for a segment that holds less than its head, which its writer left just as it began it."""
     with path.open("rb") as file:
-        if unchecked(file.readline()) is not None:
-            return True
-    path.unlink()
-    return False
+        return unchecked(file.readline()) is None and not file.readline()

@@ -29,7 +29,7 @@ from skws.watch.recovery import Begun, begin, known_standing, resume
 from skws.watch.request import WatchRequest
 from skws.watch.sinks.base import Sink
 from skws.watch.slots import drop_behind
-from skws.watch.speeds import Rest, replay_rate
+from skws.watch.speeds import Rest, paced, replay_rate
 from windows.window import MICROSECOND
 
 _BEHIND_EVERY: Final = 5 * MICROSECOND  # a database is asked for it
@@ -146,7 +146,12 @@ class LocalWatch:
         self._inbox.open(control, begun.control)
         self._stand(begun)
         self._state = "ended" if pipeline.full else "running"
-        self._log.info("started", f"watching {self.source_name}", source=self.source_name, batch=begun.number)
+        self._log.info(
+            "started",
+            f"watching {paced(self.source_name, self.request)}",
+            source=self.source_name,
+            batch=begun.number,
+        )
 
     def step(self) -> bool:
         """One micro-batch; False if there was nothing to do."""

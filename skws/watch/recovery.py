@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from skws.records import Record
 from skws.sources.feed import Feed, Item, Offset
+from skws.watch.atomic import damaged
 from skws.watch.checkpoint import Checkpoint
 from skws.watch.control import Command
 from skws.watch.entry import Entry
@@ -71,7 +72,7 @@ def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Out
         for one in first.standing:
             worker.standing.stand(one)
     begun = Begun(checkpoint.start(), committed, given=checkpoint.given())
-    states = checkpoint.states()
+    states, last = checkpoint.states(), 0
     for entry in journal.entries():
         if entry.number <= committed:
             worker.recall(entry)
@@ -80,5 +81,8 @@ def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Out
             states = {}
             deliver(entry, worker.work(entry))
         begun = Begun(entry.end, max(entry.number, committed), entry.control, begun.given)
+        last = entry.number
+    if last < committed:
+        raise damaged(journal.folder, f" (of {committed:,} micro-batches it knows {last:,})")
     worker.live.restore(states)
     return begun

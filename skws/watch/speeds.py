@@ -24,6 +24,16 @@ def replay_rate(request: WatchRequest) -> float:
     return request.speed
 
 
+def paced(source: str, request: WatchRequest) -> str:
+    """The name of a source for the note that a run begins; of a replay with its pace."""
+    if not request.source.startswith(_REPLAY) or "speed=" in request.source.partition("?")[2]:
+        return source
+    name = source.rpartition("?")[0]
+    if request.speed in (None, 1):
+        return f"{name} at the pace at which it happened (--speed N goes N times as fast)"
+    return f"{name} {request.speed:g} times as fast as it happened"
+
+
 class Rest:
     """Rests between polls that gave nothing, each twice as long as the one before, up to 50 ms."""
 

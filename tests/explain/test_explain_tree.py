@@ -20,13 +20,13 @@ from skws.choices import OnError
 from skws.explain import Explanation, Observed, explain, observe, observe_paper, to_dot, to_svg, to_text
 from skws.explain.branch import Branch, Role
 from skws.explain.count import count_mesh
-from skws.explain.explanation import shares, window_text
+from skws.explain.explanation import shares
 from skws.explain.pruned import pruned_by_keys
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.replay import BadRecordLog, Replay
 from tests.strategies import schemas
-from windows.window import Unbounded, parse_window
+from windows.window import Unbounded, parse_window, window_text
 
 GOLDEN = Path(__file__).parent / "golden"
 MOVIES = Path(__file__).resolve().parents[2] / "examples" / "movies"

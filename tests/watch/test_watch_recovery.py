@@ -274,7 +274,7 @@ def test_another_schema_window_or_source_is_refused_before_anything_is_touched(t
     changed = replace(SCHEMA, relations=(table, SCHEMA.relations[1]))
     for changes, error, reason in (
         ({"schema": changed, "queries": {"a": "ada"}}, SchemaError, "customer: static tables are read"),
-        ({"window": CountWindow(3)}, UsageError, "of window"),
+        ({"window": CountWindow(3)}, UsageError, "of window 10 s, not 3 tuples"),
         ({"source": tmp_path / "other.jsonl"}, UsageError, "of source"),
     ):
         source = str(changes.pop("source", path))
@@ -295,6 +295,57 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
         StateError, match=rf"of version {VERSION - 1}, of another skws; this one reads version {VERSION}"
     ):
         LocalWatch(asked, [Collected()], Notes().log).run()
+
+
+def segments(tmp_path: Path) -> list[Path]:
+    """Of a run that has worked on three micro-batches, each in a segment of its own, and ended well."""
+    path = tmp_path / "in.jsonl"
+    for number in range(3):
+        append(path, order(number, 7))
+        watch = opened(request(path, checkpoint=tmp_path / "checkpoint"), Collected())
+        steps(watch)
+        watch.close()
+    return sorted((tmp_path / "checkpoint" / "journal").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("manifest.json", "manifest.json: damaged: the run"),
+        ("committed.json", "committed.json: damaged: the run"),
+        ("given.json", "given.json: damaged: the run"),
+        ("journal/first", "1.log: damaged: the run"),
+        ("journal/last", r"journal: damaged \(of \d micro-batches it knows \d\): the run"),
+        ("journal/gone", r"journal: damaged \(of \d micro-batches it knows 0\): the run"),
+    ],
+)
+@pytest.mark.parametrize("left", [b"", b"nonsense"])
+def test_a_damaged_checkpoint_is_told_of(tmp_path: Path, place: str, reason: str, left: bytes) -> None:
+    journal = segments(tmp_path)
+    assert len(journal) == 3
+    folder, _, name = place.partition("/")
+    match name:
+        case "gone":
+            for path in journal:
+                path.unlink()
+        case "first" | "last":
+            journal[0 if name == "first" else -1].write_bytes(left)
+        case _:
+            (tmp_path / "checkpoint" / folder).write_bytes(left)
+    with pytest.raises(StateError, match=reason):
+        LocalWatch(
+            request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint"), [Collected()], Notes().log
+        ).run()
+
+
+def test_a_segment_that_was_only_begun_is_no_damage(tmp_path: Path) -> None:
+    journal = segments(tmp_path)
+    begun = journal[0].parent / "000000000099.log"
+    begun.write_bytes(journal[-1].read_bytes()[:20])
+    watch = opened(request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint"), Collected())
+    watch.close()
+    assert not begun.exists()
+    assert all(path.exists() for path in journal)
 
 
 def test_one_process_at_a_time_runs_from_a_checkpoint(tmp_path: Path) -> None:

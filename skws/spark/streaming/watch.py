@@ -45,7 +45,7 @@ from skws.watch.request import WatchRequest
 from skws.watch.signals import ending_on_signals
 from skws.watch.sinks import Sink, open_sinks
 from skws.watch.sinks.base import Run
-from skws.watch.speeds import replay_rate
+from skws.watch.speeds import paced, replay_rate
 from windows.window import MICROSECOND
 
 STATE: Final = "spark.skws.stateLocation"
@@ -195,7 +195,10 @@ class SparkWatch:
         stack.callback(query.stop)
         self._state = "running"
         self._log.info(
-            "started", f"watching {self.source_name}", source=self.source_name, shards=layout.shards
+            "started",
+            f"watching {paced(self.source_name, self.request)}",
+            source=self.source_name,
+            shards=layout.shards,
         )
         while not self._over(query, outgoing):
             self._step(commanding, outgoing, copies)

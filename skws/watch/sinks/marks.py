@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from skws.watch.atomic import replaced
+from skws.watch.atomic import kept, replaced
 
 NONE = -1
 
@@ -21,11 +21,8 @@ class Marks:
         self._path = None if folder is None else folder / f"{name}.json"
 
     def read(self) -> dict[str, Any]:
-        """What was kept last; empty if nothing was."""
-        if self._path is None or not self._path.exists():
-            return {}
-        kept: dict[str, Any] = orjson.loads(self._path.read_bytes())
-        return kept
+        """What was kept last; empty if nothing was. Raises StateError."""
+        return {} if self._path is None else kept(self._path) or {}
 
     def keep(self, batch: int, *, durable: bool = True, **more: Any) -> None:
         """Raises StateError."""

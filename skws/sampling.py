@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -22,6 +22,7 @@ from skws.replay.splits import format_of
 SAMPLE_RECORDS: Final = 200_000
 """Records looked at in one file, of whatever relation."""
 
+_PassOver: TypeAlias = Callable[[], None]
 _RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
 
 
@@ -34,11 +35,16 @@ class SampleRow(NamedTuple):
 
 
 class Samples:
-    """Rows by relation, of each the first ``SAMPLE_ROWS``."""
+    """Rows by relation, of each the first ``SAMPLE_ROWS``. ``unreadable``: records that could not be read."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Mapping[str, object]]] = {}
         self.timed: set[str] = set()
+        self.unreadable = 0
+
+    def pass_over(self) -> None:
+        """A record cannot be read."""
+        self.unreadable += 1
 
     def add(self, relation: str, row: SampleRow) -> None:
         rows = self._rows.setdefault(relation, [])
@@ -53,14 +59,14 @@ class Samples:
 
 
 def sample(paths: Sequence[Path]) -> Samples:
-    """Samples of replay files and of those in directories; bad records are passed over.
+    """Samples of replay files and of those in directories; bad records are passed over, and counted.
 
     Raises SourceError: nothing there, an unknown format, a file that cannot be read, no record at all.
     """
     samples = Samples()
     for file in (file for path in paths for file in _files(path)):
         own = _relation_of(file)
-        for row in islice(_rows(file), SAMPLE_RECORDS):
+        for row in islice(_rows(file, samples.pass_over), SAMPLE_RECORDS):
             samples.add(row.relation or own, row)
     if not samples.tables():
         raise SourceError(f"no records in {', '.join(map(str, paths))} to infer a schema from")
@@ -90,25 +96,29 @@ def _relation_of(file: Path) -> str:
     return (parent if file.name.startswith("part-") else file.name).split(".", 1)[0]
 
 
-def _rows(file: Path) -> Iterator[SampleRow]:
+def _rows(file: Path, pass_over: _PassOver) -> Iterator[SampleRow]:
     match format_of(file):
         case Format.JSON_LINES:
-            return _json_rows(file)
+            return _json_rows(file, pass_over)
         case Format.CSV:
-            return _csv_rows(file)
+            return _csv_rows(file, pass_over)
         case Format.PARQUET:
-            return _parquet_rows(file)
+            return _parquet_rows(file, pass_over)
 
 
-def _json_rows(file: Path) -> Iterator[SampleRow]:
+def _json_rows(file: Path, pass_over: _PassOver) -> Iterator[SampleRow]:
     with opened(file) as lines:
         for line in lines:
             try:
                 item = orjson.loads(line.removeprefix(BOM))
             except orjson.JSONDecodeError:
+                if line.strip():
+                    pass_over()
                 continue
             if isinstance(item, dict):
                 yield from _of_record(item)
+            elif item is not None:
+                pass_over()
 
 
 def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
@@ -133,38 +143,42 @@ def _of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
         yield SampleRow(source["table"], after, timed=True)
 
 
-def _csv_rows(file: Path) -> Iterator[SampleRow]:
+def _csv_rows(file: Path, pass_over: _PassOver) -> Iterator[SampleRow]:
     with opened(file) as lines:
         texts = (line.removeprefix(BOM).decode("utf-8", "replace") for line in lines)
         reader = csv.reader(texts)
         header = next((fields for fields in reader if fields), [])
-        rows = (
-            dict(zip(header, (f or None for f in fields), strict=True)) for fields in _whole(reader, header)
-        )
-        yield from _flat(rows, header)
+        whole = _whole(reader, len(header), pass_over)
+        rows = (dict(zip(header, (f or None for f in fields), strict=True)) for fields in whole)
+        yield from _flat(rows, header, pass_over)
 
 
-def _whole(reader: Iterator[list[str]], header: Sequence[str]) -> Iterator[list[str]]:
+def _whole(reader: Iterator[list[str]], width: int, pass_over: _PassOver) -> Iterator[list[str]]:
     while True:
         try:
             fields = next(reader, None)
         except csv.Error:
+            pass_over()
             continue
         if fields is None:
             return
-        if len(fields) == len(header):
+        if len(fields) == width:
             yield fields
+        elif fields:
+            pass_over()
 
 
-def _parquet_rows(file: Path) -> Iterator[SampleRow]:
+def _parquet_rows(file: Path, pass_over: _PassOver) -> Iterator[SampleRow]:
     from skws.replay import parquet  # noqa: PLC0415 - Arrow's is slow to import
 
     with parquet.opened(file) as opened_file:
         rows = (row for batch in opened_file.iter_batches() for row in batch.to_pylist())
-        yield from _flat(rows, opened_file.schema_arrow.names)
+        yield from _flat(rows, opened_file.schema_arrow.names, pass_over)
 
 
-def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str]) -> Iterator[SampleRow]:
+def _flat(
+    rows: Iterable[Mapping[str, Any]], header: Sequence[str], pass_over: _PassOver
+) -> Iterator[SampleRow]:
     """Rows of columns: bare ones, or records whose attributes are among the columns or in ``row``."""
     if "relation" not in header:
         yield from (SampleRow(None, row) for row in rows)
@@ -177,6 +191,7 @@ def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str]) -> Iterator[
             try:
                 values = orjson.loads(row["row"])
             except orjson.JSONDecodeError:
+                pass_over()
                 continue
         yield SampleRow(row["relation"], values, row.get("time") is not None)
 

@@ -115,6 +115,8 @@ def infer_schema(
         _print(_of_database(paths, name, window))
         return
     samples = sample([Path(path) for path in paths])
+    if samples.unreadable:
+        tell(f"passed over {samples.unreadable:,} record{'s'[: samples.unreadable - 1]} that cannot be read")
     chosen = name or Path(paths[0]).resolve().name.split(".", 1)[0]
     _print(infer(samples.tables(), chosen, timed=samples.timed, window=window).to_yaml())
 

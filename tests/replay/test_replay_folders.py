@@ -49,6 +49,12 @@ def test_nobody_waits_for_a_pipe_in_a_folder(folder: Path) -> None:
         check_path(folder / "pipe.jsonl")
 
 
+def test_what_a_sample_passes_over_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(RECORD + b"nonsense\n\n[1]\nnull\n")
+    (tmp_path / "b.csv").write_bytes(b"x,y\n1,2\n\n1,2,3\n")
+    assert sample([tmp_path]).unreadable == 3
+
+
 def test_a_dash_is_no_replay() -> None:
     with pytest.raises(SourceError, match="skws watch --source - reads standard input"):
         plan(Path("-"), SCHEMA)

@@ -9,9 +9,22 @@ import typer
 from skws import __version__
 from skws.cli.lazy import SETTINGS, LazyGroup
 
+_EPILOG = """\b
+To begin with:
+  skws demo --engine local
+  skws schema infer FILES > schema.yaml
+  skws search WORDS --schema schema.yaml --replay FILES --engine local
+Spark is the default engine and needs Java; --engine local needs none.
+
+\b
+Exit codes: 0 ok, 1 failed while running, 2 command line or query, 3 schema,
+4 source not available, 5 bad records, 130 interrupted.
+"""
+
 app = typer.Typer(
     name="skws",
     help="Continuous keyword search over relational data streams.",
+    epilog=_EPILOG,
     no_args_is_help=True,
     cls=LazyGroup,
     **SETTINGS,

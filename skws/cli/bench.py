@@ -24,7 +24,7 @@ def floor(
     runs: Annotated[int, typer.Option("--runs", min=1, help="Runs of each; medians count.")] = 3,
     time_limit: TimeLimit = 600.0,
 ) -> None:
-    """The default engine beside reading and matching alone, on one core.
+    """The default engine beside reading and matching alone.
 
     skws bench floor --hours 0.25
     """

@@ -51,13 +51,13 @@ class AddedFormat(StrEnum):
     JSONL = "jsonl"
 
 
-@app.command("check")
+@app.command("check", short_help="Tell whether a query needs only constant memory.")
 def check(
     schema: options.SchemaFile,
     query: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[QUERY.sql]",
+            metavar="QUERY.sql",
             help="File with one SELECT, or a union.",
             show_default=False,
             readable=False,
@@ -105,7 +105,7 @@ def check(
     return 0 if verdict.bounded else 1
 
 
-@app.command("run")
+@app.command("run", short_help="Run a query in constant memory, over a replay or a source.")
 def run(
     query: QueryFile,
     schema: options.SchemaFile,

@@ -18,7 +18,7 @@ _SPEED: Final = 1_000_000_000
 def demo(
     query: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUERY]...", help="Keywords.", show_default=PAPER_QUERY),
+        typer.Argument(metavar="QUERY", help="Keywords.", show_default=PAPER_QUERY),
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Print the results as trees and end.")] = False,
     engine: Annotated[

@@ -34,7 +34,8 @@ class ExplainFormat(StrEnum):
 def explain(
     schema: options.SchemaFile,
     query: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUERY...]", help="Keywords.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="QUERY", help="Keywords, as of skws search.", show_default=False),
     ] = None,
     pattern: Annotated[
         str | None,

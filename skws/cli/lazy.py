@@ -13,19 +13,19 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-COMMANDS: Final = (
-    "demo",
-    "search",
-    "watch",
-    "tui",
-    "networks",
-    "explain",
-    "windows",
-    "schema",
-    "bounds",
-    "query",
-    "bench",
-)
+COMMANDS: Final = {
+    "demo": "A first look: search a built-in stream of films.",
+    "search": "All results of a query over replay files, or in a database.",
+    "watch": "Results of standing queries over a live source, as they come.",
+    "tui": "The terminal UI, over a live source or a replay.",
+    "networks": "The candidate networks of a query: the shapes of its results.",
+    "explain": "The plan of a query: keywords, window, networks, operators.",
+    "windows": "The windows of a window expression over a replay.",
+    "schema": "Check a schema, show it, infer one from data.",
+    "bounds": "Whether a query needs only constant memory, and running it.",
+    "query": "Add queries to a running job, remove them, list them.",
+    "bench": "Measure skws on this machine.",
+}
 SETTINGS: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
@@ -34,10 +34,15 @@ SETTINGS: Final[dict[str, Any]] = {
 
 
 class LazyGroup(TyperGroup):
-    """The commands of ``COMMANDS``, in that order."""
+    """The commands of ``COMMANDS``, in that order, each in a line that is shown whole."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
         return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer's signature
+        """Without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Loads it; of a name that is none all, among which typer looks for what may be meant."""

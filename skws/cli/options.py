@@ -19,6 +19,10 @@ from skws.ranking.rankings import DEFAULT
 from skws.ranking.top import TopChoice
 from windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
 
+QUERY_HELP = (
+    "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -without (behind --), "
+    "first ; then. Several arguments are one query, joined by blanks."
+)
 MAX_SIZE_HELP = "Most tuples of a result (T_max)."
 
 
@@ -39,15 +43,18 @@ class MeshName(StrEnum):
 QueryWords = Annotated[
     list[str],
     typer.Argument(
-        metavar="QUERY...",
-        help="Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -without. "
-        "Several arguments are one query, joined by blanks.",
+        metavar="QUERY",
+        help=QUERY_HELP,
         show_default=False,
     ),
 ]
 MaybeQueryWords = Annotated[
     list[str] | None,
-    typer.Argument(metavar="QUERY...", help="Keywords; several arguments are one query.", show_default=False),
+    typer.Argument(
+        metavar="QUERY",
+        help="Keywords, as of skws search; several arguments are one query.",
+        show_default=False,
+    ),
 ]
 SchemaFile = Annotated[
     Path,
@@ -85,11 +92,16 @@ Replays = Annotated[
         readable=False,
     ),
 ]
-BadRecords = Annotated[OnError, typer.Option("--on-error", help="What to do about bad records.")]
+BadRecords = Annotated[
+    OnError, typer.Option("--on-error", help="What to do about bad records: end with code 5, or go on.")
+]
 DeadLetters = Annotated[
     Path | None,
     typer.Option(
-        "--dead-letters", metavar="FILE", help="Where --on-error dead-letter puts them.", readable=False
+        "--dead-letters",
+        metavar="FILE",
+        help="Where --on-error dead-letter puts them, as JSON lines.",
+        readable=False,
     ),
 ]
 LateLetters = Annotated[
@@ -115,7 +127,10 @@ AllowUnboundedWindows = Annotated[
     ),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, help="Stop after N.", show_default="no limit")
+    int | None,
+    typer.Option(
+        "--limit", metavar="N", min=1, help="Stop after N of what is told.", show_default="no limit"
+    ),
 ]
 ResultFormat = Annotated[OutputFormat, typer.Option("--format", "-f", help="How results are written.")]
 Output = Annotated[
@@ -133,7 +148,9 @@ Select = Annotated[
         show_default="whole tuples",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress, notes and summary; bad records are counted.")
+]
 Mesh = Annotated[
     MeshName,
     typer.Option("--mesh", help="Layout of the operator mesh; all but columnar need --engine local."),

@@ -45,7 +45,7 @@ class SchemaFormat(StrEnum):
 _SHOWN = {SchemaFormat.TEXT: show_text, SchemaFormat.DOT: to_dot, SchemaFormat.YAML: to_yaml}
 
 
-@app.command()
+@app.command(short_help="Check a schema: every problem with line and column.")
 def check(file: SchemaPath) -> None:
     """Check a schema: every problem with its line and column, exit code 3; or ok.
 
@@ -77,7 +77,7 @@ def show(
     _print(_SHOWN[output_format](options.read_schema(file)))
 
 
-@app.command("json-schema")
+@app.command("json-schema", short_help="Print the JSON Schema of schema files, for editors.")
 def print_json_schema() -> None:
     """Print the JSON Schema of schema files, from which editors complete and check them."""
     _print(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")
@@ -93,12 +93,12 @@ def apply(file: SchemaPath, control: query.Control, wait: query.Wait = 10.0) -> 
     query.send(control, Command("schema", file.name, schema=to_yaml(described)), wait)
 
 
-@app.command("infer")
+@app.command("infer", short_help="Draft a schema from replay files, or from a database.")
 def infer_schema(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH...",
+            metavar="PATH",
             help="Replay files or directories, or a database: a SQLite file, postgresql://...",
             show_default=False,
         ),

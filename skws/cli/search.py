@@ -16,12 +16,6 @@ from skws.ranking.choice import RankingChoice
 from skws.search import SearchRequest
 from windows.window import parse_window
 
-_QUERY_HELP = (
-    "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -without. "
-    "Several arguments are one query, joined by blanks."
-)
-
-
 _OF_STREAMS = (
     "replay",
     "pattern",
@@ -55,7 +49,7 @@ class SearchFormat(StrEnum):
 def search(
     context: typer.Context,
     query: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUERY...]", help=_QUERY_HELP, show_default=False)
+        list[str] | None, typer.Argument(metavar="QUERY", help=options.QUERY_HELP, show_default=False)
     ] = None,
     schema: options.SchemaOfSource = None,
     replay: Annotated[
@@ -133,14 +127,20 @@ def search(
     limit: options.Limit = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """All results of a keyword query over a replay.
+    """All results of a keyword query over a replay, or the best of a database as it is now.
 
-    skws search tarantino travolta --schema examples/movies/schema.yaml --replay examples/movies/replay.jsonl
-    """
+    \b
+    skws search tarantino travolta -s examples/movies/schema.yaml \\
+        -r examples/movies/replay.jsonl
+    """  # noqa: D301 - the character keeps lines as they are
     if database is not None:
         _refuse_with_database(context)
     elif schema is None or not replay:
-        raise UsageError(f"Missing option '{'--schema' if schema is None else '--replay'}'")
+        behind = any(word.startswith("--") for word in query or ())
+        raise UsageError(
+            f"Missing option '{'--schema' if schema is None else '--replay'}'"
+            + " (all that stands behind -- is the query; options come before it)" * behind
+        )
     if pattern is not None:
         from skws.cli.pattern import search_pattern  # noqa: PLC0415 - loaded by who has a pattern
 

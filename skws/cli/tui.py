@@ -25,7 +25,7 @@ def tui(
     query: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[QUERY...]",
+            metavar="QUERY",
             help="Keywords to begin with; several arguments are one query.",
             show_default=False,
         ),
@@ -36,7 +36,8 @@ def tui(
             "--source",
             "-S",
             metavar="SOURCE",
-            help="File or directory that grows, replay:PATH?speed=N or postgresql://...",
+            help="File or directory that grows, replay:PATH?speed=N, postgresql://... or "
+            "kafka://HOST:PORT/TOPIC",
             show_default=False,
         ),
     ] = None,
@@ -78,8 +79,10 @@ def tui(
 ) -> None:
     """The terminal UI: standing queries over a live source or a replay.
 
-    skws tui --schema examples/movies/schema.yaml --replay examples/movies/replay.jsonl --speed 1e8
-    """
+    \b
+    skws tui -s examples/movies/schema.yaml \\
+        -r examples/movies/replay.jsonl --speed 1e8
+    """  # noqa: D301 - the character keeps lines as they are
     described = options.read_schema(schema)
     if source is not None and replay is not None:
         raise UsageError("--source and --replay are two ways to say one thing: leave one out")

@@ -74,8 +74,9 @@ def watch(
         typer.Option(
             "--sink",
             metavar="SINK",
-            help="Where else results go: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://... or "
-            "https://...; may be repeated. With it, nothing is shown unless stdout:FORMAT is among them.",
+            help="Where else results go: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://..., "
+            "https://... or command:PROGRAM; may be repeated. With it, nothing is shown unless "
+            "stdout:FORMAT is among them.",
         ),
     ] = None,
     checkpoint: Annotated[

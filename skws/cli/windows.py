@@ -59,7 +59,7 @@ def windows(
     expression: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[EXPRESSION]",
+            metavar="EXPRESSION",
             help="'open when temp > 90 close when temp < 70', 'after [login] until [logout] per user', "
             "'match [x > 3]+ within 1 hour'.",
             show_default=False,
@@ -110,9 +110,10 @@ def windows(
 ) -> None:
     """The windows of a window expression over a replay, told as soon as they end.
 
-    skws windows "open when name contains 'john' close when movie" -s examples/movies/schema.yaml \
-    -r examples/movies/replay.jsonl
-    """
+    \b
+    skws windows "open when name contains 'john' close when movie" \\
+        -s examples/movies/schema.yaml -r examples/movies/replay.jsonl
+    """  # noqa: D301 - the character keeps lines as they are
     from skws.windowing.request import WindowsRequest  # noqa: PLC0415 - NumPy and more, for who needs it
 
     options.check_letters(on_error, dead_letters)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command_lines import Skws
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,3 +20,14 @@ def test_every_command_and_search_option_is_documented(skws: Skws) -> None:
     assert [option for option in sorted(options) if option not in REFERENCE] == []
     commands = re.findall(r"^  (\w+)  ", skws("--help").out.partition("Commands:")[2], re.M)
     assert [command for command in commands if f"skws {command}" not in REFERENCE] == []
+
+
+@pytest.mark.parametrize("group", ["", "schema", "bounds", "query", "bench"])
+def test_every_command_is_told_in_a_line_that_is_whole(
+    skws: Skws, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = skws(*group.split(), "--help").out.partition("Commands:\n")[2].partition("\n\n")[0]
+    lines = [line for line in listed.splitlines() if line]
+    assert len(lines) > 1
+    assert all(re.fullmatch(r"  [\w-]+ +\S.*\.", line) and not line.endswith("...") for line in lines), lines

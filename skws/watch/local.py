@@ -74,6 +74,7 @@ class LocalWatch:
         self._checkpoint: Checkpoint | None = None
         self.pipeline = Pipeline(request, None, self.clock.now, onlooker)
         self._feed: Feed | None = None
+        self._started = False
         self._offset: Offset = {}
 
     @property
@@ -220,7 +221,9 @@ class LocalWatch:
         checkpoint, pipeline = self._checkpoint, self.pipeline
         if checkpoint is None or checkpoint.fresh:
             self._feed = self._source.open(request.schema)
-            return begin(pipeline.worker, self._feed, pipeline.tables, checkpoint)
+            offset = self._feed.start()
+            self._started = True
+            return begin(pipeline.worker, self._feed, pipeline.tables, checkpoint, offset)
         begun = resume(pipeline.worker, checkpoint, pipeline.deliver)
         pipeline.speak_of_schema()
         self._feed = self._source.open(pipeline.worker.standing.stream.schema)
@@ -280,8 +283,11 @@ class LocalWatch:
         self._committed_at = self.clock.now()
 
     def _let_go(self) -> None:
-        """Without a checkpoint nobody can go on with the run: leave nothing of it in the source."""
-        if self._checkpoint is not None:
+        """Without a checkpoint nobody can go on with the run: leave nothing of it in the source.
+
+        What was there before it began is of another run.
+        """
+        if self._checkpoint is not None or not self._started:
             return
         try:
             line = drop_behind(self.request.source)

@@ -32,9 +32,9 @@ def begin(
     feed: Feed,
     parted: Callable[[list[Item]], tuple[Record, ...]],
     checkpoint: Checkpoint | None,
+    offset: Offset,
 ) -> Begun:
-    """A new run: the source's first offset, and its static tables in the engine."""
-    offset = feed.start()
+    """A new run behind the source's first ``offset``, with its static tables in the engine."""
     tables = list(parted(list(feed.tables())))
     if checkpoint is not None:
         checkpoint.begin(tables, offset)

@@ -213,3 +213,12 @@ def test_partitions_are_followed_by_their_root(database: Database) -> None:
         ("+", "movie", 11, "b", 1),
         ("-", "movie", 1, None, None),
     ]
+
+
+def test_who_has_neither_a_key_nor_whole_rows_is_told_that_the_server_refuses_changes(
+    database: Database, feed: Feed
+) -> None:
+    database.run("ALTER TABLE sighting REPLICA IDENTITY DEFAULT")
+    with closing(source(database).open(SCHEMA)) as again:
+        _, _, notices = follow(again, database, again.start())
+    assert any("the server refuses all updates and deletes of public.sighting" in line for line in notices)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
+from schema.errors import SourceError
 from skws.cli.main import run
 from skws.watch.local import LocalWatch
 from tests.postgres import Database
@@ -65,6 +68,21 @@ def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path
     assert (
         database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
     )
+
+
+def test_a_run_that_cannot_begin_leaves_the_slot_of_another_alone(database: Database) -> None:
+    """Dropped, the other run could never go on."""
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text)',
+    )
+    database.run("SELECT pg_create_logical_replication_slot('skws', 'pgoutput')")
+    notes = Notes()
+    with pytest.raises(SourceError, match="the slot 'skws' is there already"):
+        LocalWatch(request(database.uri()), [Collected()], notes.log).run()
+    kept = database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+    assert kept == [("skws",)]
+    database.run("SELECT pg_drop_replication_slot('skws')")
 
 
 def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) -> None:

@@ -68,7 +68,13 @@ def _faults(relation: Relation, table: Table) -> Iterator[str]:
 
 
 def _warnings(relation: Relation, table: Table) -> Iterator[str]:
-    if not identifies(relation, table.identity, table.identity_columns):
+    if table.identity is not Identity.FULL and not table.identity_columns:
+        name = table.full_name
+        yield (
+            f"the server refuses all updates and deletes of {name}, whoever makes them, while a"
+            f" publication has it: it has no primary key (ALTER TABLE {name} REPLICA IDENTITY FULL)"
+        )
+    elif not identifies(relation, table.identity, table.identity_columns):
         reason = advice(relation, table.full_name)
         yield f"updates and deletes of {table.full_name} will be bad records: {reason}"
 

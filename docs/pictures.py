@@ -34,7 +34,7 @@ def demo_picture() -> str:
     console = Console(
         record=True, width=112, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
-    console.print(Text.from_ansi(f"$ skws demo\n{demo()}"), end="")
+    console.print(Text.from_ansi(f"$ skws demo --plain\n{demo()}"), end="")
     return console.export_svg(title="skws demo", unique_id="demo")
 
 

@@ -42,20 +42,34 @@ class Alert:
 
 
 def read_alerts(path: Path) -> dict[str, Alert]:
-    """The queries of a file by name. Raises UsageError naming the file, the query and what was expected."""
+    """The queries of a file by name.
+
+    Raises UsageError with every fault: the file, the query, and what was expected.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         found = yaml.safe_load(text)
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: byte 0x{error.object[error.start]:02X} is not UTF-8") from None
+    except yaml.YAMLError as error:
         raise UsageError(f"{path}: no YAML: {error}") from None
     if not isinstance(found, dict):
         raise UsageError(f"{path}: expected lines of 'name: keywords' or 'name: {{query: keywords, ...}}'")
     problems = locate(text, str(path)).problems
     if problems:  # such as a name that is written twice, of which only the last one would count
         raise UsageError("\n".join(map(str, problems)))
-    return {_name(path, name, told): _alert(path, name, told) for name, told in found.items()}
+    alerts: dict[str, Alert] = {}
+    faults: list[str] = []
+    for name, told in found.items():
+        try:
+            alerts[_name(path, name, told)] = _alert(path, name, told)
+        except UsageError as error:
+            faults.append(str(error))
+    if faults:
+        raise UsageError("\n".join(faults))
+    return alerts
 
 
 def _name(path: Path, name: Any, told: Any) -> str:

@@ -220,6 +220,10 @@ def _union(query: Path, described: Schema) -> Union:
 
     try:
         text = query.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"cannot read {query}: {getattr(error, 'strerror', None) or error}") from None
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"cannot read {query}: byte 0x{error.object[error.start]:02X} is not UTF-8"
+        ) from None
+    except OSError as error:
+        raise SourceError(f"cannot read {query}: {error.strerror}") from None
     return parse_sql(text, described)

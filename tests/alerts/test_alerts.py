@@ -357,3 +357,14 @@ class Kept:
 
     def close(self) -> None:
         pass
+
+
+def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "queries.yaml"
+    path.write_text("a: 7\nb: ada\nc: {query: ada, tops: 3}\n")
+    with pytest.raises(UsageError) as raised:
+        read_alerts(path)
+    assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == ["a", "c"]
+    path.write_bytes(b"a: \xff")
+    with pytest.raises(UsageError, match="byte 0xFF is not UTF-8"):
+        read_alerts(path)

@@ -112,10 +112,14 @@ class WebhookSink:
     def _give_up(self, batch: int, results: Sequence[LiveResult], outcome: Outcome) -> None:
         if self._letters is None:
             raise SinkError(
-                f"{self.name}: {outcome.reason}; {len(results):,} results are not delivered"
+                f"{self.name}: {outcome.reason}; {_how_many(results)} not delivered"
                 " (add #letters=FILE to the address to put such into a file and go on)"
             )
-        self._run.tell(f"{self.name}: {outcome.reason}; {len(results):,} results are put aside")
+        self._run.tell(f"{self.name}: {outcome.reason}; {_how_many(results)} put aside")
         if not self._letters.has(batch):
             letters = ({"reason": outcome.reason, "result": result.to_dict()} for result in results)
             self._letters.write(b"".join(orjson.dumps(letter) + b"\n" for letter in letters))
+
+
+def _how_many(results: Sequence[LiveResult]) -> str:
+    return f"{len(results):,} result{'' if len(results) == 1 else 's'}"

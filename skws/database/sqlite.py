@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from schema.candidate_keys import Finding
 from schema.column_profile import profile
 from schema.document import is_name
-from schema.errors import SourceError, nearest
+from schema.errors import SourceError, nearest, nearest_file
 from schema.infer import Inference, InferredRelation
 from schema.model import Attribute, AttributeType, Join, Relation, Row
 from skws.database.address import typed
@@ -46,7 +46,11 @@ class SqliteDatabase:
     def __init__(self, path: Path) -> None:
         self._path = path
         if not path.is_file():
-            raise SourceError(f"{path}: no such SQLite file")
+            what = "a directory" if path.is_dir() else "no such SQLite file"
+            raise SourceError(
+                f"{path}: {what}; expected FILE, sqlite:FILE or postgresql://USER@HOST/DATABASE"
+                f"{nearest_file(path)}"
+            )
 
     @property
     def name(self) -> str:

@@ -51,6 +51,8 @@ def add(
 
     skws query add films tarantino travolta --control DIR
     """
+    if not name.strip():
+        raise UsageError("NAME is empty: expected what the query is called")
     asked = _asked(query or [], pattern, select)
     command = Command("add", name, asked.text, max_size, kind=asked.kind, options=asked.options)
     send(control, command, wait)

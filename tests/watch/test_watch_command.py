@@ -198,7 +198,9 @@ def test_commands_to_no_job_are_told(folder: Path, capsys: pytest.CaptureFixture
     assert run(["query", "list", "--control", "control"]) == 4
     assert run(["query", "remove", "a", "--control", "control", "--wait", "0.05"]) == 1
     assert run(["query", "remove", "a", "--control", "control", "--wait", "0"]) == 0
+    assert run(["query", "add", " ", "ada", "--control", "control"]) == 2
     shown = capsys.readouterr().err
+    assert "NAME is empty" in shown
     assert "no answer from the job within 0.05 s" in shown
     assert "left for the job" in shown
 

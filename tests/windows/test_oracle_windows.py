@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -95,6 +96,40 @@ def test_records_that_do_nothing_may_be_passed_over(
     assert found(whole, long, []) == found(single, long, list(range(0, len(long), 9)))
 
 
+def letter(least: int, most: int = 9) -> r.Regular:
+    field = g.Field("x")
+    return r.Letter(
+        g.conjunction([g.Compare("<=", g.Constant(least), field), g.Compare("<=", field, g.Constant(most))])
+    )
+
+
+ONE_AT_A_TIME: list[tuple[r.Regular, r.Regular]] = [
+    (r.EVERYTHING, r.sequence([letter(0, 1), r.star(letter(0)), letter(2)])),
+    (r.EVERYTHING, r.sequence([letter(1), r.star(letter(0, 1)), letter(2)])),
+    (r.EVERYTHING, r.sequence([letter(0), letter(1), letter(2)])),
+    (r.star(r.then(letter(0), letter(0))), r.then(r.star(letter(1)), letter(0, 0))),
+]
+
+
+@pytest.mark.parametrize("pair", ONE_AT_A_TIME)
+def test_while_a_window_is_open_no_other_begins(pair: tuple[r.Regular, r.Regular]) -> None:
+    rng = random.Random(5)
+    some = 0
+    for limits in (Limits(), Limits(), Limits(most=4), Limits(2, None, 5)):
+        given_expression = expression([pair], 0, Selection.FIRST, limits)
+        for _ in range(6):
+            word = [StreamRecord(0, i, (rng.choice((0, 1, 2, 2)), None, None)) for i in range(14)]
+            admitted = [
+                w
+                for w in windows_by_definition([pair], 0, word)
+                if w in selected(given_expression, [w], word)
+            ]
+            windows = found(Processor(given_expression, ALPHABET), word, [rng.randrange(14)])
+            assert windows == first_of(given_expression, admitted, word)
+            some += len(windows)
+    assert some > 20
+
+
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
 def test_a_window_that_is_too_long_makes_room_among_records_that_do_nothing(limits: Limits) -> None:
     """A record that could begin another does nothing while one is open; once that is given up, it does."""
@@ -108,18 +143,26 @@ def test_a_window_that_is_too_long_makes_room_among_records_that_do_nothing(limi
 
 
 @settings(max_examples=100, deadline=None)
-@given(cases(), st.sampled_from(Selection), st.lists(st.integers(0, 12), max_size=3), words(12))
+@given(
+    cases(),
+    st.sampled_from(Selection),
+    st.lists(st.integers(0, 12), max_size=3),
+    words(12),
+    st.sampled_from((("n.b", "x"), ("x",))),
+)
 def test_each_key_has_a_stream_of_its_own(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
     selection: Selection,
     cuts: list[int],
     word: list[StreamRecord],
+    per: tuple[str, ...],
 ) -> None:
     k, pairs, _ = case
-    split = Processor(expression(pairs, k, selection, per=("n.b", "x")), ALPHABET)
+    split = Processor(expression(pairs, k, selection, per=per), ALPHABET)
     expected = []
-    for key in {(ALPHABET.value("n.b", record), ALPHABET.value("x", record)) for record in word}:
-        places = [i for i, w in enumerate(word) if (ALPHABET.value("n.b", w), ALPHABET.value("x", w)) == key]
+    keys = [tuple(ALPHABET.value(name, record) for name in per) for record in word]
+    for key in set(keys):
+        places = [i for i, own in enumerate(keys) if own == key]
         if None in key:
             continue
         alone = Processor(expression(pairs, k, selection), ALPHABET)

@@ -1,5 +1,17 @@
 """The command line: one command a file. Nothing is searched here; that is ``skws.search``."""
 
-from skws.cli.main import main
+from __future__ import annotations
+
+import sys
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line of this process, and exit. Interrupts count from here on, while all else loads."""
+    try:
+        from skws.cli.main import main as run_this_process  # noqa: PLC0415 - see above
+    except KeyboardInterrupt:
+        print("skws: interrupted", file=sys.stderr)
+        sys.exit(130)
+    run_this_process()

@@ -178,6 +178,23 @@ def test_interrupt(tmp_path: Path) -> None:
     assert (running.returncode, out, err) == (130, "", "skws: interrupted\n")
 
 
+def test_an_interrupt_while_it_loads() -> None:
+    script = """
+import sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+from skws.cli import main
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "skws: interrupted\n")
+
+
 def test_starting_loads_neither_spark_nor_a_terminal_library() -> None:
     arguments = [list(map(str, SEARCH)), ["--help"], ["networks", "nolan", "-s", str(SCHEMA)]]
     script = f"""

@@ -22,6 +22,7 @@ from skws.keywords.groups import Part, missing, parts
 from skws.keywords.scope import Scope, resolve
 
 MAX_SLOTS: Final = 8
+MAX_CHARACTERS: Final = 10_000  # parsing takes a second or two for so many, and more with their square
 """The expanded schema doubles with every slot."""
 
 
@@ -100,6 +101,10 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
     matches. Raises ``QueryError`` with a caret below the place where the text
     is malformed, names what is not in the schema, or asks for nothing.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise QueryError(
+            f"a query may have {MAX_CHARACTERS:,} characters at most; this one has {len(text):,}"
+        )
     reader = _Reader(text)
     groups = [_read_part(reader, schema, part) for part in parts(text)]
     _check(reader, text)

@@ -106,6 +106,7 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ("-pulp", "'-pulp' only excludes; add a keyword", None),
         ("the -pulp", "only excludes; add a keyword to look for: not searched are the", None),
         ("pulp -pulps", "nothing can match: 'pulp' is both looked for and excluded", None),
+        ("a" * 10_001, "a query may have 10,000 characters at most; this one has 10,001", None),
         ("a1 a2 a3 a4 a5 a6 a7 a8 a9", "8 keywords at most; this one has 9", None),
         ('pulp "fiction', "this quotation mark has no partner", 5),
         ('pulp fict"ion', "this quotation mark has no partner", 9),

@@ -217,9 +217,9 @@ def test_static_tables_begin_no_windows() -> None:
 
 
 def test_bounds_of_the_schema_are_promises() -> None:
-    def alphabet(most: float | None) -> Alphabet:
+    def alphabet(most: float | None, least: float | None = None) -> Alphabet:
         attributes = (
-            Attribute("level", AttributeType.NUMBER, None, most),
+            Attribute("level", AttributeType.NUMBER, least, most),
             Attribute("off", AttributeType.BOOLEAN),
         )
         return Alphabet(Schema("bounded", (Relation("m", attributes),), ()))
@@ -227,6 +227,9 @@ def test_bounds_of_the_schema_are_promises() -> None:
     text = "every open when level > 10 close when off"
     assert check(parse_expression(text, alphabet(None)), alphabet(None)).open_starts is U
     assert check(parse_expression(text, alphabet(10)), alphabet(10)).open_starts is B
+    below = "every open when level < 5 close when off"
+    assert check(parse_expression(below, alphabet(None, 4)), alphabet(None, 4)).open_starts is U
+    assert check(parse_expression(below, alphabet(None, 5)), alphabet(None, 5)).open_starts is B
     witness = check(parse_expression(text, alphabet(11)), alphabet(11)).witness
     assert witness is not None
     levels = [record.row[0] for record in witness.records[: witness.repetitions]]

@@ -38,6 +38,8 @@ SETTINGS: Final = {
     # A batch is a few rows: to compile its plan would take longer than to work through it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # It checks a plan behind every rule; it is the same plan in each batch.
+    "spark.sql.lightweightPlanChangeValidation": "false",
     # A row is a parcel here, so few fill a batch.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
@@ -83,6 +85,8 @@ def meshed(parcels: DataFrame, reading: Reading, layout: Layout) -> DataFrame:
     if sourced(request.schema):  # all shards are to see the same rows
         request = replace(request, schema=pinned(request.schema))
     processor = MeshProcessor(reading.start, request, layout.shares)
+    if layout.shards == 1:
+        parcels = parcels.coalesce(1)  # which Spark knows to need no shuffle: a stage less
     return parcels.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
 

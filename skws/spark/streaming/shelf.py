@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
 
 Kind = Literal["chunk", "mark", "query", "schema", "state", "table"]
 
-_KEY: Final = "kind string, name string"
-_VALUE: Final = "head binary, body binary"
+# As objects: texts are sent to Java to be parsed, twice each in every batch.
+_KEY: Final = StructType([StructField("kind", StringType()), StructField("name", StringType())])
+_VALUE: Final = StructType([StructField("head", BinaryType()), StructField("body", BinaryType())])
 
 
 class Shelf:

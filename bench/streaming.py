@@ -10,9 +10,10 @@ the default load, 24,000.
 
 Throughput: a replay as fast as it goes, from its second micro-batch to its
 last; ``stage`` counts only the time from when a batch was read to when its
-results were delivered, not that in which the source read and decoded. Then
-the processor time of each process meanwhile, a tuple, which other work on the
-machine changes less than the clock.
+results were delivered, not that in which the source read and decoded.
+
+Both tell the processor time of each process meanwhile, which other work on
+the machine changes less than the clock.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
-from threading import Thread
+from threading import Thread, Timer
 
 import orjson
 
@@ -106,12 +107,18 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
         sink = Clocked()
         watch = SparkWatch(request(str(path), cores, window), Log(quiet=True), sinks=[sink], shards=shards)
         filled = WARM_UP + LIVE / rate
+        marks: list[tuple[int, dict[str, float]]] = []  # batches so far, and processor time
+
+        def mark() -> None:
+            marks.append((watch.metrics().batches, processor_seconds()))
 
         def feed() -> None:
             while watch.metrics().state != "running":
                 time.sleep(0.1)
             began = time.time()
+            Timer(filled, mark).start()
             grow(path, rate, began + filled + seconds)
+            mark()
             sink.given = [(at, r) for at, r in sink.given if (r.start or 0) > began + filled]
             time.sleep(3)
             watch.stop()
@@ -125,6 +132,10 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
         f"latency: {rate:,} tuples/s, {cores} cores, {shards} shards: {len(spent):,} results, "
         f"median {median(spent):.2f} s, p99 {quantiles(spent, n=100)[98]:.2f} s, longest {spent[-1]:.2f} s"
     )
+    (earlier, before), (later, after) = marks
+    for part, so_far in after.items():
+        each = (so_far - before.get(part, 0.0)) / (later - earlier)
+        print(f"  {part}: {1000 * each:.0f} ms of processor time a batch")
 
 
 def throughput(minutes: int, shards: int, cores: int) -> None:

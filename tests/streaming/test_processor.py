@@ -16,6 +16,7 @@ from skws.live.search import Told
 from skws.live.share import Share, Spread
 from skws.live.standing import PATTERN
 from skws.spark.streaming import processor
+from skws.spark.streaming.compressed import expanded
 from skws.spark.streaming.frames import Message
 from skws.spark.streaming.keeper import Keeper
 from skws.spark.streaming.processor import MeshProcessor
@@ -111,7 +112,7 @@ def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: i
             if rng.random() < 0.3:
                 lodgings.keepers.pop(key, None)
             rows = list(stage.handleInputRows((key,), iter([row]), None))  # type: ignore[arg-type]
-            told += [line for each in rows if each.part for line in each.told.split(b"\n")]
+            told += [line for each in rows if each.part for line in expanded(each.told).split(b"\n")]
         assert sorted(told) == lines(outcome.results), number
         snapshots += number in COMMANDS and any(result.snapshot for result in outcome.results)
     assert snapshots

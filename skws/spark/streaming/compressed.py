@@ -1,4 +1,4 @@
-"""Long JSON texts compressed: what comes after packing copies them some ten times, and the state keeps them.
+"""Long JSON texts compressed, parcels and results: Spark copies them some ten times, and writes what is left.
 
 By Arrow's zstd, which takes less time than what is saved in any two of the
 copies. A short text stays as it is, so that who only has such, in a stream at
@@ -21,7 +21,7 @@ _LEVEL: Final = 1  # on rows of words: a third of the bytes; the next ones take 
 
 
 def compressed(text: bytes) -> bytes:
-    """A JSON text, or empty."""
+    """JSON texts, or empty."""
     if len(text) < _LONG:
         return text
     return b"".join((_MARK, _LENGTH.pack(len(text)), _codec().compress(text, asbytes=True)))

@@ -10,6 +10,7 @@ import orjson
 
 from skws.live.results import moment, read_result
 from skws.results.model import LiveResult
+from skws.spark.streaming.compressed import expanded
 from skws.spark.streaming.insight import Insight
 from skws.spark.streaming.outbox import Told
 from skws.spark.streaming.parcels import Head
@@ -131,7 +132,7 @@ class Delivering:
 
 def _results(told: Told) -> list[LiveResult]:
     """As one engine gives them: by time, at one time retractions first, then by id."""
-    lines = [line for _, part, blob in told.rows if part for line in blob.split(b"\n")]
+    lines = [line for _, part, blob in told.rows if part for line in expanded(blob).split(b"\n")]
     results = [read_result(line) for line in lines]
     if len({shard for shard, part, _ in told.rows if part}) > 1:
         # A snapshot comes before what the batch's records lead to; sorting is stable otherwise.

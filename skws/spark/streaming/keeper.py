@@ -31,6 +31,7 @@ from skws.engine.collector import expect_long_lived_objects
 from skws.live.results import written
 from skws.live.share import Share
 from skws.live.standing import Standing
+from skws.spark.streaming.compressed import compressed
 from skws.spark.streaming.frames import Message, receive, send
 from skws.spark.streaming.parcels import Parcel
 from skws.spark.streaming.record_log import Chunk
@@ -96,10 +97,10 @@ class Keeper:
 
 
 def _blobs(worked: Worked) -> list[bytes]:
-    """Lines: in the first blob what is told, then results, so many to a blob."""
+    """Lines: in the first blob what is told, then results, so many to a blob, compressed."""
     lines = [written(result) for result in worked.results]
     parts = [lines[at : at + RESULTS_A_BLOB] for at in range(0, len(lines), RESULTS_A_BLOB)]
-    return [orjson.dumps(worked.told), *(b"\n".join(part) for part in parts)]
+    return [orjson.dumps(worked.told), *(compressed(b"\n".join(part)) for part in parts)]
 
 
 def serve(setup: Setup) -> None:

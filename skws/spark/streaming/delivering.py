@@ -59,7 +59,7 @@ class Delivering:
     def take(self, told: Told, *, again: bool = False) -> None:
         """One batch. ``again``: of an earlier process. Raises SinkError."""
         stats = [orjson.loads(blob) for _, part, blob in told.rows if part == 0]
-        results = self._limited(_results(told))
+        results = self._limited(results_of(told))
         letters: tuple[str, ...] = ()
         heads = [(Head.from_json(one["head"].encode()), one) for one in stats if "head" in one]
         for head, first in heads:
@@ -130,7 +130,7 @@ class Delivering:
         return "\n".join([*lines, *(f"  {reason}" for reason in self.reasons)])
 
 
-def _results(told: Told) -> list[LiveResult]:
+def results_of(told: Told) -> list[LiveResult]:
     """As one engine gives them: by time, at one time retractions first, then by id."""
     lines = [line for _, part, blob in told.rows if part for line in expanded(blob).split(b"\n")]
     results = [read_result(line) for line in lines]

@@ -93,10 +93,10 @@ class Keeper:
             "now": self._shard.now,
             "states": list(worked.states),
         }
-        return Message(head, [*worked.states.values(), *_blobs(worked)])
+        return Message(head, [*worked.states.values(), *blobs_of(worked)])
 
 
-def _blobs(worked: Worked) -> list[bytes]:
+def blobs_of(worked: Worked) -> list[bytes]:
     """Lines: in the first blob what is told, then results, so many to a blob, compressed."""
     lines = [written(result) for result in worked.results]
     parts = [lines[at : at + RESULTS_A_BLOB] for at in range(0, len(lines), RESULTS_A_BLOB)]

@@ -6,15 +6,16 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from schema.errors import UsageError
 from skws.choices import EngineName
-from tui.app import SkwsApp
-from tui.services.engines import start_run
 from tui.services.pauses import expect_short_pauses
 from tui.services.request import UiRequest
-from tui.terminal import stderr_kept
+
+if TYPE_CHECKING:
+    from skws.spark.local_java import LocalJava
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -22,17 +23,31 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
     """Run the app on this terminal until it is quit. Raises UsageError."""
     expect_short_pauses()
-    with _ready_for_spark(request.master) if request.engine is EngineName.SPARK else nullcontext():
-        SkwsApp(request, start_run if request.source is not None else None).run(mouse=mouse)
+    with _started_ahead(request.master) if request.engine is EngineName.SPARK else nullcontext() as java:
+        from tui.app import SkwsApp  # noqa: PLC0415 - loaded while Java starts
+        from tui.services.engines import start_run  # noqa: PLC0415
+
+        start = None if request.source is None else partial(start_run, java=java)
+        SkwsApp(request, start).run(mouse=mouse)
 
 
 @contextmanager
-def _ready_for_spark(master: str | None) -> Iterator[None]:
-    """What Java writes does not reach the terminal; what Spark's Python processes load is loaded once."""
-    from skws.spark.preloaded.driver import preloaded_python  # noqa: PLC0415 - only who asks for Spark needs it
+def _started_ahead(master: str | None) -> Iterator[LocalJava | None]:
+    """What Java writes does not reach the terminal; what Spark's Python processes load is loaded once.
+
+    Gives a Java that starts meanwhile, where it is to run on this machine.
+    """
+    from skws.spark.java_ahead import java_ahead  # noqa: PLC0415 - only who asks for Spark needs it
+    from skws.spark.preloaded.driver import preloaded_python  # noqa: PLC0415
+    from tui.terminal import stderr_kept  # noqa: PLC0415
 
     with stderr_kept(), preloaded_python(master):
-        yield
+        java = java_ahead(master)
+        try:
+            yield java
+        finally:
+            if java is not None:
+                java.close()
 
 
 def serve_ui(arguments: Sequence[str], host: str, port: int) -> None:

@@ -1,8 +1,9 @@
 """Java's classes, kept between runs: loaded and checked once, then mapped from a file.
 
 Most of what Spark's start takes is Java reading classes, many thousands. Java can write those of a run down
-as it ends (an archive for *class data sharing*), which halves later starts. To write it doubles what that run
-takes, so none does it by the way: `python -m skws.spark.streaming.prepare` makes the archive, once.
+as it ends (an archive for *class data sharing*), which takes a third off later starts. To write it doubles
+what that run takes, so none does it by the way: a run of its own makes the archive, once
+(`skws.spark.streaming.prepare`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-import pyspark
-
 from skws.spark.java import java_cache
+from skws.spark.local_java import PLAIN, class_path, spark_home
 
 # Written last, at the front: a file that begins so is whole (CDS_DYNAMIC_ARCHIVE_MAGIC of OpenJDK).
 _WHOLE: Final = 0xF00BABA8
@@ -41,9 +41,10 @@ def archive_of(java: Path, options: str) -> Path:
     Java looks itself whether an archive fits, and passes over one of another
     Java or of other jars.
     """
-    jars = Path(pyspark.__file__).with_name("jars")
+    jars = spark_home() / "jars"
     known = [f"{path} {path.stat().st_mtime_ns}" for path in (java.resolve(), jars) if path.exists()]
-    return java_cache() / f"live-{sha256(' '.join([*known, options]).encode()).hexdigest()[:16]}.jsa"
+    told = " ".join([*known, *class_path(), *PLAIN, options])
+    return java_cache() / f"live-{sha256(told.encode()).hexdigest()[:16]}.jsa"
 
 
 def is_whole(archive: Path) -> bool:

@@ -10,15 +10,16 @@ import zipfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from skws.spark.classes import Classes
 from skws.spark.java import use_java
+from skws.spark.local_java import LocalJava, driver_memory, is_plain, java_options, started_java
 
 PACKAGES = ("schema", "windows", "purging", "mesh", "patterns", "bounds", "skws")
-_LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def start_session(
@@ -26,20 +27,23 @@ def start_session(
     app_name: str = "skws",
     packages: Sequence[str] = (),
     classes: Classes | None = None,
+    ahead: LocalJava | None = None,
 ) -> SparkSession:
     """A session set up for skws; on a cluster, executors get the packages of this installation.
 
     ``packages``: coordinates of connectors that Spark shall load. ``classes``: an
-    archive of Java's, to be mapped or written.
+    archive of Java's, to be mapped or written. ``ahead``: a Java that is being
+    started, for a ``master`` on this machine and no packages.
 
     Raises SourceError if there is no Java.
     """
     java = use_java()
+    options = java_options() if classes is None else classes.added(java, java_options())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers pick another Python otherwise
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     submitted = "SPARK_ENV_LOADED" in os.environ and master is None
     builder = SparkSession.builder.appName(app_name)
-    for name, value in _settings(java_options(), classes, java).items():
+    for name, value in _settings(options).items():
         builder = builder.config(name, value)
     if packages:
         builder = builder.config("spark.jars.packages", ",".join(packages))
@@ -50,12 +54,28 @@ def start_session(
             builder = builder.config("spark.driver.host", "127.0.0.1").config(
                 "spark.driver.bindAddress", "127.0.0.1"
             )
+            if not packages and not chosen.startswith("local-cluster"):
+                _join(ahead or (started_java(options) if is_plain() else None))
     session = builder.getOrCreate()
     _end_unheard(session)
     _fail_in_a_line(session)
     if not re.fullmatch(r"local(\[.*\])?", session.sparkContext.master or ""):
         session.sparkContext.addPyFile(str(packages_zip()))
     return session
+
+
+def _join(java: LocalJava | None) -> None:
+    """PySpark is to use this Java, unless it has one."""
+    if java is None:
+        return
+    if SparkContext._gateway is not None:  # noqa: SLF001 - as below, PySpark has no other way
+        java.close()
+        return
+    with java.found() as found:
+        if found:
+            SparkContext._ensure_initialized()  # noqa: SLF001
+            gateway: Any = SparkContext._gateway  # noqa: SLF001
+            gateway.proc = java.process
 
 
 def _end_unheard(session: SparkSession) -> None:
@@ -81,17 +101,7 @@ def _fail_in_a_line(session: SparkSession) -> None:
     )
 
 
-# The driver's Java hands columns to Python and back. Its second compiler takes more than it gives: half
-# of the start, and of a search over 180,000 tuples two fifths of all instructions.
-LIGHT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-
-def java_options() -> str:
-    """Those of the driver's Java, but for an archive of classes."""
-    return f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {LIGHT_JAVA}"
-
-
-def _settings(options: str, classes: Classes | None, java: Path) -> dict[str, str]:
+def _settings(options: str) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -99,8 +109,8 @@ def _settings(options: str, classes: Classes | None, java: Path) -> dict[str, st
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         # Partitions carry slices and shards here: merging them would undo the plan.
         "spark.sql.adaptive.enabled": "false",
-        "spark.driver.memory": os.environ.get("SKWS_DRIVER_MEMORY", "2g"),
-        "spark.driver.extraJavaOptions": options if classes is None else classes.added(java, options),
+        "spark.driver.memory": driver_memory(),
+        "spark.driver.extraJavaOptions": options,
     }
 
 

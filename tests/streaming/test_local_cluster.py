@@ -12,7 +12,7 @@ import pytest
 
 from schema.write import to_yaml
 from skws.records import Record
-from skws.spark.session import LIGHT_JAVA
+from skws.spark.local_java import LIGHT_JAVA
 from tests.replays import write_replay
 from tests.streaming.test_oracle_shards import SCHEMA, random_records, random_row
 from tests.watch.watching import lines

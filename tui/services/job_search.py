@@ -9,6 +9,7 @@ from schema.model import Schema
 from skws.explain.prefixes import Prefix
 from skws.live.changing import changed
 from skws.live.standing import Standing
+from skws.spark.streaming.archiving import Archiving
 from skws.spark.streaming.sessions import Ahead
 from skws.spark.streaming.watch import SparkWatch
 from skws.watch import control
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class JobSearch(WatchedSearch[SparkWatch]):
-    """Made, it takes seconds until Spark is there."""
+    """Made, it takes seconds until Spark is there. ``archiving`` goes on beside it until ``stop``."""
 
-    def __init__(self, run: WatchRun, ahead: Ahead | None = None) -> None:
+    def __init__(self, run: WatchRun, ahead: Ahead | None = None, archiving: Archiving | None = None) -> None:
         super().__init__(run)
+        self._archiving = archiving
         self._ended = False
         self._changes: dict[str, str] = {}
         request = watch_request(run.request)
@@ -44,9 +46,16 @@ class JobSearch(WatchedSearch[SparkWatch]):
         return self._stream.schema
 
     def run(self) -> None:
+        if self._archiving is not None:
+            self._archiving.start()
         self._watch.run()
         self._ended = True
         self._run.tell_metrics(at_once=True)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._archiving is not None:
+            self._archiving.end()
 
     def post(self, command: control.Command) -> None:
         if self._ended:

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from schema.errors import UsageError
 from skws.spark.classes import Classes
+from skws.spark.local_java import LocalJava
 from skws.spark.session import start_session
 
 # A task whose Python worker was killed is run again, as it is on a cluster.
@@ -44,15 +45,21 @@ def master_of(master: str | None) -> str | None:
 
 
 def live_session(
-    master: str | None, packages: Sequence[str] = (), classes: Classes | None = None
+    master: str | None,
+    packages: Sequence[str] = (),
+    classes: Classes | None = None,
+    java: LocalJava | None = None,
 ) -> SparkSession:
     """For a live search. Raises SourceError if there is no Java."""
-    return start_session(master_of(master), packages=packages, classes=classes)
+    return start_session(master_of(master), packages=packages, classes=classes, ahead=java)
 
 
-def session_ahead(master: str | None, classes: Classes | None = None) -> Ahead:
-    """One that starts in a thread while the rest is loaded. ``classes``: None for those that are kept."""
+def session_ahead(master: str | None, classes: Classes | None = None, java: LocalJava | None = None) -> Ahead:
+    """One that starts in a thread while the rest is loaded.
+
+    ``classes``: None for those that are kept. ``java``: one that is starting.
+    """
     thread = ThreadPoolExecutor(1, "spark")
-    started = thread.submit(live_session, master, classes=classes or Classes())
+    started = thread.submit(live_session, master, classes=classes or Classes(), java=java)
     thread.shutdown(wait=False)
     return started

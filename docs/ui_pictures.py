@@ -89,7 +89,7 @@ async def _drawn(name: str) -> str:
         restore=False,
         theme="textual-dark",
     )
-    app = SkwsApp(request, SteppedRun, show_memory=False)
+    app = SkwsApp(request, SteppedRun, show_machine=False)
     app.touring = False
     async with app.run_test(size=SIZE) as pilot:
         app.outbox.on_news = lambda: None  # it is taken by hand, so that the same comes together each time

@@ -37,7 +37,10 @@ _SPEEDS: Final = 2.0
 
 
 class SkwsApp(App[None]):
-    """``start_run`` begins the live search of the request on the app's outbox; None without a source."""
+    """``start_run`` begins the live search of the request on the app's outbox; None without a source.
+
+    ``show_machine``: tell what differs from machine to machine, memory and the time of stages.
+    """
 
     TITLE = "skws"
     ENABLE_COMMAND_PALETTE = True
@@ -59,7 +62,7 @@ class SkwsApp(App[None]):
         *,
         session_path: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
-        show_memory: bool = True,
+        show_machine: bool = True,
     ) -> None:
         super().__init__()
         self.request = request
@@ -67,7 +70,7 @@ class SkwsApp(App[None]):
         self.outbox = Outbox()
         self.live_run: Run | None = None
         self.clock = clock
-        self.show_memory = show_memory
+        self.show_machine = show_machine
         self._session_path = session_path or session_file(request.schema_path)
         self.session = load_session(self._session_path) if request.restore else Session()
         self.touring = not self.session.toured

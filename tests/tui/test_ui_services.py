@@ -15,12 +15,13 @@ from schema.model import Schema
 from skws.keywords import Matcher, parse_query, tokens
 from skws.records import Record
 from skws.results.model import Result, ResultTuple
+from skws.watch.metrics import Metrics, StageMetrics
 from tests.tui.ui import movies
 from tui.keys import ACTIONS
 from tui.services.drawing import Drawer, duration, plain_text
 from tui.services.editing import change_text, read_draft
 from tui.services.export import export
-from tui.services.figures import sparkline
+from tui.services.figures import figures, sparkline
 from tui.services.keymap import load_keymap
 from tui.services.live_rows import LiveRows
 from tui.services.meaning import Meanings
@@ -279,6 +280,42 @@ def test_sparklines_scale_to_their_largest_point() -> None:
     assert sparkline([0, 0], 10) == "▁▁"
     assert sparkline([1, 2, 3], 2) == "▆█"
     assert sparkline([], 10) == sparkline([1], 0) == ""
+
+
+def test_the_metrics_tell_how_busy_each_stage_is() -> None:
+    view = View(movies())
+    stages = (StageMetrics("read", 12.34, 0.051), StageMetrics("engine", 1.5, 1.0))
+    metrics = Metrics(
+        at=0,
+        state="running",
+        engine="local",
+        source="replay:r?speed=10",
+        uptime=1,
+        batches=1,
+        batch_seconds=1,
+        tuples=1,
+        deletions=0,
+        late=0,
+        bad=0,
+        rate=1,
+        live_tuples=1,
+        operators=1,
+        waiting=0,
+        results=0,
+        retractions=0,
+        event_time=None,
+        behind="",
+        latency_p50=None,
+        latency_p99=None,
+        stages=stages,
+    )
+    view.absorb(News(metrics=metrics), 0)
+    lines = figures(view, palette(_theme("textual-dark")), 80, speed=4).plain.splitlines()
+    assert any("local, replay:r ×40" in line for line in lines)
+    told = lines[lines.index("time by stage") + 1 :]
+    read, engine = (line.split()[:4] for line in told)
+    assert (read, engine) == (["read", "5%", "12.3", "s"], ["engine", "100%", "1.5", "s"])
+    assert told[1].endswith("█")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ async def opened(
 ) -> AsyncIterator[Driver]:
     """The app on a request, its run under the test's hand."""
     start = (SteppedRun if stepped else start_run) if request.source is not None else None
-    app = SkwsApp(request, start, show_memory=False, **more)
+    app = SkwsApp(request, start, show_machine=False, **more)
     async with app.run_test(size=size, notifications=True) as pilot:
         driver = Driver(app, pilot)
         await driver.settle()

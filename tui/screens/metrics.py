@@ -27,9 +27,10 @@ class MetricsScreen(LiveScreen):
 
     def refresh_view(self) -> None:
         width = self.query_one(VerticalScroll).scrollable_content_region.width or self.size.width - 4
-        memory = resident_bytes() if self.skws.show_memory else None
+        memory = resident_bytes() if self.skws.show_machine else None
         run = self.skws.live_run
-        drawn = figures(self.skws.view, self.palette, width, memory, 1.0 if run is None else run.speed)
+        speed, stages = 1.0 if run is None else run.speed, self.skws.show_machine
+        drawn = figures(self.skws.view, self.palette, width, memory, speed, stages=stages)
         lines = drawn.plain.count("\n")
         self.query_one("#figures", Static).update(drawn, layout=lines != self._lines)
         self._lines = lines

@@ -34,8 +34,19 @@ def source_told(source: str, speed: float) -> str:
     return f"{name} ×{float(own) * speed:,.10g}" if of_its_own else source
 
 
-def figures(view: View, palette: Palette, width: int, memory: int | None = None, speed: float = 1.0) -> Text:
-    """All metrics of a view. ``memory``: of the process, in bytes; ``speed``: multiplies a replay's."""
+def figures(
+    view: View,
+    palette: Palette,
+    width: int,
+    memory: int | None = None,
+    speed: float = 1.0,
+    *,
+    stages: bool = True,
+) -> Text:
+    """All metrics of a view, with the time that ``stages`` take or without.
+
+    ``memory``: of the process, in bytes; ``speed``: multiplies a replay's.
+    """
     metrics = view.metrics
     if metrics is None:
         return Text("The engine has not started yet.", palette.dim)
@@ -45,6 +56,8 @@ def figures(view: View, palette: Palette, width: int, memory: int | None = None,
     lines += [_heading("engine", palette), *_engine(metrics, view, palette, width, memory)]
     where = f"{metrics.engine}, {source_told(metrics.source, speed)}"
     lines.append(_line("engine", where, None, palette, width))
+    if stages and metrics.stages:
+        lines += [_heading("time by stage", palette), *_stages(metrics, view, palette, width)]
     return Text("\n").join(lines)
 
 
@@ -84,6 +97,13 @@ def _engine(metrics: Metrics, view: View, palette: Palette, width: int, memory: 
     if memory is not None:
         yield _line("memory", f"{memory / 1e6:,.0f} MB", None, palette, width)
     yield _line("up", duration(metrics.uptime), None, palette, width)
+
+
+def _stages(metrics: Metrics, view: View, palette: Palette, width: int) -> Iterator[Text]:
+    """How busy each was lately, and how long in all."""
+    for stage in metrics.stages:
+        value = f"{stage.busy:4.0%}  {stage.seconds:,.1f} s"
+        yield _line(stage.name, value, view.histories.get(f"stage {stage.name}"), palette, width)
 
 
 def _line(name: str, value: str, history: History | None, palette: Palette, width: int) -> Text:

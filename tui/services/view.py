@@ -140,6 +140,7 @@ class View:
         }
         numbers |= {f"relation {r.name}": r.rate for r in metrics.relations}
         numbers |= {f"query {q.name}": q.rate for q in metrics.queries}
+        numbers |= {f"stage {s.name}": s.busy for s in metrics.stages}
         for name, value in numbers.items():
             self.histories.setdefault(name, History()).add(value)
         for gone in self.histories.keys() - numbers.keys():

@@ -174,7 +174,7 @@ class SkwsApp(App[None]):
         except SkwsError as error:
             self.post_message(Failed(str(error)))
             return
-        self.tell("info", f"{len(results):,} results written to {path}", toast=True)
+        self.tell("info", f"{len(results):,} result{'s' * (len(results) > 1)} written to {path}", toast=True)
 
     def schema_text(self) -> str:
         """The file of the schema as it is now; empty if it cannot be read, which is told."""

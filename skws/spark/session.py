@@ -55,7 +55,7 @@ def start_session(
                 "spark.driver.bindAddress", "127.0.0.1"
             )
             if not packages and not chosen.startswith("local-cluster"):
-                _join(ahead or (started_java(options) if is_plain() else None))
+                _join(ahead, options)
     session = builder.getOrCreate()
     _end_unheard(session)
     _fail_in_a_line(session)
@@ -64,12 +64,14 @@ def start_session(
     return session
 
 
-def _join(java: LocalJava | None) -> None:
-    """PySpark is to use this Java, unless it has one."""
-    if java is None:
-        return
+def _join(ahead: LocalJava | None, options: str) -> None:
+    """Let PySpark use a Java started here, unless it has one, or its scripts are to start it."""
     if SparkContext._gateway is not None:  # noqa: SLF001 - as below, PySpark has no other way
-        java.close()
+        if ahead is not None:
+            ahead.close()
+        return
+    java = ahead or (started_java(options) if is_plain() else None)
+    if java is None:
         return
     with java.found() as found:
         if found:

@@ -8,6 +8,9 @@ from queue import Empty, Queue
 
 import pytest
 
+from skws.spark.classes import archive_of
+from skws.spark.java import java_cache
+from skws.spark.local_java import java_options
 from skws.spark.streaming import archiving
 from skws.spark.streaming.archiving import NOT_WANTED, Archiving
 
@@ -35,7 +38,7 @@ def test_it_is_told_when_it_is_begun_and_when_it_is_done(begun: Queue[subprocess
     told: Queue[str] = Queue()
     Archiving(told.put, rest=0).start()
     process = begun.get(timeout=PATIENCE)
-    assert f"160 MB in {archiving.java_cache()}" in told.get(timeout=PATIENCE)
+    assert f"160 MB in {java_cache()}" in told.get(timeout=PATIENCE)
     assert process.stdin is not None
     process.stdin.close()
     assert "the next start on Spark is sooner" in told.get(timeout=PATIENCE)
@@ -65,7 +68,7 @@ def test_none_is_made_where_there_is_one_or_none_is_wanted(
     begun: Queue[subprocess.Popen[bytes]], there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if there:
-        archive = archiving.archive_of(Path("/bin/sh"), archiving.java_options())
+        archive = archive_of(Path("/bin/sh"), java_options())
         archive.parent.mkdir(parents=True)
         archive.touch()
     else:

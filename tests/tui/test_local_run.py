@@ -198,6 +198,17 @@ def test_a_run_that_breaks_tells_why(tmp_path: Path) -> None:
     assert "bad.jsonl:2" in failed(request).failure
 
 
+def test_a_run_that_broke_says_what_to_do_and_takes_no_queries(tmp_path: Path) -> None:
+    outbox = Outbox()
+    run = start_run(replace(movies(), source=str(tmp_path / "nowhere")), outbox)
+    run._live()
+    assert any("start anew" in line.text for line in outbox.take().lines)
+    run.post(AddQuery("nolan bale"))
+    news = outbox.take()
+    assert [line.level for line in news.lines] == ["error"]
+    assert news.queries is None
+
+
 def test_bad_records_are_left_out_and_counted(tmp_path: Path) -> None:
     lines = movie_files()[1].read_text().splitlines()
     stream = tmp_path / "stream.jsonl"

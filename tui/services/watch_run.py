@@ -84,7 +84,7 @@ class WatchRun:
         self._told_at = float("-inf")
         self._bad = self._sent = 0
         self._lock = Lock()
-        self._stopping = False
+        self._stopping = self._failed = False
         self._search: Search | None = None
         self._queries = dict.fromkeys(request.queries)
         self._early: list[Command] = [AddQuery(text) for text in request.queries]
@@ -113,6 +113,9 @@ class WatchRun:
             self._thread.join(timeout=30)
 
     def post(self, command: Command) -> None:
+        if self._failed:
+            self.tell("error", "the search has failed: quit with ctrl+q and start anew for other queries")
+            return
         with self._lock:
             if self._search is None:
                 self._early.append(command)
@@ -245,4 +248,6 @@ class WatchRun:
             self._fail(f"unexpected {type(error).__name__}: {error}")
 
     def _fail(self, text: str) -> None:
+        self._failed = True
         self.outbox.put(lines=[LogLine(self._calendar(), "error", text)], failure=text)
+        self.tell("info", "what was found stays; quit with ctrl+q and start anew to search on")

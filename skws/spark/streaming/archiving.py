@@ -61,12 +61,13 @@ class Archiving:
 
 
 def _preparing() -> subprocess.Popen[bytes]:
+    """In the environment that this run began with: PySpark has added to it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     return subprocess.Popen(
         [sys.executable, "-m", "skws.spark.streaming.prepare", "--beside"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-        | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )

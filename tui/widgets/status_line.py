@@ -37,8 +37,8 @@ class StatusLine(Widget):
             parts.append(f"{metrics.rate:,.0f} tuples/s")
             if metrics.event_time is not None:
                 parts.append(instant(int(metrics.event_time)))
-            if self._run.speed != 1 and metrics.state != "ended":
-                parts.append(f"speed ×{self._run.speed:.4g}")
+            if self._run.speed != 1:
+                parts.append(f"speed ×{self._run.speed:g}")
             if metrics.bad:
                 parts.append(f"{metrics.bad:,} bad")
             if metrics.late:

@@ -37,10 +37,13 @@ exec {java} "$@"
 
 
 def use_java() -> Path:
-    """Point JAVA_HOME at a Java of version 17 or later, and give that. Raises SourceError without one."""
+    """Point JAVA_HOME at a Java of version 17 or later, and give that itself, also if it was done before.
+
+    Raises SourceError without one.
+    """
     java = find_java()
     if java is not None and _is_wrapper(java):
-        return java
+        return _wrapped_by(java)
     if java is None:
         raise SourceError(
             "no Java found that Spark can use: install Java 17 or 21, or the runtime in a wheel with "
@@ -100,6 +103,10 @@ def _wrapped(java: Path) -> Path:
 
 def _is_wrapper(java: Path) -> bool:
     return java.read_bytes()[:200].startswith(_WRAPPER[:60].encode())
+
+
+def _wrapped_by(wrapper: Path) -> Path:
+    return Path(shlex.split(wrapper.read_text().splitlines()[-1])[1])
 
 
 def _write_wrapper(home: Path, script: str) -> Path:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from skws.replay.files import opened
 from skws.replay.splits import Split
-from skws.replay.typed import one_a_line
+from skws.replay.typed import UNDECODABLE, one_a_line
 
 BLOCK = 4 << 20
 # An escaped quote inside a text does not match: the backslash stands between.
@@ -82,7 +82,7 @@ def _times(lines: bytes) -> npt.NDArray[Any] | None:
         for decoder, kind in _DECODERS:
             try:
                 found = list(map(_OF, decoder.decode_lines(lines)))
-            except (msgspec.DecodeError, ValueError):
+            except UNDECODABLE:
                 continue
             if len(found) == count:
                 times = np.array(found, dtype=kind)

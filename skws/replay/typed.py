@@ -30,6 +30,8 @@ _TYPES: Final[dict[AttributeType, Any]] = {
     AttributeType.TIMESTAMP: str | int | float | None,
 }
 
+# What lines that are no records raise: not UTF-8 is a ValueError, and objects may be nested too deeply.
+UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
 
 _OPENING, _CLOSING, _NEWLINE = b"{}\n"
 _TIME: Final = attrgetter("time")
@@ -60,7 +62,7 @@ class TypedLines:
             relation = np.fromiter(map(self._numbers.__getitem__, map(type, items)), np.int64, len(items))
             rows = Rows.grouped(relation, list(map(_ROW, items)), self._block)
             return RecordBatch(relation, microseconds(list(map(_TIME, items))), rows)
-        except (msgspec.DecodeError, ValueError):  # a text that is not UTF-8 is the latter
+        except UNDECODABLE:
             return None
 
     def _block(self, number: int, rows: list[Any]) -> ColumnBlock:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from schema.errors import SourceError
+from skws.choices import OnError
+from skws.replay import BadRecordLog, Replay
 from skws.replay.splits import plan
 from skws.sampling import sample
 from skws.sources.files.folder import check_path, listing
@@ -81,9 +83,14 @@ def test_only_a_name_that_is_alike_is_offered(folder: Path) -> None:
             "expected seconds since the epoch within the years 1 to 9999, got 1.8e+302"
             " (milliseconds or microseconds?)",
         ),
+        (b'{"relation":"plays","row":' + b'{"a":' * 5000 + b"1" + b"}" * 5001, "not JSON: "),
         (b'{"relation": "plays"}', "the record has no field 'row'"),
     ],
 )
 def test_why_a_line_is_no_record(tmp_path: Path, text: bytes, reason: str) -> None:
     (tmp_path / "stream.jsonl").write_bytes(text)
-    assert bad(tmp_path / "stream.jsonl")[0].reason == reason
+    assert bad(tmp_path / "stream.jsonl")[0].reason.startswith(reason)
+    replay = Replay.open([tmp_path / "stream.jsonl"], SCHEMA)
+    log = BadRecordLog(OnError.SKIP)
+    assert sum(map(len, replay.batches(log))) == 0
+    assert log.first[0].reason.startswith(reason)

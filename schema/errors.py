@@ -25,6 +25,12 @@ class UsageError(SkwsError):
     exit_code = 2
 
 
+class ConfigurationError(UsageError):
+    """A file that configures a run, as one of queries, is wrong. The message holds every problem found."""
+
+    exit_code = 3
+
+
 class QueryError(UsageError):
     """A keyword query cannot be run as written."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from schema.errors import SkwsError, UsageError, nearest
+from schema.errors import ConfigurationError, SkwsError, UsageError, nearest
 from schema.located import locate
 from skws.alerts.limit import Rate
 from skws.live.ranked import (
@@ -44,8 +44,15 @@ class Alert:
 def read_alerts(path: Path) -> dict[str, Alert]:
     """The queries of a file by name.
 
-    Raises UsageError with every fault: the file, the query, and what was expected.
+    Raises ConfigurationError with every fault: the file, the query, and what was expected.
     """
+    try:
+        return _alerts(path)
+    except UsageError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _alerts(path: Path) -> dict[str, Alert]:
     try:
         text = path.read_text(encoding="utf-8")
         found = yaml.safe_load(text)

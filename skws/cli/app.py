@@ -17,8 +17,8 @@ To begin with:
 Spark is the default engine and needs Java; --engine local needs none.
 
 \b
-Exit codes: 0 ok, 1 failed while running, 2 command line or query, 3 schema,
-4 source not available, 5 bad records, 130 interrupted.
+Exit codes: 0 ok, 1 failed while running, 2 command line or query, 3 schema
+or file of queries, 4 source not available, 5 bad records, 130 interrupted.
 """
 
 app = typer.Typer(

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 import skws.watch.sinks.program
-from schema.errors import UsageError
+from schema.errors import ConfigurationError
 from skws.alerts.file import Alert, read_alerts
 from skws.alerts.limit import Limiter, Rate
 from skws.alerts.reloading import Reloading
@@ -99,7 +99,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
 def test_faults_name_the_file_the_query_and_what_was_expected(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "queries.yaml"
     path.write_text(text)
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(ConfigurationError) as raised:
         read_alerts(path)
     assert str(raised.value).startswith(str(path))
     assert told in str(raised.value)
@@ -362,9 +362,9 @@ class Kept:
 def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "queries.yaml"
     path.write_text("a: 7\nb: ada\nc: {query: ada, tops: 3}\n")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(ConfigurationError) as raised:
         read_alerts(path)
     assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == ["a", "c"]
     path.write_bytes(b"a: \xff")
-    with pytest.raises(UsageError, match="byte 0xFF is not UTF-8"):
+    with pytest.raises(ConfigurationError, match="byte 0xFF is not UTF-8"):
         read_alerts(path)

@@ -87,7 +87,7 @@ def test_exit_codes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (2, "nothing to watch", common),
         (2, "did you mean 'item'", ("order.itm:x", *common)),
         (2, "sink nowhere", ("ada", *common, "--sink", "nowhere")),
-        (2, "expected lines of 'name: keywords'", (*common, "--queries", "queries.yaml")),
+        (3, "expected lines of 'name: keywords'", (*common, "--queries", "queries.yaml")),
         (2, "--format tree goes to standard output", ("ada", *common, "-f", "tree", "-o", "x")),
         (2, "--speed needs", ("ada", *common, "--speed", "2")),
         (3, "bad.yaml", ("ada", "-s", "bad.yaml", "-S", "in.jsonl")),

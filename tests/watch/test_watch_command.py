@@ -186,7 +186,7 @@ def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, capsys: pytest
     assert [one["labels"] for one in told[1]["tuples"]] == [["c"], ["o"]]
     for text in ("ordered: {patern: x}", "ordered: {pattern: 3}", "ordered: [x]", "3: x", "- x"):
         (folder / "more.yaml").write_text(text)
-        assert watched("--queries", "more.yaml", *at) == 2
+        assert watched("--queries", "more.yaml", *at) == 3
         assert "more.yaml: " in capsys.readouterr().err
     assert watched("--pattern", ORDERED, "--pattern", ORDERED, *at) == 2
     assert "there is a query of this text already" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from textual.timer import Timer
 
 from schema.errors import SkwsError
 from skws.results.model import LiveResult
+from skws.wording import counted
 from tui.keys import ACTIONS, GOING
 from tui.messages import Failed, NewsReady, ViewChanged
 from tui.modes import MODES, Maker
@@ -174,7 +175,7 @@ class SkwsApp(App[None]):
         except SkwsError as error:
             self.post_message(Failed(str(error)))
             return
-        self.tell("info", f"{len(results):,} result{'s' * (len(results) > 1)} written to {path}", toast=True)
+        self.tell("info", f"{counted(len(results), 'result')} written to {path}", toast=True)
 
     def schema_text(self) -> str:
         """The file of the schema as it is now; empty if it cannot be read, which is told."""

@@ -10,7 +10,6 @@ from typing import Final
 from schema.infer import Inference
 from schema.model import Schema
 from skws.choices import OutputFormat
-from skws.cli.run import counted
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
 from skws.database.address import all_tables, database_at
 from skws.database.index import indexed
@@ -21,6 +20,7 @@ from skws.plan import Plan
 from skws.progress import Progress
 from skws.ranking.choice import RankingChoice
 from skws.results.writers.formats import open_writer
+from skws.wording import counted
 from windows.window import Unbounded
 
 _SHOWN: Final = 5

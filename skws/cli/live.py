@@ -12,7 +12,6 @@ from skws.alerts.file import Alert
 from skws.alerts.reloading import Reloading
 from skws.alerts.routing import Routing
 from skws.choices import EngineName
-from skws.cli.run import counted
 from skws.cli.terminal import color_on_stdout
 from skws.live.standing import Query
 from skws.results.writers import OutputClosedError
@@ -23,6 +22,7 @@ from skws.watch.publishing import Publishing
 from skws.watch.request import WatchRequest
 from skws.watch.signals import ending_on_signals
 from skws.watch.sinks import Sink, open_sinks
+from skws.wording import counted
 
 INTERRUPTED: Final = 130
 

@@ -19,6 +19,7 @@ from skws.cli.terminal import stdout_bytes
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.results.writers import destination
+from skws.wording import counted
 from windows.window import ExpressionWindow, Unbounded, Window, parse_window
 
 
@@ -69,7 +70,7 @@ def _text(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
     """Smallest first; one line a network below the heading of its size."""
     for size, group in enumerate(_by_size(plan, trees), start=1):
         if group:
-            yield f"size {size} ({_counted(len(group))})\n".encode()
+            yield f"size {size} ({counted(len(group), 'network')})\n".encode()
         for tree in group:
             yield f"  {CandidateNetwork.of(tree).text(plan.schema, plan.keywords)}\n".encode()
 
@@ -101,10 +102,6 @@ def _by_size(plan: Plan, trees: Iterator[Tree]) -> list[list[Tree]]:
     for tree in trees:
         groups[len(tree.relations) - 1].append(tree)
     return groups
-
-
-def _counted(networks: int) -> str:
-    return f"{networks:,} network{'' if networks == 1 else 's'}"
 
 
 def _described(plan: Plan, network: CandidateNetwork) -> dict[str, object]:

@@ -13,11 +13,12 @@ import typer
 from schema.errors import UsageError
 from skws.choices import EngineName, OnError, OutputFormat
 from skws.cli import options
-from skws.cli.run import counted, paced
+from skws.cli.run import paced
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell, tell_bad
 from skws.pattern_search import PatternRequest, PatternSearch
 from skws.pattern_search.writers import open_pattern_writer, write_count
 from skws.progress import unreported
+from skws.wording import counted
 from windows.window import parse_window
 
 if TYPE_CHECKING:

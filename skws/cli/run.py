@@ -15,6 +15,7 @@ from skws.results.model import Result
 from skws.results.writers import Writer
 from skws.results.writers.formats import open_writer
 from skws.search import Search, SearchRequest
+from skws.wording import counted
 
 
 def run_search(
@@ -78,8 +79,3 @@ def paced(tuples: int, seconds: float) -> str:
     """How long it took, and how fast streams were; of static tables alone that says nothing."""
     took = f"in {seconds:.2f} s"
     return f"{took} ({tuples / seconds:,.0f} tuples/s)" if tuples and seconds else took
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 tuple``, ``1,000 tuples``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -24,6 +24,7 @@ from skws.results.writers import destination
 from skws.sampling import sample
 from skws.sources.addresses import is_postgres, parse_source
 from skws.watch.control import Command
+from skws.wording import counted
 from windows.window import ExpressionWindow, parse_window
 
 app = typer.Typer(
@@ -116,7 +117,7 @@ def infer_schema(
         return
     samples = sample([Path(path) for path in paths])
     if samples.unreadable:
-        tell(f"passed over {samples.unreadable:,} record{'s'[: samples.unreadable - 1]} that cannot be read")
+        tell(f"passed over {counted(samples.unreadable, 'record')} that cannot be read")
     chosen = name or Path(paths[0]).resolve().name.split(".", 1)[0]
     _print(infer(samples.tables(), chosen, timed=samples.timed, window=window).to_yaml())
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from mesh.network import CandidateNetwork, node_text
 from mesh.tree import Tree
-from skws.explain.branch import Branch, Role, counted
+from skws.explain.branch import Branch, Role
 from skws.explain.count import ClusterCount
 from skws.explain.observed import Observed
 from skws.explain.prefixes import OperatorPrefix, prefix_tree
 from skws.plan import Plan
+from skws.wording import counted
 
 
 def cluster_branch(

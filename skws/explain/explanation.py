@@ -11,7 +11,7 @@ from mesh.kinds import MeshKind
 from mesh.network import CandidateNetwork, node_text
 from mesh.tree import Tree
 from schema.errors import UsageError
-from skws.explain.branch import Branch, Role, counted
+from skws.explain.branch import Branch, Role
 from skws.explain.cluster import cluster_branch, sharing
 from skws.explain.count import MOST_OPERATORS, ClusterCount, MeshCount, count_mesh
 from skws.explain.memory import memory_branch
@@ -20,6 +20,7 @@ from skws.explain.prefixes import drawn_networks
 from skws.explain.pruned import KeyPruning, pruned_by_keys
 from skws.explain.query import carriers_branch, query_branch
 from skws.plan import Plan
+from skws.wording import counted
 from windows.window import ExpressionWindow, Unbounded, window_text
 
 DEFAULT_LIMIT: Final = 40

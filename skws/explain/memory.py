@@ -10,8 +10,9 @@ from mesh.network import CandidateNetwork
 from skws.bounded.guard import repairs
 from skws.bounded.memory import memory_of, told
 from skws.bounded.networks import network_verdict
-from skws.explain.branch import Branch, counted
+from skws.explain.branch import Branch
 from skws.plan import Plan
+from skws.wording import counted
 
 MOST_NETWORKS: Final = 40
 

@@ -8,11 +8,12 @@ from typing import Final
 
 from mesh.network import node_text
 from schema.model import Schema
-from skws.explain.branch import Branch, Role, counted
+from skws.explain.branch import Branch, Role
 from skws.explain.explanation import explain
 from skws.explain.observed import Observed
 from skws.keywords import EXCLUDED
 from skws.plan import Plan
+from skws.wording import counted
 from tui.services.asked import read_asked
 from tui.services.live_rows import LiveRows
 from windows.window import Window

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from skws.explain.branch import counted
 from skws.results.writers.text import fitted, instant
 from skws.windowing.timeline import LABEL, Stretch, timeline
+from skws.wording import counted
 from tui.services.drawing import Palette
 from tui.services.view import View
 from windows.window import MICROSECOND, ExpressionWindow

@@ -14,6 +14,7 @@ from skws.watch.sinks.appended import AppendedFile
 from skws.watch.sinks.base import Run, SinkError
 from skws.watch.sinks.http import Outcome
 from skws.watch.sinks.marks import NONE, Marks
+from skws.wording import counted
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
@@ -112,14 +113,10 @@ class WebhookSink:
     def _give_up(self, batch: int, results: Sequence[LiveResult], outcome: Outcome) -> None:
         if self._letters is None:
             raise SinkError(
-                f"{self.name}: {outcome.reason}; {_how_many(results)} not delivered"
+                f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} not delivered"
                 " (add #letters=FILE to the address to put such into a file and go on)"
             )
-        self._run.tell(f"{self.name}: {outcome.reason}; {_how_many(results)} put aside")
+        self._run.tell(f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} put aside")
         if not self._letters.has(batch):
             letters = ({"reason": outcome.reason, "result": result.to_dict()} for result in results)
             self._letters.write(b"".join(orjson.dumps(letter) + b"\n" for letter in letters))
-
-
-def _how_many(results: Sequence[LiveResult]) -> str:
-    return f"{len(results):,} result{'' if len(results) == 1 else 's'}"

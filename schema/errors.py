@@ -109,6 +109,11 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     return f"; did you mean {folded[found[0]]!r}?" if found else ""
 
 
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Which byte of a text is to blame."""
+    return f"byte 0x{error.object[error.start]:02X} is not UTF-8"
+
+
 def nearest_file(path: Path) -> str:
     """The same for a file that is not there, by the names beside it; their endings are hardly a likeness."""
     try:

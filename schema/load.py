@@ -15,7 +15,7 @@ from schema.check import (
     window_place,
 )
 from schema.document import AttributeDocument, AttributeEntry, Document, RelationDocument
-from schema.errors import Problem, SchemaError, nearest
+from schema.errors import Problem, SchemaError, nearest, not_utf8
 from schema.joins import read_joins
 from schema.located import locate, place_of
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -152,7 +152,7 @@ def _decode(raw: bytes, source: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = raw[: error.start].decode()
-        message = f"byte 0x{raw[error.start]:02X} is not UTF-8; save the file as UTF-8"
+        message = f"{not_utf8(error)}; save the file as UTF-8"
         raise SchemaError([Problem(source, *place_of(before, len(before)), message)]) from None
 
 

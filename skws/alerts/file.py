@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from schema.errors import ConfigurationError, SkwsError, UsageError, nearest
+from schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8
 from schema.located import locate
 from skws.alerts.limit import Rate
 from skws.live.ranked import (
@@ -59,7 +59,7 @@ def _alerts(path: Path) -> dict[str, Alert]:
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte 0x{error.object[error.start]:02X} is not UTF-8") from None
+        raise UsageError(f"{path}: {not_utf8(error)}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: no YAML: {error}") from None
     if not isinstance(found, dict):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from schema.errors import SourceError
 from skws.spark.classes import Classes
 from skws.spark.java import use_java
-from skws.spark.local_java import LocalJava, is_plain, java_options, started_java
+from skws.spark.local_java import LocalJava, is_local, is_plain, java_options, started_java
 
 
 def java_ahead(master: str | None) -> LocalJava | None:
     """None where it is for Spark's scripts to start one, or there is no Java, which the session tells."""
-    local = master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
-    if not local or not is_plain():
+    if not is_local(master) or not is_plain():
         return None
     try:
         java = use_java()

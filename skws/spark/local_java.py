@@ -10,6 +10,7 @@ Started early, it loads while Python does. Needs no PySpark itself, so that noth
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import struct
 import subprocess
@@ -83,6 +84,11 @@ def driver_memory() -> str:
 def started_java(options: str) -> LocalJava:
     """A Java with these options; no other one is looked for than that of JAVA_HOME."""
     return LocalJava(Path(os.environ["JAVA_HOME"]) / "bin" / "java", options, driver_memory())
+
+
+def is_local(master: str | None) -> bool:
+    """True if all of Spark is to run in the driver's Java; that is so where no master is named."""
+    return master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def is_plain() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import tempfile
 import zipfile
@@ -17,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from skws.spark.classes import Classes
 from skws.spark.java import use_java
-from skws.spark.local_java import LocalJava, driver_memory, is_plain, java_options, started_java
+from skws.spark.local_java import LocalJava, driver_memory, is_local, is_plain, java_options, started_java
 
 PACKAGES = ("schema", "windows", "purging", "mesh", "patterns", "bounds", "skws")
 
@@ -59,7 +58,7 @@ def start_session(
     session = builder.getOrCreate()
     _end_unheard(session)
     _fail_in_a_line(session)
-    if not re.fullmatch(r"local(\[.*\])?", session.sparkContext.master or ""):
+    if not is_local(session.sparkContext.master):
         session.sparkContext.addPyFile(str(packages_zip()))
     return session
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import socket
 import subprocess
@@ -13,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from skws.spark.local_java import is_local
 
 # What Spark's processes are made of, and what of skws they load.
 LOADED: Final = (
@@ -97,9 +98,8 @@ def preloaded_python(master: str | None) -> Iterator[None]:
     Elsewhere, and where the user has named a Python, nothing is changed. For a
     process that starts one Java at most: it keeps the names for ever.
     """
-    local = master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
     if (
-        not local
+        not is_local(master)
         or sys.platform != "linux"
         or any(name in os.environ for name in (*_NAMES, "SPARK_ENV_LOADED"))
     ):

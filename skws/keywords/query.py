@@ -22,8 +22,9 @@ from skws.keywords.groups import Part, missing, parts
 from skws.keywords.scope import Scope, resolve
 
 MAX_SLOTS: Final = 8
-MAX_CHARACTERS: Final = 10_000  # parsing takes a second or two for so many, and more with their square
 """The expanded schema doubles with every slot."""
+MAX_CHARACTERS: Final = 10_000
+"""Parsing takes a second or two for so many, and more with their square."""
 
 
 @dataclass(frozen=True, slots=True)

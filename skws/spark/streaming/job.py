@@ -30,9 +30,9 @@ SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Nothing happens without data: time passes with records.
     # To count rows it would read each before it is written or goes, and those here are large.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # Nothing happens without data: time passes with records.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     # A batch is a few rows: to compile its plan would take longer than to work through it.

@@ -58,23 +58,35 @@ class Block(Protocol):
         """A column of texts."""
 
 
-class RowBlock:
-    """Rows as tuples; ``columns`` are the same by column, where they are known."""
+class _OfValues:
+    """What blocks of Python values answer alike."""
 
-    __slots__ = ("_columns", "_rows", "relation")
+    __slots__ = ()
 
-    def __init__(
-        self, relation: int, rows: Sequence[Row], columns: Sequence[Sequence[Value]] | None = None
-    ) -> None:
+    def integers(self: Block, column: int) -> Ints | None:
+        return integers_of([self], column)
+
+    def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
+        return None
+
+    def texts(self: Block, column: int) -> Sequence[str | None]:
+        return self.values(column)  # type: ignore[return-value]  # only columns of texts are searched
+
+
+class RowBlock(_OfValues):
+    """Rows as tuples."""
+
+    __slots__ = ("_rows", "relation")
+
+    def __init__(self, relation: int, rows: Sequence[Row]) -> None:
         self.relation = relation
         self._rows = rows
-        self._columns = columns
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def moved(self, relation: int) -> RowBlock:
-        return RowBlock(relation, self._rows, self._columns)
+        return RowBlock(relation, self._rows)
 
     def taken(self, places: Ints) -> RowBlock:
         return RowBlock(self.relation, self.rows(places.tolist()))
@@ -86,21 +98,10 @@ class RowBlock:
         return [self._rows[place] for place in places]
 
     def values(self, column: int) -> Sequence[Value]:
-        if self._columns is not None:
-            return self._columns[column]
         return [row[column] for row in self._rows]
 
-    def integers(self, column: int) -> Ints | None:
-        return integers_of([self], column)
 
-    def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
-        return None
-
-    def texts(self, column: int) -> Sequence[str | None]:
-        return self.values(column)  # type: ignore[return-value]  # only columns of texts are searched
-
-
-class ColumnBlock:
+class ColumnBlock(_OfValues):
     """Rows as columns of Python values; a row is put together when it is asked for."""
 
     __slots__ = ("_columns", "relation")
@@ -127,15 +128,6 @@ class ColumnBlock:
 
     def values(self, column: int) -> Sequence[Value]:
         return self._columns[column]
-
-    def integers(self, column: int) -> Ints | None:
-        return integers_of([self], column)
-
-    def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
-        return None
-
-    def texts(self, column: int) -> Sequence[str | None]:
-        return self.values(column)  # type: ignore[return-value]  # only columns of texts are searched
 
 
 class ArrowBlock:

@@ -17,7 +17,7 @@ import orjson
 
 from schema.model import AttributeType, Relation, Row, Schema, Value
 from skws.batches import RecordBatch, Rows
-from skws.blocks import RowBlock
+from skws.blocks import ColumnBlock, RowBlock
 from skws.records import BadRecord, Record
 from skws.replay.files import Advance, ignore, opened
 from skws.replay.jsonl import skip_to
@@ -100,12 +100,11 @@ class ChunkReader:
         except ValueError:
             raise Unusual from None
 
-    def _block(self, number: int, objects: list[Any]) -> RowBlock:
+    def _block(self, number: int, objects: list[Any]) -> RowBlock | ColumnBlock:
         try:
-            rows = list(map(self._getters[number], objects))
-            columns = list(zip(*rows, strict=True))
+            columns = list(zip(*map(self._getters[number], objects), strict=True))
             if self._as_they_are(number, objects, columns):
-                return RowBlock(number, rows, columns)
+                return ColumnBlock(number, columns)
         except (KeyError, TypeError):
             pass
         try:

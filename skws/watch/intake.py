@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -10,6 +11,7 @@ from skws.choices import OnError
 from skws.records import BadRecord, Record
 from skws.replay import BadRecordLog
 from skws.replay.policy import dead_letter
+from skws.sources.columns import Columns
 from skws.sources.feed import Item
 
 LEAST: Final = 256
@@ -55,14 +57,16 @@ class Intake:
         # Letters go with the batch, so here they are only counted.
         self.bad = BadRecordLog(OnError.SKIP if self._letters_wanted else on_error)
 
-    def parted(self, items: list[Item]) -> tuple[tuple[Record, ...], tuple[str, ...], int]:
+    def parted(self, items: Sequence[Item]) -> tuple[Sequence[Record], tuple[str, ...], int]:
         """Records, dead letters (lines without line end), and the number of bad ones.
 
         Raises BadRecordsError at the first bad one if the policy is to fail.
         """
+        if isinstance(items, Columns):  # of good records alone
+            return items, (), 0
         bad = [item for item in items if isinstance(item, BadRecord)]
         if not bad:
-            return tuple(items), (), 0  # type: ignore[arg-type]  # all of them are records
+            return items, (), 0  # type: ignore[return-value]  # all of them are records
         for one in bad:
             self.bad.add(one)
         records = tuple(item for item in items if not isinstance(item, BadRecord))

@@ -83,7 +83,8 @@ class Pipeline:
 
     def tables(self, items: list[Item]) -> tuple[Record, ...]:
         """The good rows of static tables. Raises BadRecordsError by the policy."""
-        records, self._table_letters, _ = self.intake.parted(items)
+        parted, self._table_letters, _ = self.intake.parted(items)
+        records = tuple(parted)
         if self._onlooker is not None:
             self._onlooker.load_tables(records)
         return records
@@ -91,11 +92,11 @@ class Pipeline:
     def take(self, commands: list[Command], polled: Batch, commands_to: int, arrived: int) -> None:
         """Work on what was polled at ``arrived``. Raises BadRecordsError, SinkError, StateError."""
         began = perf_counter()
-        records, letters, bad = self.intake.parted(list(polled.items))
+        records, letters, bad = self.intake.parted(polled.items)
         letters, self._table_letters = (*self._table_letters, *letters), ()
         self._number += 1
         entry = Entry(
-            self._number, polled.end, commands_to, tuple(commands), records, letters, bad, polled.ended
+            self._number, polled.end, commands_to, tuple(commands), tuple(records), letters, bad, polled.ended
         )
         live = self.worker.live
         if self._checkpoint is not None:

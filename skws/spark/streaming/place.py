@@ -87,4 +87,4 @@ class Place:
 
     def _tables(self, items: list[Item]) -> tuple[Record, ...]:
         records, self.letters, _ = self.intake.parted(items)
-        return records
+        return tuple(records)

@@ -22,7 +22,6 @@ from skws.records import Record
 from skws.replay.policy import place
 from skws.sources.addresses import parse_source
 from skws.sources.clock import SystemClock
-from skws.sources.columns import Columns
 from skws.sources.feed import Batch, Offset
 from skws.spark.streaming.ahead import Polled, PolledAhead
 from skws.spark.streaming.copies import Copies
@@ -202,10 +201,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         began = time.perf_counter()
         known, bad, records = len(self._intake.bad.first), 0, polled.packed
         if records is None:
-            items = polled.batch.items
-            good, letters, bad = (
-                (items, (), 0) if isinstance(items, Columns) else self._intake.parted(list(items))
-            )
+            good, letters, bad = self._intake.parted(polled.batch.items)
             records = packed(good)
         reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
         ended, number = end["ended"], end["sequence"]

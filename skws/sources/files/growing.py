@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Final
@@ -54,8 +55,14 @@ def _columns(split: Split, schema: Schema) -> Sequence[Item]:
     """The items of a split, as columns if all of its lines are as usual; none if it is not worth the try."""
     if split.end - split.start < CHUNK_BYTES or not reads_columns(split, schema):
         return ()
-    chunks = ChunkReader(schema).read(split)
+    chunks = _chunk_reader(schema).read(split)
     return items_of(Columns(chunk) if isinstance(chunk, RecordBatch) else chunk for chunk in chunks)
+
+
+@lru_cache(maxsize=4)
+def _chunk_reader(schema: Schema) -> ChunkReader:
+    """Made once for all polls: its decoder takes milliseconds."""
+    return ChunkReader(schema)
 
 
 def _lines_end(path: Path, at: int, limit: int) -> int:

@@ -16,7 +16,7 @@ from schema.errors import SourceError, nearest_file
 from schema.infer import SAMPLE_ROWS
 from skws.replay import Format
 from skws.replay.debezium import is_change
-from skws.replay.files import BOM, entries, is_endless, opened
+from skws.replay.files import BOM, opened, replay_entries
 from skws.replay.splits import format_of
 
 SAMPLE_RECORDS: Final = 200_000
@@ -84,9 +84,7 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    for entry in entries(path):
-        if is_endless(entry):
-            raise SourceError(f"{entry}: no file; a directory of replay files cannot hold pipes or devices")
+    for entry in replay_entries(path):
         yield from _files(entry)
 
 

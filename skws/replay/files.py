@@ -47,6 +47,15 @@ def entries(folder: Path) -> list[Path]:
     return [entry for entry in named if not (entry.is_symlink() and _leads_up(entry))]
 
 
+def replay_entries(folder: Path) -> list[Path]:
+    """The same of a folder that is read to its end. Raises SourceError for a pipe or device, OSError."""
+    found = entries(folder)
+    for entry in found:
+        if is_endless(entry):
+            raise SourceError(f"{entry}: no file; a directory of replay files cannot hold pipes or devices")
+    return found
+
+
 def is_endless(path: Path) -> bool:
     """True for a pipe, a socket or a device: who opens one waits for its other end."""
     return path.exists() and not path.is_file() and not path.is_dir()

@@ -16,7 +16,7 @@ from typing import Final
 
 from schema.errors import SourceError, nearest, nearest_file
 from schema.model import Schema
-from skws.replay.files import entries, is_endless
+from skws.replay.files import replay_entries
 from skws.replay.peek import names_relations
 
 SPLIT_BYTES: Final = 8 << 20  # small, so that a few cores share even a small replay
@@ -116,11 +116,7 @@ def _files(path: Path, schema: Schema, inherited: int | None, *, by_name: bool =
     named = relation_named(path, schema) if by_name else None
     relation = inherited if named is None else named
     if path.is_dir():
-        for entry in entries(path):
-            if is_endless(entry):
-                raise SourceError(
-                    f"{entry}: no file; a directory of replay files cannot hold pipes or devices"
-                )
+        for entry in replay_entries(path):
             yield from _files(entry, schema, relation, by_name=by_name)
         return
     kind = format_of(path)

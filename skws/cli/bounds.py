@@ -10,7 +10,7 @@ import orjson
 import typer
 
 from bounds.query import Union
-from schema.errors import SourceError, UsageError
+from schema.errors import SourceError, UsageError, not_utf8
 from schema.model import Schema
 from skws.bounded.decide import refuse_unbounded_union
 from skws.bounded.replayed import Replayed
@@ -109,17 +109,7 @@ def check(
 def run(
     query: QueryFile,
     schema: options.SchemaFile,
-    replay: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--replay",
-            "-r",
-            metavar="PATH",
-            help="File or directory; may be repeated.",
-            show_default=False,
-            readable=False,
-        ),
-    ] = None,
+    replay: options.MaybeReplays = None,
     source: Annotated[
         str | None,
         typer.Option(
@@ -221,9 +211,7 @@ def _union(query: Path, described: Schema) -> Union:
     try:
         text = query.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise SourceError(
-            f"cannot read {query}: byte 0x{error.object[error.start]:02X} is not UTF-8"
-        ) from None
+        raise SourceError(f"cannot read {query}: {not_utf8(error)}") from None
     except OSError as error:
         raise SourceError(f"cannot read {query}: {error.strerror}") from None
     return parse_sql(text, described)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -81,17 +81,16 @@ Engine = Annotated[EngineName, typer.Option("--engine", help="Where the search r
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]")
 ]
-Replays = Annotated[
-    list[Path],
-    typer.Option(
-        "--replay",
-        "-r",
-        metavar="PATH",
-        help="File or directory; may be repeated.",
-        show_default=False,
-        readable=False,
-    ),
-]
+_REPLAY: Final = typer.Option(
+    "--replay",
+    "-r",
+    metavar="PATH",
+    help="File or directory; may be repeated.",
+    show_default=False,
+    readable=False,
+)
+Replays = Annotated[list[Path], _REPLAY]
+MaybeReplays = Annotated[list[Path] | None, _REPLAY]
 BadRecords = Annotated[
     OnError, typer.Option("--on-error", help="What to do about bad records: end with code 5, or go on.")
 ]

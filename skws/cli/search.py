@@ -52,17 +52,7 @@ def search(
         list[str] | None, typer.Argument(metavar="QUERY", help=options.QUERY_HELP, show_default=False)
     ] = None,
     schema: options.SchemaOfSource = None,
-    replay: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--replay",
-            "-r",
-            metavar="PATH",
-            help="File or directory; may be repeated.",
-            show_default=False,
-            readable=False,
-        ),
-    ] = None,
+    replay: options.MaybeReplays = None,
     database: Annotated[
         str | None,
         typer.Option(

@@ -16,6 +16,7 @@ from skws.cli import options
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.replay import BadRecordLog, Replay
 from skws.results.writers import destination
+from skws.wording import counted
 from windows.expressions.expression import Selection
 
 if TYPE_CHECKING:
@@ -65,12 +66,7 @@ def windows(
             show_default=False,
         ),
     ] = None,
-    replay: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--replay", "-r", metavar="PATH", help="File or directory; may be repeated.", readable=False
-        ),
-    ] = None,
+    replay: options.MaybeReplays = None,
     pair: Annotated[
         list[str] | None,
         typer.Option(
@@ -199,8 +195,6 @@ def _run(
             tell(log.summary())
     if not quiet:
         seconds = perf_counter() - started
-        from skws.explain.branch import counted  # noqa: PLC0415 - loads what explanations need
-
         parts = [counted(processor.records, "record"), counted(counts.windows, "window")]
         parts += [f"{processor.open_starts:,} still open"] if processor.open_starts else []
         parts += [f"{counted(counts.deletions, 'deletion')} left out"] if counts.deletions else []

@@ -96,6 +96,15 @@ def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
     return both
 
 
+def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Each value once, in order: by sorting, many times as fast as ``np.unique``, which hashes."""
+    ordered = np.sort(values)
+    new = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    found: npt.NDArray[Number] = ordered[new]
+    return found
+
+
 def cells(table: npt.NDArray[Number], rows: Ints, columns: Ints) -> npt.NDArray[Number]:
     """The values of a table at (row, column) each; a third of the work of indexing by two arrays."""
     values: npt.NDArray[Number] = table.ravel().take(rows * table.shape[1] + columns)

@@ -69,7 +69,7 @@ class Finder:
         self._edges = edges(schema)
         self._sweep = Sweep()
         self._scoring = scorer(schema, self.live, self.known)
-        self.telling = Telling(self.queries, self.live, self.known, self._scoring, window)
+        self.telling = Telling(self.queries, self.live, self.known, self._scoring, window, schema)
         self._behind: RowsBehind | None = None
 
     def open_tables(self) -> list[Partials]:

@@ -8,21 +8,24 @@ from dataclasses import replace
 import numpy as np
 
 from mesh.columnar import LiveTuples, Partials
-from mesh.columnar.columns import Ints
+from mesh.columnar.columns import Flags, Ints
 from mesh.columnar.store import NO_MEMBER
 from mesh.tree import Tree
+from schema.model import Schema
 from skws.engine.arrivals import natural_ends
 from skws.engine.events import Event, completed, retracted
 from skws.engine.known import KnownTuples
 from skws.engine.meshes import Standing
-from skws.ranking.judging import Judged, Scorer
-from skws.results.assemble import Reading, seconds
+from skws.ranking.judging import Scorer
+from skws.results.assemble import Reading
+from skws.results.ids import digest_of_join, lanes
 from skws.results.model import Result
 from skws.results.together import put_together
 from windows.tuples import ALWAYS
-from windows.window import FOREVER, Window, by_position
+from windows.window import FOREVER, MICROSECOND, Window, by_position
 
 _OPERATOR = (1 << 32) - 1
+_EXACT = 1 << 53  # integers up to there are numbers of floating point, too
 
 
 class Telling:
@@ -35,7 +38,9 @@ class Telling:
         known: KnownTuples,
         scoring: Scorer,
         window: Window,
+        schema: Schema,
     ) -> None:
+        self._joins = lanes(digest_of_join(join.name) for join in schema.joins)
         self._queries = queries
         self._live = live
         self._known = known
@@ -49,35 +54,38 @@ class Telling:
             natural, time = self._natural(results.members)
             ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
             made = self.results(results, time, ends, snapshot=snapshot)
-            judged = self._judged(results, natural, snapshot)
-            for tick, result, score in zip(results.start.tolist(), made, judged, strict=True):
-                yield completed(tick, result if score is None else score.told(result))
+            if len(self._scoring):
+                made = self._judged(results, natural, made, snapshot=snapshot)
+            yield from map(completed, results.start.tolist(), made)
             for row in results.taken(results.end < natural).rows():
                 yield self.retraction(*row)
 
     def results(self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool = False) -> list[Result]:
         """What is found as results, with given lifespans: ALWAYS, FOREVER where not known."""
-        used = np.zeros(len(self._live) + 1, dtype=bool)
-        used[found.members] = True  # NO_MEMBER, being -1, takes the last place
-        slots = np.flatnonzero(used[:-1])
+        number = np.zeros(len(self._live) + 1, dtype=np.int64)
+        number[found.members] = 1  # NO_MEMBER, being -1, takes the last place
+        slots = np.flatnonzero(number[:-1])
+        number[slots] = np.arange(len(slots))
         networks, which = np.unique(found.query << 32 | found.operator, return_inverse=True)
         readings = [self._reading(number >> 32, number & _OPERATOR) for number in networks.tolist()]
-        spans = (
-            seconds(None if start == ALWAYS else start, end)
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        )
-        members = np.searchsorted(slots, found.members)
-        return put_together(readings, which, members, self._known.names(slots), spans, snapshot=snapshot)
+        spans = zip(_seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER), strict=True)
+        members, named = number[found.members], self._known.names(slots)
+        return put_together(readings, which, members, named, self._joins, spans, snapshot=snapshot)
 
     def _reading(self, query: int, operator: int) -> Reading:
         mesh, assembler, *_ = self._queries[query]
         return assembler.reading(mesh.network(operator))
 
-    def _judged(self, results: Partials, natural: Ints, snapshot: bool) -> list[Judged | None]:
-        if not len(self._scoring):
-            return [None] * len(results)
+    def _judged(
+        self, results: Partials, natural: Ints, made: list[Result], *, snapshot: bool
+    ) -> list[Result]:
+        """Results with the scores that their queries ask for."""
         trees = [self.tree(row) for row in results.rows()]
-        return self._scoring.of(results, trees, natural, snapshot=snapshot)
+        judged = self._scoring.of(results, trees, natural, snapshot=snapshot)
+        return [
+            result if score is None else score.told(result)
+            for result, score in zip(made, judged, strict=True)
+        ]
 
     def natural_end(self, members: Ints) -> Ints:
         """Ends that results would have without deletions."""
@@ -113,3 +121,12 @@ class Telling:
         result = assembler.result("-", mesh.network(operator), named, max(times, default=None), time)
         tick = time if tick is None else tick
         return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
+
+
+def _seconds(ticks: Ints, known: Flags) -> list[float | None]:
+    """Microseconds as seconds, to the last bit as Python has them; None where not known."""
+    if known.all() and len(ticks) and ticks.min() >= -_EXACT and ticks.max() <= _EXACT:
+        exact: list[float | None] = (ticks / MICROSECOND).tolist()
+        return exact
+    pairs = zip(ticks.tolist(), known.tolist(), strict=True)
+    return [tick / MICROSECOND if it_is else None for tick, it_is in pairs]

@@ -127,7 +127,7 @@ class History:
             tuple(labels),
             position,
             named.row,
-            "\x1f".join((named.identity, *labels)),
+            "\x1f".join((named.digest.hex(), *labels)),
         )
 
 

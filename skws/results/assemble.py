@@ -7,7 +7,7 @@ depends on neither engine nor slicing nor order of arrival.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
@@ -18,6 +18,7 @@ from mesh.network import CandidateNetwork, Wording, carried
 from mesh.tree import Tree
 from schema.model import AttributeType, Relation, Row, Schema
 from skws.plan import Plan
+from skws.results.ids import digest, id_of
 from skws.results.model import JsonRow, Op, Result, ResultTuple
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, MICROSECOND
@@ -30,20 +31,21 @@ Joins: TypeAlias = tuple[tuple[int, int, str], ...]
 class Named:
     """A tuple by what its name is made of (``windows.tuples``); without key its row and its start.
 
-    ``identity`` is its name in the ids of results. What only shown results need is made when it is asked for.
+    ``digest`` is what it brings to the ids of results. What only shown results need is made when it is
+    asked for.
     """
 
-    __slots__ = ("_names", "_occurrence", "_start", "_successor", "_values", "identity")
+    __slots__ = ("_names", "_occurrence", "_start", "_successor", "_values", "digest")
 
     def __init__(
-        self, names: RelationNames, row: Row, start: int, occurrence: int, successor: bool, identity: str
+        self, names: RelationNames, row: Row, start: int, occurrence: int, successor: bool, digest: bytes
     ) -> None:
         self._names = names
         self._values = row
         self._start = start
         self._occurrence = occurrence
         self._successor = successor
-        self.identity = identity
+        self.digest = digest
 
     @property
     def relation(self) -> str:
@@ -61,25 +63,26 @@ class Named:
 class RelationNames:
     """How the tuples of one relation are named and shown."""
 
-    __slots__ = ("_by_count", "_described", "relation", "row", "text")
+    __slots__ = ("_before", "_by_count", "_described", "relation", "row", "text")
 
     def __init__(self, relation: Relation, *, by_count: bool) -> None:
         self._described = relation
         self._by_count = by_count
         self.relation = relation.name
+        self._before = b"%b\x1d" % relation.name.encode()
         self.row = _row_getter(relation)
         self.text: Callable[[Row], bytes] = self._key_json if relation.key else orjson.dumps
 
     def of(self, row: Row, start: int, occurrence: int, successor: bool) -> Named:
         """A tuple by what its name is made of."""
-        identity = f"{self.relation}\x1d{self.text(row).decode()}\x1d{start}\x1d{occurrence}"
-        return Named(self, row, start, occurrence, successor, identity)
+        name = b"%b%b\x1d%d\x1d%d" % (self._before, self.text(row), start, occurrence)
+        return Named(self, row, start, occurrence, successor, digest(name))
 
     def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
         """Tuples of which none equals an earlier one of its instant, and none follows another."""
-        text, before = self.text, f"{self.relation}\x1d"
+        text, before = self.text, self._before
         return [
-            Named(self, row, start, 0, False, f"{before}{text(row).decode()}\x1d{start}\x1d0")
+            Named(self, row, start, 0, False, digest(b"%b%b\x1d%d\x1d0" % (before, text(row), start)))
             for row, start in zip(rows, starts, strict=True)
         ]
 
@@ -123,9 +126,9 @@ class TupleNames:
 class Reading(NamedTuple):
     """How a candidate network reads: the members in their order, the keywords of each, the text, the joins.
 
-    ``positions`` are those of the members in the tree, which is kept so that its id stays its own;
-    ``connected`` are the joins as ids have them. ``columns`` are 64-bit integers: the positions, the bitmaps
-    of keywords, the left and the right nodes of joins, and the numbers of joins in the schema.
+    ``positions`` are those of the members in the tree, which is kept so that its id stays its own.
+    ``columns`` are 64-bit integers: the positions, the bitmaps of keywords, the left and the right nodes
+    of joins, and the numbers of joins in the schema.
     """
 
     tree: Tree
@@ -134,7 +137,6 @@ class Reading(NamedTuple):
     carried: tuple[tuple[str, ...], ...]
     text: str
     joins: Joins
-    connected: Joins
     columns: bytes
 
 
@@ -162,7 +164,7 @@ class Assembler:
         return Result(
             op,
             reading.query,
-            _result_id([member.identity for member in named], reading.connected),
+            id_of([member.digest for member in named], reading.joins),
             *seconds(start, end),
             reading.text,
             tuple(map(ResultTuple.of, named, reading.carried)),
@@ -187,7 +189,6 @@ class Assembler:
             tuple([carried(bitmap, self._keywords) for bitmap in network.keywords]),
             self._wording.text(network),
             joins,
-            tuple([(one, other, f"\x1f{name}") for one, other, name in joins]),
             columns.tobytes(),
         )
         return reading
@@ -196,16 +197,6 @@ class Assembler:
 def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:
     """A result's start and end as it shows them, from microseconds; None or FOREVER if not known."""
     return None if start is None else start / MICROSECOND, None if end >= FOREVER else end / MICROSECOND
-
-
-def _result_id(names: list[str], connected: Joins) -> str:
-    described = [f"{names[left]}\x1f{names[right]}{name}" for left, right, name in connected]
-    return hashed(sorted(names) + sorted(described))
-
-
-def hashed(parts: Iterable[str]) -> str:
-    """The id of a result from the names of its tuples, sorted, then its joins, sorted."""
-    return blake2b("\x1e".join(parts).encode(), digest_size=12).hexdigest()
 
 
 def json_row(relation: Relation, row: Row) -> JsonRow:

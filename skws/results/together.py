@@ -1,8 +1,6 @@
 """Many results put together at once, for a fraction of what each takes alone (``Assembler.result``).
 
-The order of what ids are made of, the texts of joins, and the tuples that
-several results share are found by columns, for results of one size together.
-Python is left with joining texts and hashing them.
+Ids, and the tuples that several results share, are found by columns, for results of one size together.
 """
 
 from __future__ import annotations
@@ -13,11 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skws.results.assemble import Named, Reading, hashed
+from mesh.columnar.columns import distinct
+from skws.results.assemble import Named, Reading
+from skws.results.ids import Lanes, ids, lanes
 from skws.results.model import Result, ResultTuple
 
 Ints = npt.NDArray[np.int64]
 Objects = npt.NDArray[np.object_]
+_DENSE = 16  # numbers below that many times their count go by tables, which is faster than sorting
 
 
 def put_together(
@@ -25,6 +26,7 @@ def put_together(
     which: Ints,
     members: Ints,
     named: Sequence[Named],
+    joins: Lanes,
     spans: Iterable[tuple[float | None, float | None]],
     *,
     snapshot: bool,
@@ -32,11 +34,16 @@ def put_together(
     """New results; ``which`` tells the reading of each, by number.
 
     ``members`` are their tuples as numbers in ``named``, a row a result, in the order of the network's
-    tree; ``spans`` their starts and ends in seconds, None where not known.
+    tree; ``joins`` the digests of the schema's joins; ``spans`` their starts and ends in seconds, None
+    where not known.
     """
     groups = list(_by_size(readings, which, members))
-    ids = _Ids(named)
-    made = [id_ for group in groups for id_ in ids.of(group, readings)]
+    digests = lanes([each.digest for each in named])
+    made = [
+        id_
+        for group in groups
+        for id_ in ids(digests, group.ordered, joins, (group.left, group.right, group.joins))
+    ]
     tuples = _tuples(groups, readings, named)
     back = np.argsort(np.concatenate([[], *(group.places for group in groups)])).tolist()
     of = map(readings.__getitem__, which.tolist())
@@ -64,7 +71,7 @@ class _Alike(NamedTuple):
 
 def _by_size(readings: Sequence[Reading], which: Ints, members: Ints) -> Iterator[_Alike]:
     sizes = np.array([len(reading.positions) for reading in readings], dtype=np.int64)
-    for size in np.unique(sizes).tolist():
+    for size in distinct(sizes).tolist():
         alike = np.flatnonzero(sizes == size)
         columns = b"".join([readings[number].columns for number in alike.tolist()])
         table = np.frombuffer(columns, dtype=np.int64).reshape(len(alike), -1)
@@ -72,47 +79,6 @@ def _by_size(readings: Sequence[Reading], which: Ints, members: Ints) -> Iterato
         rows = table.take(np.searchsorted(alike, which[places]), axis=0)
         positions, *parts = np.split(rows, np.cumsum([size, size, size - 1, size - 1]), axis=1)
         yield _Alike(places, which[places], np.take_along_axis(members[places], positions, axis=1), *parts)
-
-
-class _Ids:
-    """Makes ids from the names of tuples."""
-
-    def __init__(self, named: Sequence[Named]) -> None:
-        identities = [each.identity for each in named]
-        order = sorted(range(len(named)), key=identities.__getitem__)
-        self._texts = [identities[number] for number in order]
-        self._ranks = np.empty(len(named), dtype=np.int64)
-        self._ranks[order] = np.arange(len(named))
-
-    def of(self, group: _Alike, readings: Sequence[Reading]) -> list[str]:
-        """The ids of results of one size.
-
-        The texts of joins are in the order of the names in them: where a name begins another, that one
-        goes on with a digit, which comes after the separator.
-        """
-        texts, ranks = self._texts, self._ranks[group.ordered]
-        first = np.arange(len(ranks))[:, None]
-        ends = ranks[first, group.left] * len(texts) + ranks[first, group.right]
-        kinds = int(group.joins.max(initial=0)) + 1
-        joined = np.sort(ends * kinds + group.joins, axis=1)
-        distinct, described = np.unique(joined, return_inverse=True)
-        pairs, joins = np.divmod(distinct, kinds)
-        left, right = np.divmod(pairs, len(texts))
-        names = _join_texts(group, readings)
-        parts = texts + [
-            f"{texts[one]}\x1f{texts[other]}{names[join]}"
-            for one, other, join in zip(left.tolist(), right.tolist(), joins.tolist(), strict=True)
-        ]
-        rows = np.concatenate([np.sort(ranks, axis=1), len(texts) + described.reshape(joined.shape)], axis=1)
-        return list(map(hashed, _objects(parts)[rows].tolist()))
-
-
-def _join_texts(group: _Alike, readings: Sequence[Reading]) -> dict[int, str]:
-    """What the ids of some results have for joins, by number."""
-    joins, first = np.unique(group.joins, return_index=True)
-    rows, nodes = np.divmod(first, max(group.joins.shape[1], 1))
-    where = zip(joins.tolist(), group.which[rows].tolist(), nodes.tolist(), strict=True)
-    return {join: readings[number].connected[node][2] for join, number, node in where}
 
 
 def _tuples(
@@ -126,9 +92,7 @@ def _tuples(
     which = _flat(np.broadcast_to(group.which[:, None], group.ordered.shape) for group in groups)
     nodes = _flat(np.broadcast_to(np.arange(group.ordered.shape[1]), group.ordered.shape) for group in groups)
     kinds = int(bitmaps.max(initial=0)) + 1
-    _, first, inverse = np.unique(
-        (numbers * len(queries) + query[which]) * kinds + bitmaps, return_index=True, return_inverse=True
-    )
+    first, inverse = _distinct((numbers * len(queries) + query[which]) * kinds + bitmaps)
     distinct = zip(numbers[first].tolist(), which[first].tolist(), nodes[first].tolist(), strict=True)
     shown = _objects([ResultTuple.of(named[one], readings[it].carried[node]) for one, it, node in distinct])
     ends = np.cumsum([group.ordered.size for group in groups])
@@ -137,6 +101,20 @@ def _tuples(
         mine = inverse[end - group.ordered.size : end].reshape(group.ordered.shape)
         found += map(tuple, shown[mine].tolist())
     return found
+
+
+def _distinct(codes: Ints) -> tuple[Ints, Ints]:
+    """Where a code of each kind stands, and which kind each code is of."""
+    space = int(codes.max(initial=-1)) + 1
+    if space > _DENSE * len(codes):
+        _, first, kinds = np.unique(codes, return_index=True, return_inverse=True)
+        return first, kinds
+    where = np.full(space, -1, dtype=np.int64)
+    where[codes] = np.arange(len(codes))
+    there = np.flatnonzero(where >= 0)
+    first = where[there]
+    where[there] = np.arange(len(there))
+    return first, where[codes]
 
 
 def _flat(parts: Iterable[Ints]) -> Ints:

@@ -11,6 +11,7 @@ from schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.results.assemble import Assembler, TupleNames, seconds
+from skws.results.ids import digest_of_join, lanes
 from skws.results.model import Result
 from skws.results.together import put_together
 from windows.window import FOREVER, TimeWindow
@@ -32,6 +33,7 @@ ASSEMBLERS = [
     Assembler(Plan(SCHEMA, parse_query(text, SCHEMA), TimeWindow(10), 4))
     for text in ("ada", "grace", "ada grace")
 ]
+DIGESTS = lanes(digest_of_join(join.name) for join in SCHEMA.joins)
 NETWORKS = [(assembler, tree) for assembler in ASSEMBLERS for tree in assembler._plan.generator().networks()]
 
 
@@ -60,7 +62,7 @@ def test_together_as_one_by_one(count: int) -> None:
     readings = list({id(reading): reading for reading in which}.values())
     numbers = np.array([readings.index(reading) for reading in which], dtype=np.int64)
     numbered = np.array(chosen, dtype=np.int64).reshape(count, 4)
-    assert put_together(readings, numbers, numbered, named, spans, snapshot=snapshot) == expected
+    assert put_together(readings, numbers, numbered, named, DIGESTS, spans, snapshot=snapshot) == expected
 
 
 @pytest.mark.parametrize("pair", [(0, 0), (0, 1)])
@@ -74,6 +76,7 @@ def test_a_tuple_is_made_once_for_each_set_of_its_keywords(pair: tuple[int, int]
         np.array(pair),
         np.zeros((2, 4), dtype=np.int64),
         [names.name(0, ("ada grace", 1), 5)],
+        DIGESTS,
         [(1.0, 2.0)] * 2,
         snapshot=False,
     )

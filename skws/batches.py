@@ -10,8 +10,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mesh.columnar.columns import distinct
 from schema.model import Row
-from skws.blocks import Block, RowBlock
+from skws.blocks import Block, ColumnBlock, RowBlock
 from skws.records import Record
 
 BATCH = 32_768  # records; larger ones gain little
@@ -40,7 +41,7 @@ class Rows:
     @classmethod
     def grouped(cls, relation: Ints, raw: Sequence[T], block_of: Callable[[int, list[T]], Block]) -> Rows:
         """Rows of given relations; ``block_of`` makes the block of a relation's rows, however they came."""
-        numbers = np.unique(relation).tolist()
+        numbers = distinct(relation).tolist()
         if len(numbers) == 1:
             return cls(np.zeros_like(relation), np.arange(len(raw)), (block_of(numbers[0], list(raw)),))
         block, place = np.empty_like(relation), np.empty_like(relation)
@@ -62,13 +63,12 @@ class Rows:
 
     @classmethod
     def together(cls, parts: Sequence[Rows]) -> Rows:
-        """The rows of several, one after the other."""
+        """The rows of several, one after the other; what can be is one block, since each has a price."""
         before = np.cumsum([0, *(len(part.blocks) for part in parts)])
-        return cls(
-            np.concatenate([part.block + first for part, first in zip(parts, before, strict=False)]),
-            np.concatenate([part.place for part in parts]),
-            tuple(block for part in parts for block in part.blocks),
-        )
+        block = np.concatenate([part.block + first for part, first in zip(parts, before, strict=False)])
+        place = np.concatenate([part.place for part in parts])
+        blocks, number, first = _merged([block for part in parts for block in part.blocks])
+        return cls(number[block], place + first[block], blocks)
 
     def taken(self, places: Ints | Flags | slice) -> Rows:
         """The rows at some places; blocks that none of them is in are let go."""
@@ -154,6 +154,10 @@ class RecordBatch:
         """What comes before a place, and the rest."""
         return self.taken(slice(place)), self.taken(slice(place, None))
 
+    def packed(self) -> RecordBatch:
+        """The same records without what else their blocks hold."""
+        return RecordBatch(self.relation, self.time, self.rows.packed(), self.delete)
+
     def moved(self, places: Ints) -> RecordBatch:
         """The records with their relations at other places in the schema."""
         blocks = tuple(block.moved(int(places[block.relation])) for block in self.rows.blocks)
@@ -166,6 +170,25 @@ class RecordBatch:
 
     def records(self) -> Iterator[Record]:
         return map(Record, self.relation.tolist(), self.time.tolist(), self.rows, self.deletes().tolist())
+
+
+def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
+    """Blocks with all columns of a relation as one; where each of the given ones is: its block, and place."""
+    number, first = np.empty(len(blocks), dtype=np.int64), np.zeros(len(blocks), dtype=np.int64)
+    kept: list[Block] = []
+    columns: dict[int, list[int]] = {}
+    for at, block in enumerate(blocks):
+        if isinstance(block, ColumnBlock):
+            columns.setdefault(block.relation, []).append(at)
+        else:
+            number[at] = len(kept)
+            kept.append(block)
+    for places in columns.values():
+        parts = [block for block in map(blocks.__getitem__, places) if isinstance(block, ColumnBlock)]
+        number[places] = len(kept)
+        first[places] = np.cumsum([0, *map(len, parts[:-1])])
+        kept.append(ColumnBlock.together(parts))
+    return tuple(kept), number, first
 
 
 def _by_number(numbers: Ints, count: int) -> list[Ints]:
@@ -193,7 +216,7 @@ def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         changes = np.flatnonzero(np.diff(joined.time))
         end = int(changes[-1]) + 1 if len(changes) else 0
         done, rest = joined.cut(end)
-        held = [rest]
+        held = [rest.packed()]
         if end:
             yield done
     if any(map(len, held)):

@@ -64,7 +64,7 @@ class _OfValues:
     __slots__ = ()
 
     def integers(self: Block, column: int) -> Ints | None:
-        return integers_of([self], column)
+        return _packed(self.values(column))
 
     def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
         return None
@@ -102,13 +102,22 @@ class RowBlock(_OfValues):
 
 
 class ColumnBlock(_OfValues):
-    """Rows as columns of Python values; a row is put together when it is asked for."""
+    """Rows as columns: lists of Python values, or arrays of integers; a row is made when it is asked for."""
 
     __slots__ = ("_columns", "relation")
 
-    def __init__(self, relation: int, columns: Sequence[Sequence[Value]]) -> None:
+    def __init__(self, relation: int, columns: Sequence[Sequence[Value] | Ints]) -> None:
         self.relation = relation
         self._columns = columns
+
+    @classmethod
+    def together(cls, blocks: Sequence[ColumnBlock]) -> ColumnBlock:
+        """The rows of several blocks of one relation, at least one, one after the other."""
+        first = blocks[0]
+        if len(blocks) == 1:
+            return first
+        columns = zip(*(block._columns for block in blocks), strict=True)  # noqa: SLF001 - its own
+        return cls(first.relation, [_one_after_the_other(parts) for parts in columns])
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -118,16 +127,39 @@ class ColumnBlock(_OfValues):
 
     def taken(self, places: Ints) -> ColumnBlock:
         chosen = places.tolist()
-        return ColumnBlock(self.relation, [[column[place] for place in chosen] for column in self._columns])
+        return ColumnBlock(
+            self.relation,
+            [
+                column[places] if isinstance(column, np.ndarray) else [column[place] for place in chosen]
+                for column in self._columns
+            ],
+        )
 
     def row(self, place: int) -> Row:
-        return tuple([column[place] for column in self._columns])
+        return self.rows([place])[0]
 
     def rows(self, places: Sequence[int]) -> list[Row]:
-        return list(zip(*([column[place] for place in places] for column in self._columns), strict=True))
+        columns = (
+            column[places].tolist() if isinstance(column, np.ndarray) else [column[place] for place in places]
+            for column in self._columns
+        )
+        return list(zip(*columns, strict=True))
 
     def values(self, column: int) -> Sequence[Value]:
-        return self._columns[column]
+        values = self._columns[column]
+        return values.tolist() if isinstance(values, np.ndarray) else values
+
+    def integers(self, column: int) -> Ints | None:
+        values = self._columns[column]
+        return values if isinstance(values, np.ndarray) else _packed(values)
+
+
+def _one_after_the_other(parts: Sequence[Sequence[Value] | Ints]) -> Sequence[Value] | Ints:
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) == len(parts):
+        return np.concatenate(arrays)
+    lists = (part.tolist() if isinstance(part, np.ndarray) else part for part in parts)
+    return list(chain.from_iterable(lists))
 
 
 class ArrowBlock:
@@ -206,11 +238,15 @@ class ArrowBlock:
 
 def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
     """A column of several blocks, one after the other, if all its values are integers (or truth values)."""
-    if any(isinstance(block, ArrowBlock) for block in blocks):
-        parts = [block.integers(column) for block in blocks]
-        known = [part for part in parts if part is not None]
-        return np.concatenate(known) if len(known) == len(parts) else None
-    values = list(chain.from_iterable(block.values(column) for block in blocks))
+    if all(isinstance(block, RowBlock) for block in blocks):  # many are small
+        return _packed(list(chain.from_iterable(block.values(column) for block in blocks)))
+    parts = [block.integers(column) for block in blocks]
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
+
+
+def _packed(values: Sequence[Value]) -> Ints | None:
+    """Values as integers of 64 bits, if all of them are."""
     try:  # four times as fast as asking for the types, and then NumPy
         return np.frombuffer(pack(f"{len(values)}q", *values), dtype=np.int64)
     except PackError:

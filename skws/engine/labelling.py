@@ -97,7 +97,7 @@ def _texts(block: Block, column: int) -> list[str | None]:
 
 
 def _by_row(matcher: Matcher, block: Block) -> Bitmaps:
-    rows = map(block.row, range(len(block)))
+    rows = block.rows(range(len(block)))
     return np.array([matcher.bitmap(block.relation, row) for row in rows], dtype=np.int16)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import attrgetter, or_
+from struct import error as PackError  # noqa: N812 - it is a class
+from struct import pack
 from typing import Any, Final, Literal
 
 import msgspec
@@ -66,15 +68,26 @@ class TypedLines:
             return None
 
     def _block(self, number: int, rows: list[Any]) -> ColumnBlock:
-        columns = []
+        columns: list[Ints | list[Value]] = []
         for place, attribute in enumerate(self._relations[number].attributes):
             column: list[Value] = list(map(attrgetter(_name(place)), rows))
-            if attribute.type is AttributeType.INTEGER and not in_range(column):
-                raise MalformedError(attribute.name)
-            if attribute.type is AttributeType.TIMESTAMP:
-                column = [None if value is None else timestamp(value) for value in column]
-            columns.append(column)
+            if attribute.type is AttributeType.INTEGER:
+                columns.append(_integers(column))
+            elif attribute.type is AttributeType.TIMESTAMP:
+                columns.append([None if value is None else timestamp(value) for value in column])
+            else:
+                columns.append(column)
         return ColumnBlock(number, columns)
+
+
+def _integers(column: list[Any]) -> Ints | list[Value]:
+    """Integers as an array; as they are where some are NULL. Raises MalformedError beyond 64 bits."""
+    try:
+        return np.frombuffer(pack(f"{len(column)}q", *column), dtype=np.int64)
+    except PackError:
+        if not in_range(column):
+            raise MalformedError("an integer beyond 64 bits") from None
+        return column
 
 
 def one_a_line(data: bytes) -> bool:

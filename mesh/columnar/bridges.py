@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, mixed, ranges
+from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed, ranges
 from mesh.columnar.filter import HashFilter
 from mesh.columnar.labels import Labelled, Labels, distinct_pairs
 from mesh.columnar.live import Arrived, LiveTuples
@@ -106,7 +106,7 @@ class Bridges:
         if len(known) < len(self._live):
             self._is_closer = np.zeros(2 * len(self._live), dtype=bool)
             self._is_closer[: len(known)] = known
-        slots = np.unique(labelled.tuple[closing])
+        slots = distinct(labelled.tuple[closing])
         slots = slots[~self._is_closer[slots]]
         if not len(slots):
             return self._closers.size

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mesh.columnar.columns import NOTHING, Flags, Ints, ranges
+from mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 
 QUERY_BITS = 20  # queries that a mesh can have had: about a million
 _QUERY = (1 << QUERY_BITS) - 1
@@ -112,7 +112,7 @@ class Labels:
 
 def distinct_pairs(slots: Ints, query: Ints) -> tuple[Ints, Ints]:
     """Each (slot, query) once."""
-    places = np.unique(_place(slots, query))
+    places = distinct(_place(slots, query))
     return places >> QUERY_BITS, places & _QUERY
 
 

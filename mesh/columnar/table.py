@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mesh.columnar import bridges
-from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.columns import Flags, Ints, distinct
 from mesh.generate import CNGen, Place
 from mesh.sequence import FREE
 from mesh.tree import Tree
@@ -78,7 +78,7 @@ class OperatorTable:
 
     def groups(self, operators: Ints) -> tuple[Ints, Ints]:
         """First group and number of groups of each operator, made if need be."""
-        for new in np.unique(operators[self._first_group[operators] == NONE]).tolist():
+        for new in distinct(operators[self._first_group[operators] == NONE]).tolist():
             self._expand(new)
         return self._first_group[operators], self._group_count[operators]
 
@@ -162,7 +162,8 @@ class OperatorTable:
         size = self._size[number] = len(tree.relations)
         self._parents[number, 1:size] = tree.parents[1:]
         self._edges[number, 1:size] = tree.edges[1:]
-        self._ranks[number, :size] = [self._generator.sequence.rank(keywords) for keywords in tree.keywords]
+        if self._generator.sequence:
+            self._ranks[number, :size] = [self._generator.sequence.rank(each) for each in tree.keywords]
         return number
 
     def _expand(self, operator: int) -> None:

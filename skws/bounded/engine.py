@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from bounds.promises import Promises
+from mesh.columnar.columns import distinct
 from schema.errors import BadRecordsError
 from schema.model import Row, Schema
 from skws.batches import RecordBatch, together
@@ -115,7 +116,7 @@ class BoundedEngine(ColumnarEngine):
 
     def _checked(self, batch: RecordBatch) -> RecordBatch:
         if batch.delete is not None:
-            deleted = set(map(self._place, np.unique(batch.relation[batch.delete]).tolist()))
+            deleted = set(map(self._place, distinct(batch.relation[batch.delete]).tolist()))
             for number in deleted.intersection(self._passing.tolist()):
                 raise BadRecordsError(
                     f"a record deletes a tuple of {self.schema.relations[number].name}, whose tuples are not "

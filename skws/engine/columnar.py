@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 import numpy as np
 
 from mesh.columnar import Partials
-from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.columns import Flags, Ints, distinct
 from mesh.columnar.table import OperatorCounts
 from schema.errors import UsageError
 from schema.evolve import SchemaChange
@@ -252,7 +252,7 @@ class ColumnarEngine:
         deletions = 0
         if batch.delete is not None:
             deletions = int(batch.delete.sum())
-            for relation in set(np.unique(batch.relation[batch.delete]).tolist()) - self._settling.relations:
+            for relation in set(distinct(batch.relation[batch.delete]).tolist()) - self._settling.relations:
                 self._follow(relation)
         self.counts.deletions += deletions
         self.counts.tuples += len(batch) - deletions

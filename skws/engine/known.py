@@ -140,7 +140,7 @@ def _with_twins(relation: Ints, start: Ints) -> Flags:
     else:
         instant = np.concatenate([[0], np.cumsum(np.diff(start) != 0)])
     where = instant * (int(relation.max()) + 1) + relation
-    order = np.argsort(where, kind="stable")
+    order = np.argsort(where)
     equal = np.diff(where[order]) == 0
     twins[streaming[order[1:][equal]]] = True
     twins[streaming[order[:-1][equal]]] = True

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mesh.columnar.columns import distinct
 from skws.arrow_arrays import flags, of_integers
 from skws.keywords.prefilter import ASCII_JOINERS, condition, substrings
 from skws.keywords.query import Alternative
@@ -47,9 +48,9 @@ class Candidates:
         if data.isascii():
             return self._holding(data, offsets)
         foreign = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) >= 0x80)
-        others = np.unique(np.searchsorted(offsets, foreign, side="right") - 1)
+        others = distinct(np.searchsorted(offsets, foreign, side="right") - 1)
         found = others[self._matching(column.take(of_integers(others)))]
-        return np.union1d(found, self._holding(data, offsets))
+        return distinct(np.concatenate([found, self._holding(data, offsets)]))
 
     def _matching(self, column: pa.Array) -> Places:
         return np.flatnonzero(flags(pc.match_substring_regex(column, self._condition)))
@@ -61,7 +62,7 @@ class Candidates:
             joiners = np.flatnonzero(np.isin(np.frombuffer(data, dtype=np.uint8), list(_JOINERS)))
             offsets = offsets - np.searchsorted(joiners, offsets)
         places = [match.start() for start in self._plain or () for match in start.finditer(bare)]
-        return np.unique(np.searchsorted(offsets, places, side="right") - 1)
+        return distinct(np.searchsorted(offsets, places, side="right") - 1)
 
 
 def _bytes_of(column: pa.Array) -> tuple[bytes, Places]:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mesh.columnar.columns import NULL, Flags, Ints, KeySets
+from mesh.columnar.columns import NULL, Flags, Ints, KeySets, distinct
 from schema.graph import Edge, edges_from
 from schema.model import Schema
 from skws.tables.index import TableIndex
@@ -73,7 +73,7 @@ class Reach:
         A tuple without keywords is inside the network, and so has another neighbour.
         """
         frontier: Frontier = defaultdict(lambda: defaultdict(list))
-        for relation in np.unique(tuples.relation).tolist():
+        for relation in distinct(tuples.relation).tolist():
             for way in self._ways[relation]:
                 for carrying, nodes in ((True, most - 1), (False, most - 2)):
                     if not self._leads(way, nodes) or not (carrying or way.through):
@@ -98,7 +98,7 @@ class Reach:
             for table, parts in frontier[nodes].items():
                 numbers = np.concatenate(parts)
                 if self.leads_on(table, nodes):
-                    numbers = np.unique(numbers)
+                    numbers = distinct(numbers)
                     if table in walked:
                         numbers = np.setdiff1d(numbers, walked[table], assume_unique=True)
                         walked[table] = np.concatenate([walked[table], numbers])
@@ -126,9 +126,9 @@ def _way(edge: Edge, around: Iterable[Edge], tables: Mapping[int, TableIndex]) -
 
 def _partners(way: _Way, values: Ints) -> Ints:
     """Each once, in no order."""
-    values = np.unique(values)
+    values = distinct(values)
     return way.joined.partners(values[values != NULL])
 
 
 def _distinct(parts: list[Ints]) -> Ints:
-    return np.unique(np.concatenate(parts))
+    return distinct(np.concatenate(parts))

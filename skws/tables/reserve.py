@@ -27,7 +27,7 @@ from typing import Final
 
 import numpy as np
 
-from mesh.columnar.columns import NOTHING, Flags, Ints
+from mesh.columnar.columns import NOTHING, Flags, Ints, distinct
 from mesh.columnar.store import Table
 from schema.graph import edges
 from schema.model import Schema
@@ -168,7 +168,7 @@ class TableReserve:
         """Which edges lead to rows of indexed tables, and to how many."""
         mine: Flags = self._leads_here[edge]
         counts = np.zeros(len(edge), dtype=np.int64)
-        for number in np.unique(edge[mine]).tolist():
+        for number in distinct(edge[mine]).tolist():
             asked = edge == number
             counts[asked] = self._by_edge[number][1].counts(values[asked])
         return mine, counts
@@ -176,9 +176,9 @@ class TableReserve:
     def _partners(self, edge: Ints, values: Ints) -> Iterator[tuple[TableIndex, Ints]]:
         mine = np.flatnonzero(self._leads_here[edge])
         edge, values = edge[mine], values[mine]
-        for number in np.unique(edge).tolist():
+        for number in distinct(edge).tolist():
             table, joined = self._by_edge[number]
-            yield table, joined.partners(np.unique(values[edge == number]))
+            yield table, joined.partners(distinct(values[edge == number]))
 
     def _absent(self, table: int, numbers: Ints) -> Flags:
         return ~self._here[table][numbers] & self.carriers.waiting(table, numbers)
@@ -192,7 +192,7 @@ class TableReserve:
             here = self._here[table.relation]
             fresh = numbers[~here[numbers]]
             if len(fresh):
-                fresh = np.unique(fresh)
+                fresh = distinct(fresh)
                 here[fresh] = True
                 new.append((table, fresh))
         return Taken(new) if new else None

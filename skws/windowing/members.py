@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.columns import Flags, Ints, distinct
 from mesh.columnar.store import NO_MEMBER
 from schema.model import Schema
 from skws.batches import RecordBatch
@@ -66,7 +66,7 @@ class Members:
         ticks = begin + np.cumsum(~deletes) - ~deletes
         held = self._held(inserted, begin, spans)
         left = self._leaving(spans)
-        self.follow(set(np.unique(batch.relation[deletes]).tolist()) - self.followed)
+        self.follow(set(distinct(batch.relation[deletes]).tolist()) - self.followed)
         ended = self._ended(batch, inserted, ticks, spans)
         slots, ends = self._ends(left, ended)
         return Settled(slots, ends, self._arrivals(inserted, begin, held, spans, ended), ended.unmatched)

@@ -8,16 +8,16 @@ the same: ``director{tarantino} - movie{} - plays{} - actor{travolta}``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
 
 from mesh.tree import Tree, neighbours
 from schema.graph import Edge, edges, present_edges
 from schema.model import Schema
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateNetwork:
+class CandidateNetwork(NamedTuple):
     """Nodes in preorder from the reading's start.
 
     ``positions[i]`` is where node ``i`` stands in the tree it was read from;
@@ -85,6 +85,9 @@ class Wording:
     def text(self, network: CandidateNetwork) -> str:
         """As ``CandidateNetwork.text``."""
         labels = list(map(self._node, zip(network.relations, network.keywords, strict=True)))
+        if network.parents == tuple(range(-1, network.size - 1)):  # most do not branch
+            joined = zip(map(self._connectors.__getitem__, network.edges[1:]), labels[1:], strict=True)
+            return " ".join([labels[0], *chain.from_iterable(joined)])
         branches: list[list[str]] = [[] for _ in labels]  # of each node, the last one first
         for node in range(network.size - 1, 0, -1):
             text = f"{self._connectors[network.edges[node]]} {_branching(labels[node], branches[node])}"

@@ -56,6 +56,10 @@ class Partials:
         return cls(*map(np.concatenate, zip(*(part.columns() for part in parts), strict=True)))
 
 
+_LEAST = 1024  # rows that there is space for
+_SPARE = 8  # times the rows that there is space for, at most
+
+
 class Table:
     """Columns of equal length that grow at the end; capacity doubles."""
 
@@ -68,7 +72,7 @@ class Table:
         first, self.size = self.size, self.size + len(rows[0])
         for number, (column, new) in enumerate(zip(self._columns, rows, strict=True)):
             if self.size > len(column):
-                grown = np.empty((max(1024, 2 * self.size), *column.shape[1:]), dtype=column.dtype)
+                grown = np.empty((max(_LEAST, 2 * self.size), *column.shape[1:]), dtype=column.dtype)
                 grown[:first] = column[:first]
                 self._columns[number] = grown
             self._columns[number][first : self.size] = new
@@ -80,16 +84,21 @@ class Table:
 
     def keep(self, kept: Flags) -> Ints:
         """Drop all other rows; gives each row's new place, -1 for the dropped."""
-        renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
         places = np.flatnonzero(kept)
-        first = self.size - len(places)
-        # What is oldest goes first: most often the kept rows are the last ones, and are copied as one.
-        if kept[first:].all():
-            self._columns = [column[first : self.size].copy() for column in self._columns]
-        else:
-            self._columns = list(_rows(tuple(self._columns), places))
-        self.size = len(places)
+        renumbered = np.full(len(kept), -1, dtype=np.int64)
+        renumbered[places] = np.arange(len(places))
+        first, self.size = self.size - len(places), len(places)
+        # What is oldest goes first: most often the kept rows are the last ones, and are moved as one.
+        chosen = slice(first, first + self.size) if kept[first:].all() else places
+        self._columns = [self._moved(column, chosen) for column in self._columns]
         return renumbered
+
+    def _moved(self, column: Ints, chosen: Ints | slice) -> Ints:
+        """Some rows of a column at its beginning; space that they will hardly need again is let go."""
+        rows = column[chosen]
+        moved = column if len(column) <= _SPARE * max(_LEAST, self.size) else np.empty_like(rows)
+        moved[: self.size] = rows
+        return moved
 
 
 class TupleStore(Table):
@@ -141,7 +150,8 @@ class PartialStore(Table):
         """
         # Who is alive has live members only; NO_MEMBER, being -1, takes the number behind the last.
         places = self.keep(self._columns[4][: self.size] > horizon)
-        self._columns[2] = np.append(slots, NO_MEMBER).astype(np.int32)[self._columns[2]]  # type: ignore[assignment]
+        members = self.columns()[2]
+        members[:] = np.append(slots, NO_MEMBER)[members]
         return places
 
     def end(self, slots: Ints, ends: Ints) -> Ints:

@@ -72,8 +72,8 @@ class RowStore(Table):
         """Keep the rows whose slots live on."""
         kept: Flags = renumbered >= 0
         self.keep(kept)
-        block = self._columns[0]
+        block, *_ = self.columns()
         used = np.zeros(len(self._blocks), dtype=bool)
         used[block] = True
-        self._columns[0] = (np.cumsum(used) - 1)[block]
+        block[:] = (np.cumsum(used) - 1)[block]
         self._blocks = [self._blocks[number] for number in np.flatnonzero(used).tolist()]

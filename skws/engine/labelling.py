@@ -13,8 +13,6 @@ from skws.blocks import Block
 from skws.keywords import JointMatcher, Matcher
 from skws.keywords.table import Bitmaps
 
-# Arrow matches whole columns faster, but takes a tenth of a second to load, and each array has a price.
-ARROW_PAYS = 20_000  # rows in all
 FEW = 4  # queries; for more, joint matching pays
 
 
@@ -24,7 +22,6 @@ class Labelling:
     def __init__(self) -> None:
         self._matchers: dict[int, Matcher] = {}
         self._joint: JointMatcher | None = None
-        self._matched = 0
 
     @classmethod
     def only(cls, query: int, matcher: Matcher) -> Labelling:
@@ -49,7 +46,6 @@ class Labelling:
 
     def of(self, rows: Rows) -> Labelled:
         """The rows with keywords, by their number."""
-        self._matched += len(rows)
         return self._jointly(self._joint, rows) if self._joint else self._one_by_one(rows)
 
     def _jointly(self, joint: JointMatcher, rows: Rows) -> Labelled:
@@ -82,8 +78,6 @@ class Labelling:
         return in_order(places, queries, labels)
 
     def _bitmaps(self, matcher: Matcher, blocks: Sequence[Block]) -> list[Bitmaps]:
-        if self._matched < ARROW_PAYS:
-            return [_by_row(matcher, block) for block in blocks]
         searched = [matcher.schema.relations[block.relation].search_columns for block in blocks]
         parts = [
             (block.relation, [block.texts(column) for column in columns], len(block))
@@ -94,11 +88,6 @@ class Labelling:
 
 def _texts(block: Block, column: int) -> list[str | None]:
     return [None if value is None else str(value) for value in block.values(column)]
-
-
-def _by_row(matcher: Matcher, block: Block) -> Bitmaps:
-    rows = block.rows(range(len(block)))
-    return np.array([matcher.bitmap(block.relation, row) for row in rows], dtype=np.int16)
 
 
 def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> Labelled:

@@ -1,6 +1,6 @@
 """Which keywords a tuple contains: its keyword bitmap (S-KWS paper, Section 4).
 
-Row by row, or on whole Arrow columns, for batch and stream alike. Every
+Row by row, or on whole columns, for batch and stream alike. Every
 searched column has a table of what its words mean to the query; here they are
 put together, with exclusions and with the keywords in relations' names.
 """
@@ -16,7 +16,8 @@ import numpy as np
 
 from schema.model import Row, Schema
 from skws.keywords.query import Alternative, KeywordQuery
-from skws.keywords.table import Bitmaps, ChunkTable, Column, Numbered
+from skws.keywords.table import Bitmaps, ChunkTable, Numbered
+from skws.texts import Column
 
 EXCLUDED: Final = -1
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

@@ -1,29 +1,25 @@
 """What the texts of a column mean to a query: the bits of the alternatives that a text satisfies.
 
 Texts are cut at white space and each distinct chunk is analysed when first
-met; from then on it is one look-up. Of whole Arrow columns, only the texts
-that can match are looked at.
+met; from then on it is one look-up. Of whole columns, only the texts that can
+match are looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from skws.arrow_arrays import of_integers, of_texts
 from skws.keywords.analysis import analyse, stems
 from skws.keywords.candidates import Candidates
 from skws.keywords.chunks import ChunkMemory
 from skws.keywords.prefilter import hopeless
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws.texts import Column, Texts
 
-Texts: TypeAlias = Sequence[str | None]
-Column: TypeAlias = pa.Array | pa.ChunkedArray | Texts
 Bitmaps: TypeAlias = npt.NDArray[np.int16]
 Numbered: TypeAlias = tuple[tuple[int, Alternative], ...]
 """Alternatives, each with the bit it sets."""
@@ -65,22 +61,17 @@ class ChunkTable(ChunkMemory[int]):
 
     def find_in(self, parts: Sequence[tuple[Column, Bitmaps]]) -> None:
         """Add to the bitmaps of each column the bits of its texts; NULL satisfies nothing."""
-        if not self.possible:
+        if not self.possible or not parts:
             return
-        for texts, found in _joined(parts):
-            self._find_all(texts, found)
-
-    def _find_all(self, column: pa.Array, found: Bitmaps) -> None:
-        chosen = self._candidates.of(column) if _is_text(column.type) else None
-        if chosen is None:
-            found |= self._bits(column, self.find)
-        elif len(chosen):
-            found[chosen] |= self._bits(column.take(of_integers(chosen)), self._found)
-
-    def _bits(self, column: pa.Array, find: Callable[[str], int]) -> Bitmaps:
-        return np.array(
-            [0 if text is None else find(str(text)) for text in column.to_pylist()], dtype=np.int16
-        )
+        texts = Texts.of([column for column, _ in parts])
+        found: Bitmaps = np.zeros(len(texts), dtype=np.int16)
+        candidates = self._candidates.of(texts)
+        chosen = np.arange(len(texts)) if candidates is None else candidates
+        find = self.find if candidates is None else self._found
+        found[chosen] = np.array(list(map(find, texts.at(chosen))), dtype=np.int16)
+        pieces = np.split(found, np.cumsum([len(bits) for _, bits in parts])[:-1])
+        for (_, bits), piece in zip(parts, pieces, strict=True):
+            bits |= piece  # noqa: PLW2901 - in place
 
     def _add(self, alternative: Alternative, bit: int) -> None:
         match alternative:
@@ -114,35 +105,6 @@ class ChunkTable(ChunkMemory[int]):
             if found >> (_FIRST_FLAG + number) & 1 and contains(words, phrase):
                 bits |= bit
         return bits
-
-
-def _joined(parts: Sequence[tuple[Column, Bitmaps]]) -> Iterator[tuple[pa.Array, Bitmaps]]:
-    """The columns as Arrow arrays, all that can be as one, since every array has a price."""
-    listed = [(column, found) for column, found in parts if isinstance(column, list | tuple)]
-    arrays = [(_array(column), found) for column, found in parts if not isinstance(column, list | tuple)]
-    if listed:
-        together = of_texts(list(chain.from_iterable(column for column, _ in listed)))
-        yield from _split(together, [found for _, found in listed])
-    if len({array.type for array, _ in arrays}) == 1 < len(arrays):
-        yield from _split(pa.concat_arrays([array for array, _ in arrays]), [found for _, found in arrays])
-    else:
-        yield from arrays
-
-
-def _split(texts: pa.Array, parts: Sequence[Bitmaps]) -> Iterator[tuple[pa.Array, Bitmaps]]:
-    """The texts with bitmaps of their own, which then go to those of the parts."""
-    found: Bitmaps = np.zeros(len(texts), dtype=np.int16)
-    yield texts, found
-    for part, bits in zip(parts, np.split(found, np.cumsum([len(p) for p in parts])[:-1]), strict=True):
-        part |= bits  # noqa: PLW2901 - in place
-
-
-def _array(column: Column) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def contains(words: Sequence[str], phrase: Sequence[str]) -> bool:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from mesh.columnar.columns import NULL, Flags, Hashes, Ints, mixed
-from skws.arrow_arrays import of_texts
 from skws.blocks import Block
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from skws.texts import Texts
 
 _PRIME: Final = np.uint64(0x100000001B3)
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -42,16 +39,12 @@ def identities(block: Block, columns: Sequence[int]) -> Ints:
     return _combined([np.where(there, found, _ABSENT) for found, there in _all(block, columns)])
 
 
-def text_hashes(texts: pa.Array) -> Hashes:
-    """A hash of each text of an array of strings; NULL counts as the empty one."""
-    kind = np.int64 if str(texts.type) == "large_string" else np.int32
-    _, offsets, data = texts.buffers()
-    ends = np.frombuffer(offsets, dtype=kind)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
-    if data is None or not len(texts):
+def text_hashes(texts: Texts) -> Hashes:
+    """A hash of each text; NULL counts as the empty one."""
+    if not texts.data:
         return np.zeros(len(texts), dtype=np.uint64)
-    lengths = np.diff(ends)
-    used = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]].astype(np.uint64)
-    begins = ends[:-1] - ends[0]
+    begins, lengths = texts.offsets[:-1], np.diff(texts.offsets)
+    used = np.frombuffer(texts.data, dtype=np.uint8).astype(np.uint64)
     places = np.arange(len(used), dtype=np.int64) - np.repeat(begins, lengths)
     weights = _powers(1 << max(6, int(lengths.max()).bit_length()))
     sums = np.zeros(len(used) + 1, dtype=np.uint64)
@@ -75,11 +68,11 @@ def _column(block: Block, column: int) -> tuple[Ints, Flags]:
         return _of_numbers(numbers[0]), numbers[1]
     texts = block.texts(column)
     if not isinstance(texts, Sequence):
-        return text_hashes(texts).view(np.int64), texts.is_valid().to_numpy(zero_copy_only=False)
+        return text_hashes(Texts.of([texts])).view(np.int64), texts.is_valid().to_numpy(zero_copy_only=False)
     values = block.values(column)
     there = np.array([value is not None for value in values], dtype=bool)
     if any(isinstance(value, str) for value in values):
-        return text_hashes(of_texts(texts)).view(np.int64), there
+        return text_hashes(Texts.of([texts])).view(np.int64), there
     known = [0 if value is None else value for value in values]
     exact = all(isinstance(value, int) for value in known)
     return _of_numbers(np.array(known, dtype=np.int64 if exact else np.float64)), there

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from skws.results.ids import digest, digest_of_join, id_of, ids, lanes
 
 Joins = list[tuple[int, int, str]]
+Drawn = tuple[list[bytes], Joins]
 NAMES = ("posted_by", "answers", "on")
 TUPLES = [f"tuple {number}".encode() for number in range(6)]
 
 
 @st.composite
-def results(draw: st.DrawFn) -> tuple[list[bytes], Joins]:
+def results(draw: st.DrawFn) -> Drawn:
     """Trees of distinct tuples."""
     members = draw(st.lists(st.sampled_from(TUPLES), min_size=1, max_size=5, unique=True))
     joins = []
@@ -26,7 +27,7 @@ def results(draw: st.DrawFn) -> tuple[list[bytes], Joins]:
     return list(map(digest, members)), joins
 
 
-def by_columns(alike: Sequence[tuple[list[bytes], Joins]]) -> list[str]:
+def by_columns(alike: Sequence[Drawn]) -> list[str]:
     """The ids of results of one size."""
     known = sorted({member for members, _ in alike for member in members})
     tuples = np.array([[known.index(member) for member in members] for members, _ in alike], dtype=np.int64)
@@ -36,20 +37,20 @@ def by_columns(alike: Sequence[tuple[list[bytes], Joins]]) -> list[str]:
     return ids(lanes(known), tuples, lanes(map(digest_of_join, NAMES)), (left, right, names))
 
 
-def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[bytes], frozenset[tuple[bytes, bytes, str]]]:
+def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...]:
     """What makes a result what it is."""
     return frozenset(members), frozenset((members[left], members[right], name) for left, right, name in joins)
 
 
 @given(st.lists(results(), min_size=1, max_size=6))
-def test_ids_by_columns_are_those_one_by_one(drawn: list[tuple[list[bytes], Joins]]) -> None:
+def test_ids_by_columns_are_those_one_by_one(drawn: list[Drawn]) -> None:
     size = len(drawn[0][0])
     alike = [result for result in drawn if len(result[0]) == size]
     assert by_columns(alike) == [id_of(members, joins) for members, joins in alike]
 
 
 @given(results(), st.randoms())
-def test_an_id_does_not_depend_on_order(drawn: tuple[list[bytes], Joins], random: object) -> None:
+def test_an_id_does_not_depend_on_order(drawn: Drawn, random: object) -> None:
     members, joins = drawn
     order = list(range(len(members)))
     random.shuffle(order)  # type: ignore[attr-defined]
@@ -60,7 +61,7 @@ def test_an_id_does_not_depend_on_order(drawn: tuple[list[bytes], Joins], random
 
 
 @given(results(), results())
-def test_other_results_have_other_ids(one: tuple[list[bytes], Joins], other: tuple[list[bytes], Joins]) -> None:
+def test_other_results_have_other_ids(one: Drawn, other: Drawn) -> None:
     assert (id_of(*one) == id_of(*other)) == (as_a_set(*one) == as_a_set(*other))
 
 

@@ -7,11 +7,10 @@ import sys
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skws.arrow_arrays import flags, integers, of_integers, of_texts, texts_at
+from skws.arrow_arrays import flags, integers, of_integers, texts_at
 
 
 @settings(deadline=None)
@@ -32,29 +31,20 @@ def test_flags(values: list[bool | None], data: st.DataObject) -> None:
     assert found.tolist() == [value is True for value in values[first:]]
 
 
-@settings(deadline=None)
-@given(st.lists(st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.none())))
-def test_texts(texts: list[str | None]) -> None:
-    array = of_texts(texts)
-    array.validate(full=True)
-    assert array.to_pylist() == [text or "" for text in texts]
-
-
-@pytest.mark.parametrize("texts", [[], [None], ["", "a"], ["é", "x" * 100]])
-def test_texts_at_the_edges(texts: list[str | None]) -> None:
-    assert of_texts(texts).to_pylist() == [text or "" for text in texts]
-
-
 def test_matching_columns_goes_without_pandas() -> None:
     code = """
 import sys
 from skws.keywords import parse_query
 from skws.keywords.match import Matcher
-from skws.arrow_arrays import of_texts
+import numpy as np
+import pyarrow as pa
 from schema.model import Attribute, AttributeType, Relation, Schema
 schema = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
 matcher = Matcher(parse_query("alpha beta", schema), schema)
-columns = [of_texts(["an alpha", "nothing", "b\\u00e9ta Beta"])], [["beta", None, "alpha's"]]
+texts = [b"an alpha", b"nothing", b"b\\xc3\\xa9ta Beta"]
+ends = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+array = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
+columns = [array], [["beta", None, "alpha's"]]
 print([matcher.bitmaps(0, column).tolist() for column in columns], "pandas" in sys.modules)
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,101 @@
+"""Texts of a column, as one string of bytes: what searching all of them at once takes.
+
+From Python's texts or from Arrow's arrays, whose memory is looked at as it is.
+Arrow itself is loaded only where somebody has Arrow arrays already: it takes
+longer to load than a small replay takes to search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Places: TypeAlias = npt.NDArray[np.int64]
+Column: TypeAlias = "pa.Array | pa.ChunkedArray | Sequence[str | None]"
+"""Texts as somebody has them; other values of Arrow arrays are searched by their text."""
+
+_OFFSETS = {"string": np.int32, "large_string": np.int64}
+_LONE = "surrogatepass"  # halves of characters are legal in Python's texts
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """UTF-8; the text with number i is ``data[offsets[i]:offsets[i + 1]]``. NULL is the empty text."""
+
+    data: bytes
+    offsets: Places
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, columns: Sequence[Column]) -> Texts:
+        """The texts of several columns, one after the other; lists are put together before anything else."""
+        lists = [column for column in columns if isinstance(column, list | tuple)]
+        if len(lists) == len(columns):
+            return cls._of_list(list(chain.from_iterable(lists)))
+        return cls._together([part for column in columns for part in cls._parts(column)])
+
+    def at(self, places: Places) -> list[str]:
+        """Some of the texts."""
+        bounds = zip(self.offsets[places].tolist(), self.offsets[places + 1].tolist(), strict=True)
+        data = memoryview(self.data)
+        return [str(data[first:end], "utf-8", _LONE) for first, end in bounds]
+
+    @classmethod
+    def _parts(cls, column: Column) -> list[Texts]:
+        if isinstance(column, list | tuple):
+            return [cls._of_list(column)]
+        array: Any = column  # of Arrow's two kinds, both without types here
+        return [cls._of_array(chunk) for chunk in getattr(array, "chunks", [array])]
+
+    @classmethod
+    def _of_list(cls, texts: Sequence[str | None]) -> Texts:
+        known: Sequence[str]
+        try:
+            joined = "".join(texts)  # type: ignore[arg-type]  # NULL, which is rare, is found out so
+            known = texts  # type: ignore[assignment]
+        except TypeError:
+            known = [text or "" for text in texts]
+            joined = "".join(known)
+        if joined.isascii():
+            data, lengths = joined.encode(), list(map(len, known))
+        else:
+            encoded = [text.encode("utf-8", _LONE) for text in known]
+            data, lengths = b"".join(encoded), list(map(len, encoded))
+        offsets = np.zeros(len(known) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(data, offsets)
+
+    @classmethod
+    def _of_array(cls, array: pa.Array) -> Texts:
+        kind = _OFFSETS.get(str(array.type))
+        if kind is None:
+            return cls._of_list([None if value is None else str(value) for value in array.to_pylist()])
+        if array.null_count:  # their bytes may be anything
+            array = array.fill_null("")
+        _, bounds, data = array.buffers()
+        if data is None or not len(array):
+            return cls(b"", np.zeros(len(array) + 1, dtype=np.int64))
+        offsets = np.frombuffer(bounds, dtype=kind)[array.offset : array.offset + len(array) + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        return cls(data[first:last].to_pybytes(), offsets.astype(np.int64) - first)
+
+    @classmethod
+    def _together(cls, parts: Sequence[Texts]) -> Texts:
+        if len(parts) == 1:
+            return parts[0]
+        offsets = [np.zeros(1, dtype=np.int64)]
+        size = 0
+        for part in parts:
+            offsets.append(part.offsets[1:] + size)
+            size += len(part.data)
+        return cls(b"".join([part.data for part in parts]), np.concatenate(offsets))

@@ -61,10 +61,10 @@ class Texts:
     def _of_list(cls, texts: Sequence[str | None]) -> Texts:
         known: Sequence[str]
         try:
-            joined = "".join(texts)  # type: ignore[arg-type]  # NULL, which is rare, is found out so
+            joined = "".join(texts)  # type: ignore[arg-type]  # what is no text is rare, and found out so
             known = texts  # type: ignore[assignment]
         except TypeError:
-            known = [text or "" for text in texts]
+            known = ["" if text is None else str(text) for text in texts]
             joined = "".join(known)
         if joined.isascii():
             data, lengths = joined.encode(), list(map(len, known))
@@ -79,7 +79,7 @@ class Texts:
     def _of_array(cls, array: pa.Array) -> Texts:
         kind = _OFFSETS.get(str(array.type))
         if kind is None:
-            return cls._of_list([None if value is None else str(value) for value in array.to_pylist()])
+            return cls._of_list(array.to_pylist())
         if array.null_count:  # their bytes may be anything
             array = array.fill_null("")
         _, bounds, data = array.buffers()

@@ -80,7 +80,7 @@ class Table:
         return first
 
     def columns(self) -> tuple[Ints, ...]:
-        """Views of the rows in use."""
+        """Views of the rows in use; they hold until some are dropped, which moves the others."""
         return tuple(column[: self.size] for column in self._columns)
 
     def keep(self, kept: Flags) -> Ints:

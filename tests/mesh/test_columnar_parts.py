@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import count
 from random import Random
 
 import numpy as np
@@ -14,6 +15,7 @@ from mesh.columnar.filter import HashFilter
 from mesh.columnar.labels import Labelled, Labels
 from mesh.columnar.runs import SortedRuns
 from mesh.columnar.sleep import Sleep
+from mesh.columnar.store import Table
 
 
 def hashes_of(random: Random, number: int, kinds: int) -> Hashes:
@@ -68,6 +70,35 @@ def test_runs_stay_few_and_their_filter_sparse() -> None:
         # One place in eight is taken at most.
         assert len(index._filter.passing(absent)) < len(absent) / 6
     assert len(index._filter.passing(absent)) < len(absent) / 20, "what is gone is in the filter no longer"
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:
+    random = Random(seed)
+    table = Table((np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int32)))
+    held: list[tuple[int, list[int]]] = []
+    next_number = 0
+    for _ in range(8):
+        new = [(next_number + n, [n, -n]) for n in range(random.choice([0, 1, 300, 5000]))]
+        next_number += len(new)
+        columns = (
+            np.array([n for n, _ in new], dtype=np.int64),
+            np.array([p for _, p in new]).reshape(-1, 2),
+        )
+        assert table.append(columns) == len(held)
+        held += new
+        # The oldest go, or some here and there, or all.
+        first, share = random.randrange(len(held) + 1), random.choice([0.0, 0.5, 1.0])
+        kept = [place >= first and random.random() <= share for place in range(len(held))]
+        places = table.keep(np.array(kept, dtype=bool))
+        held = [row for row, stays in zip(held, kept, strict=True) if stays]
+        number = count()
+        assert places.tolist() == [next(number) if stays else -1 for stays in kept]
+        numbers, pairs = table.columns()
+        assert list(zip(numbers.tolist(), pairs.tolist(), strict=True)) == held
+        assert pairs.dtype == np.int32
+        assert max(map(len, table._columns)) <= 4 * max(1024, table.size)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6))

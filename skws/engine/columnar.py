@@ -284,6 +284,8 @@ class ColumnarEngine:
 
     def _told(self, events: list[Event]) -> Iterator[Result]:
         for result in in_order(events):
-            self.counts.results += result.op == "+"
-            self.counts.retractions += result.op == "-"
+            if result.op == "+":
+                self.counts.results += 1
+            else:
+                self.counts.retractions += 1
             yield result

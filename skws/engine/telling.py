@@ -13,12 +13,12 @@ from mesh.columnar.store import NO_MEMBER
 from mesh.tree import Tree
 from schema.model import Schema
 from skws.engine.arrivals import natural_ends
-from skws.engine.events import Event, completed, retracted
+from skws.engine.events import Event, all_completed, retracted
 from skws.engine.known import KnownTuples
 from skws.engine.meshes import Standing
 from skws.ranking.judging import Scorer
 from skws.results.assemble import Reading
-from skws.results.ids import digest_of_join, lanes
+from skws.results.ids import Lanes, digest_of_join, lanes
 from skws.results.model import Result
 from skws.results.together import put_together
 from windows.tuples import ALWAYS
@@ -49,19 +49,24 @@ class Telling:
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
-        for unsorted in found:
-            results = unsorted.taken(np.argsort(unsorted.start, kind="stable"))  # what is sorted sorts fast
+        for results in found:
             natural, time = self._natural(results.members)
             ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
-            made = self.results(results, time, ends, snapshot=snapshot)
+            made, ids = self._together(results, time, ends, snapshot=snapshot)
             if len(self._scoring):
                 made = self._judged(results, natural, made, snapshot=snapshot)
-            yield from map(completed, results.start.tolist(), made)
+            order = _in_order(results.start, ids)  # what is almost sorted sorts fast
+            yield from all_completed(results.start[order].tolist(), [made[place] for place in order.tolist()])
             for row in results.taken(results.end < natural).rows():
                 yield self.retraction(*row)
 
     def results(self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool = False) -> list[Result]:
         """What is found as results, with given lifespans: ALWAYS, FOREVER where not known."""
+        return self._together(found, starts, ends, snapshot=snapshot)[0]
+
+    def _together(
+        self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool
+    ) -> tuple[list[Result], Lanes]:
         number = np.zeros(len(self._live) + 1, dtype=np.int64)
         number[found.members] = 1  # NO_MEMBER, being -1, takes the last place
         slots = np.flatnonzero(number[:-1])
@@ -121,6 +126,15 @@ class Telling:
         result = assembler.result("-", mesh.network(operator), named, max(times, default=None), time)
         tick = time if tick is None else tick
         return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
+
+
+def _in_order(ticks: Ints, ids: Lanes) -> Ints:
+    """The order of ticks, and at one tick almost that of ids."""
+    order = np.argsort(ticks)
+    instant = np.cumsum(np.diff(ticks[order], prepend=ticks[order[:1]]) != 0)
+    bits = max(1, int(instant.max(initial=0)).bit_length())
+    codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids[order] >> np.uint64(bits)
+    return order[np.argsort(codes)]
 
 
 def _seconds(ticks: Ints, known: Flags) -> list[float | None]:

@@ -24,9 +24,9 @@ Lanes = npt.NDArray[np.uint64]
 _BITS: Final = (1 << 64) - 1
 _LEFT: Final = 0x9E3779B97F4A7C15
 _RIGHT: Final = 0xC2B2AE3D27D4EB4F
-# The finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-_SHIFTS: Final = (30, 27, 31)
-_FACTORS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+# The finalizer of MurmurHash3 (fmix64; Appleby).
+_SHIFTS: Final = (33, 33, 33)
+_FACTORS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
 _TWO: Final = Struct("<QQ")
 _SHOWN: Final = 24  # hexadecimal digits: all of the first lane, half of the second
 
@@ -46,22 +46,24 @@ def lanes(digests: Iterable[bytes]) -> Lanes:
     return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2).astype(np.uint64, copy=False)
 
 
-def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints]) -> list[str]:
-    """The ids of results of one size, a row each.
+def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints]) -> tuple[Lanes, list[str]]:
+    """The ids of results of one size, a row each: their first lanes, which are in the order of ids, and all.
 
     ``tuples`` are the numbers of theirs among ``members``; ``ends`` tell of their joins the columns of
     ``tuples`` on the left and on the right, and the number among ``joins``.
     """
     left, right, names = ends
+    row = np.arange(len(tuples))[:, None] * tuples.shape[1]
+    left, right = row + left, row + right
     made = []
     for lane in range(2):
         of = members[:, lane][tuples]
-        pairs = np.take_along_axis(of, left, axis=1) * np.uint64(_LEFT)
-        pairs ^= np.take_along_axis(of, right, axis=1) * np.uint64(_RIGHT)
+        pairs = of.take(left) * np.uint64(_LEFT)
+        pairs ^= of.take(right) * np.uint64(_RIGHT)
         pairs += joins[:, lane][names]
         made.append(_mixed(of.sum(axis=1) + _mixed(pairs).sum(axis=1, dtype=np.uint64)))
     text = np.column_stack(made).astype(">u8").tobytes().hex()
-    return [text[first : first + _SHOWN] for first in range(0, len(text), 32)]
+    return made[0], [text[first : first + _SHOWN] for first in range(0, len(text), 32)]
 
 
 def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> str:

@@ -30,8 +30,8 @@ def put_together(
     spans: Iterable[tuple[float | None, float | None]],
     *,
     snapshot: bool,
-) -> list[Result]:
-    """New results; ``which`` tells the reading of each, by number.
+) -> tuple[list[Result], Lanes]:
+    """New results, and numbers that are in the order of their ids; ``which``: each one's reading, by number.
 
     ``members`` are their tuples as numbers in ``named``, a row a result, in the order of the network's
     tree; ``joins`` the digests of the schema's joins; ``spans`` their starts and ends in seconds, None
@@ -39,18 +39,16 @@ def put_together(
     """
     groups = list(_by_size(readings, which, members))
     digests = lanes([each.digest for each in named])
-    made = [
-        id_
-        for group in groups
-        for id_ in ids(digests, group.ordered, joins, (group.left, group.right, group.joins))
-    ]
+    identified = [ids(digests, g.ordered, joins, (g.left, g.right, g.joins)) for g in groups]
+    made = [id_ for _, some in identified for id_ in some]
     tuples = _tuples(groups, readings, named)
-    back = np.argsort(np.concatenate([[], *(group.places for group in groups)])).tolist()
+    back = np.argsort(_flat(group.places for group in groups))
     of = map(readings.__getitem__, which.tolist())
-    return [
+    results = [
         Result("+", reading.query, made[at], start, end, reading.text, tuples[at], reading.joins, snapshot)
-        for at, reading, (start, end) in zip(back, of, spans, strict=True)
+        for at, reading, (start, end) in zip(back.tolist(), of, spans, strict=True)
     ]
+    return results, np.concatenate([np.empty(0, dtype=np.uint64), *(first for first, _ in identified)])[back]
 
 
 class _Alike(NamedTuple):

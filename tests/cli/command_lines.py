@@ -11,7 +11,7 @@ SCHEMA: Final = FOLDER / "schema.yaml"
 REPLAY: Final = FOLDER / "replay.jsonl"
 LOCAL: Final = ("--schema", SCHEMA, "--replay", REPLAY, "--engine", "local")
 SEARCH: Final = ("search", "tarantino", "travolta", *LOCAL)
-IDS: Final = ("166a75bf624cc59339066630", "a68e2334ee53790456ec4fc7")
+IDS: Final = ("18cdc95167f0c10d55ad74f7", "d05a5cf28a965fe0b64600b4")
 
 
 class Outcome(NamedTuple):

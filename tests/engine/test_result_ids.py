@@ -34,7 +34,7 @@ def by_columns(alike: Sequence[Drawn]) -> list[str]:
     joins = [[(left, right, NAMES.index(name)) for left, right, name in joins] for _, joins in alike]
     ends = np.array(joins, dtype=np.int64).reshape(len(alike), -1, 3)
     left, right, names = ends[:, :, 0], ends[:, :, 1], ends[:, :, 2]
-    return ids(lanes(known), tuples, lanes(map(digest_of_join, NAMES)), (left, right, names))
+    return ids(lanes(known), tuples, lanes(map(digest_of_join, NAMES)), (left, right, names))[1]
 
 
 def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...]:

@@ -62,7 +62,10 @@ def test_together_as_one_by_one(count: int) -> None:
     readings = list({id(reading): reading for reading in which}.values())
     numbers = np.array([readings.index(reading) for reading in which], dtype=np.int64)
     numbered = np.array(chosen, dtype=np.int64).reshape(count, 4)
-    assert put_together(readings, numbers, numbered, named, DIGESTS, spans, snapshot=snapshot) == expected
+    made, order = put_together(readings, numbers, numbered, named, DIGESTS, spans, snapshot=snapshot)
+    assert made == expected
+    by_order = [made[place].id for place in np.argsort(order).tolist()]
+    assert by_order == sorted(result.id for result in made)
 
 
 @pytest.mark.parametrize("pair", [(0, 0), (0, 1)])
@@ -71,7 +74,7 @@ def test_a_tuple_is_made_once_for_each_set_of_its_keywords(pair: tuple[int, int]
     single = [(a, tree) for a, tree in NETWORKS if len(tree.relations) == 1 and tree.relations == (0,)]
     readings = [assembler.reading(tree) for assembler, tree in single]
     assert [reading.carried for reading in readings] == [(("ada",),), (("grace",),), (("ada", "grace"),)]
-    one, other = put_together(
+    (one, other), _ = put_together(
         readings,
         np.array(pair),
         np.zeros((2, 4), dtype=np.int64),

@@ -23,7 +23,7 @@ from skws.batches import RecordBatch, batched, whole_instants
 from skws.engine.answered import AnsweredQueries
 from skws.engine.arrivals import Arrivals, natural_ends, of_tuples
 from skws.engine.engine import Counts
-from skws.engine.events import Event, in_order
+from skws.engine.events import Output, in_order
 from skws.engine.finder import Finder
 from skws.engine.reported import Found
 from skws.engine.settling import Settling
@@ -239,14 +239,14 @@ class ColumnarEngine:
             batch.taken(np.flatnonzero(followed)), ticks[followed], places[followed]
         )
         self.counts.unmatched_deletions += settled.unmatched
-        events = self._results.end([known for known, _ in settled.ended])
+        output: list[Output] = [*self._results.end([known for known, _ in settled.ended])]
         standing = self._results.anew(settled.prolonged)
         known = settled.new + [t for t, _ in settled.prolonged]
         arrivals = self._arrivals(batch, ticks, places, ~followed, known)
         found = self._finder.insert(arrivals)
-        events += self._report(found, told=self._results.by_slots(standing))
+        output += self._report(found, told=self._results.by_slots(standing))
         self._order.reach(int(ticks[-1]))
-        yield from self._told(events)
+        yield from self._told(output)
 
     def _count(self, batch: RecordBatch) -> None:
         deletions = 0
@@ -278,12 +278,12 @@ class ColumnarEngine:
 
     def _report(
         self, found: list[Partials], *, snapshot: bool = False, told: Set[Found] = frozenset()
-    ) -> list[Event]:
+    ) -> list[Output]:
         self.counts.excluded = self._finder.excluded
         return self._results.report(found, snapshot=snapshot, told=told)
 
-    def _told(self, events: list[Event]) -> Iterator[Result]:
-        for result in in_order(events):
+    def _told(self, output: Iterable[Output]) -> Iterator[Result]:
+        for result in in_order(output):
             if result.op == "+":
                 self.counts.results += 1
             else:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import repeat
-from operator import attrgetter, itemgetter
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 from skws.results.model import Result
 
@@ -26,24 +24,37 @@ class Event(NamedTuple):
     result: Result
 
 
-_id: Final = attrgetter("id")
-_EVENT: Final = partial(tuple.__new__, Event)  # a third of what it takes to make them one by one
+class Completed(NamedTuple):
+    """Many results as they are completed, in the order of output, with their ticks."""
+
+    ticks: list[int]
+    results: list[Result]
+
+
+Output: TypeAlias = Event | Completed
 
 
 def completed(tick: int, result: Result) -> Event:
     return Event(tick, COMPLETED, 0, result.id, result)
 
 
-def all_completed(ticks: Iterable[int], results: Sequence[Result]) -> Iterator[Event]:
-    """The same for many."""
-    ids = map(_id, results)
-    return map(_EVENT, zip(ticks, repeat(COMPLETED), repeat(0), ids, results, strict=False))
-
-
 def retracted(tick: int, time: int, result: Result) -> Event:
     return Event(tick, RETRACTED, time, result.id, result)
 
 
-def in_order(events: Iterable[Event]) -> Iterator[Result]:
-    """The results of events, sorted."""
-    return (event.result for event in sorted(events, key=itemgetter(0, 1, 2, 3)))
+def one_by_one(output: Iterable[Output]) -> Iterator[Event]:
+    """All of them as events."""
+    for each in output:
+        if isinstance(each, Completed):
+            yield from map(completed, each.ticks, each.results)
+        else:
+            yield each
+
+
+def in_order(output: Iterable[Output]) -> Iterator[Result]:
+    """Their results, sorted."""
+    match list(output):
+        case [Completed(results=results)]:  # as is usual, and half of the work where results are many
+            return iter(results)
+        case several:
+            return (e.result for e in sorted(one_by_one(several), key=itemgetter(0, 1, 2, 3)))

@@ -13,7 +13,7 @@ from mesh.columnar.store import NO_MEMBER
 from mesh.tree import Tree
 from schema.model import Schema
 from skws.engine.arrivals import natural_ends
-from skws.engine.events import Event, all_completed, retracted
+from skws.engine.events import Completed, Event, Output, completed, one_by_one, retracted
 from skws.engine.known import KnownTuples
 from skws.engine.meshes import Standing
 from skws.ranking.judging import Scorer
@@ -49,14 +49,23 @@ class Telling:
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
-        for results in found:
+        return one_by_one(self.output(found, snapshot))
+
+    def output(self, found: list[Partials], snapshot: bool = False) -> Iterator[Output]:
+        """The same, many at a time."""
+        for unsorted in found:
+            results = unsorted.taken(np.argsort(unsorted.start))
             natural, time = self._natural(results.members)
             ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
             made, ids = self._together(results, time, ends, snapshot=snapshot)
             if len(self._scoring):
                 made = self._judged(results, natural, made, snapshot=snapshot)
-            order = _in_order(results.start, ids)  # what is almost sorted sorts fast
-            yield from all_completed(results.start[order].tolist(), [made[place] for place in order.tolist()])
+            order, exactly = _by_tick_and_id(results.start, ids)
+            ticks, made = results.start[order].tolist(), [made[place] for place in order.tolist()]
+            if exactly:
+                yield Completed(ticks, made)
+            else:
+                yield from map(completed, ticks, made)
             for row in results.taken(results.end < natural).rows():
                 yield self.retraction(*row)
 
@@ -128,13 +137,14 @@ class Telling:
         return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
 
 
-def _in_order(ticks: Ints, ids: Lanes) -> Ints:
-    """The order of ticks, and at one tick almost that of ids."""
-    order = np.argsort(ticks)
-    instant = np.cumsum(np.diff(ticks[order], prepend=ticks[order[:1]]) != 0)
+def _by_tick_and_id(ticks: Ints, ids: Lanes) -> tuple[Ints, bool]:
+    """The order of sorted ticks, and at one tick that of ids; False if some begin too much alike to tell."""
+    instant = np.cumsum(np.diff(ticks, prepend=ticks[:1]) != 0)
     bits = max(1, int(instant.max(initial=0)).bit_length())
-    codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids[order] >> np.uint64(bits)
-    return order[np.argsort(codes)]
+    codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids >> np.uint64(bits)
+    order = np.argsort(codes)
+    codes = codes[order]
+    return order, bool((codes[1:] != codes[:-1]).all())
 
 
 def _seconds(ticks: Ints, known: Flags) -> list[float | None]:

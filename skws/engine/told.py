@@ -11,7 +11,7 @@ import numpy as np
 from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints
 from schema.evolve import SchemaChange
-from skws.engine.events import Event
+from skws.engine.events import Event, Output
 from skws.engine.finder import Finder
 from skws.engine.reported import Found, Reported
 from windows.tuples import StreamTuple
@@ -33,8 +33,8 @@ class ToldResults:
 
     def report(
         self, found: list[Partials], *, snapshot: bool = False, told: Set[Found] = frozenset()
-    ) -> list[Event]:
-        """Remember results while they are alive, for their retraction; give them as events.
+    ) -> list[Output]:
+        """Remember results while they are alive, for their retraction; give them for the output.
 
         Those that are ``told`` already are remembered only.
         """
@@ -42,7 +42,7 @@ class ToldResults:
             self._reported.add(results)
         if told:
             found = [results.taken(~self._among(results, told)) for results in found]
-        return list(self._telling.events(found, snapshot))
+        return list(self._telling.output(found, snapshot))
 
     def _among(self, results: Partials, told: Set[Found]) -> Flags:
         return np.array([(row[0], row[1], tuple(row[2])) in told for row in results.rows()], dtype=bool)

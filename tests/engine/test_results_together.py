@@ -6,13 +6,17 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws.engine.events import Completed, in_order, retracted
+from skws.engine.telling import _by_tick_and_id
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.results.assemble import Assembler, TupleNames, seconds
 from skws.results.ids import digest_of_join, lanes
-from skws.results.model import Result
+from skws.results.model import Op, Result
 from skws.results.together import put_together
 from windows.window import FOREVER, TimeWindow
 
@@ -84,3 +88,35 @@ def test_a_tuple_is_made_once_for_each_set_of_its_keywords(pair: tuple[int, int]
         snapshot=False,
     )
     assert (one.tuples[0] is other.tuples[0]) == (pair[0] == pair[1])
+
+
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([0, 1, 7, 1 << 40, (1 << 64) - 1]))),
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(0, (1 << 64) - 1))),
+)
+def test_results_come_in_order_of_ticks_and_ids(
+    some: list[tuple[int, int]], others: list[tuple[int, int]]
+) -> None:
+    made = sorted(some + others, key=lambda pair: pair[0])
+    ticks = np.array([tick for tick, _ in made], dtype=np.int64)
+    order, exactly = _by_tick_and_id(ticks, np.array([number for _, number in made], dtype=np.uint64))
+    assert sorted(order.tolist()) == list(range(len(made)))
+    ordered = [made[place] for place in order.tolist()]
+    assert [tick for tick, _ in ordered] == [tick for tick, _ in made]
+    if exactly:
+        assert ordered == sorted(made)
+        assert len(set(made)) == len(made), "equal ones are told apart by nothing here"
+
+
+def _told(op: Op, tick: int, name: str) -> Result:
+    return Result(op, "q", name, tick, None, "n", (), ())
+
+
+def test_output_is_in_order_whether_it_comes_one_by_one_or_many_at_a_time() -> None:
+    many = Completed([1, 2, 2], [_told("+", 1, "c"), _told("+", 2, "a"), _told("+", 2, "b")])
+    assert list(in_order([many])) == many.results
+    more = Completed([2, 3], [_told("+", 2, "aa"), _told("+", 3, "a")])
+    gone = retracted(2, 2, _told("-", 1, "c"))
+    shown = [(result.op, result.id) for result in in_order([more, gone, many])]
+    assert shown == [("+", "c"), ("-", "c"), ("+", "a"), ("+", "aa"), ("+", "b"), ("+", "a")]
+    assert list(in_order([])) == []

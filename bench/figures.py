@@ -44,7 +44,8 @@ def _draw(figure: Figure, mine: list[Point], path: Path, title: str) -> None:
     _label(cpu, figure, "processor seconds")
     _label(memory, figure, "peak memory (MB)")
     cpu.set_yscale("log")
-    cpu.legend(fontsize="small")
+    lines, names = cpu.get_legend_handles_labels()
+    canvas.legend(lines, names, loc="outside lower center", ncols=len(names), fontsize="small")
     canvas.suptitle(f"Figure {figure.name}: {title}", fontsize="medium")
     canvas.savefig(path)
 

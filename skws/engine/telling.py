@@ -54,18 +54,17 @@ class Telling:
     def output(self, found: list[Partials], snapshot: bool = False) -> Iterator[Output]:
         """The same, many at a time."""
         for unsorted in found:
-            results = unsorted.taken(np.argsort(unsorted.start))
+            results = unsorted.taken(np.argsort(unsorted.start, kind="stable"))
             natural, time = self._natural(results.members)
             ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
             made, ids = self._together(results, time, ends, snapshot=snapshot)
             if len(self._scoring):
                 made = self._judged(results, natural, made, snapshot=snapshot)
-            order, exactly = _by_tick_and_id(results.start, ids)
-            ticks, made = results.start[order].tolist(), [made[place] for place in order.tolist()]
-            if exactly:
-                yield Completed(ticks, made)
+            order = _by_tick_and_id(results.start, ids)
+            if order is None:
+                yield from map(completed, results.start.tolist(), made)
             else:
-                yield from map(completed, ticks, made)
+                yield Completed(results.start[order].tolist(), [made[place] for place in order.tolist()])
             for row in results.taken(results.end < natural).rows():
                 yield self.retraction(*row)
 
@@ -76,14 +75,15 @@ class Telling:
     def _together(
         self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool
     ) -> tuple[list[Result], Lanes]:
-        number = np.zeros(len(self._live) + 1, dtype=np.int64)
-        number[found.members] = 1  # NO_MEMBER, being -1, takes the last place
-        slots = np.flatnonzero(number[:-1])
-        number[slots] = np.arange(len(slots))
+        """The same, with numbers that are in the order of their ids."""
+        numbered = np.zeros(len(self._live) + 1, dtype=np.int64)
+        numbered[found.members] = 1  # NO_MEMBER, being -1, takes the last place
+        slots = np.flatnonzero(numbered[:-1])
+        numbered[slots] = np.arange(len(slots))
         networks, which = np.unique(found.query << 32 | found.operator, return_inverse=True)
         readings = [self._reading(number >> 32, number & _OPERATOR) for number in networks.tolist()]
         spans = zip(_seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER), strict=True)
-        members, named = number[found.members], self._known.names(slots)
+        members, named = numbered[found.members], self._known.names(slots)
         return put_together(readings, which, members, named, self._joins, spans, snapshot=snapshot)
 
     def _reading(self, query: int, operator: int) -> Reading:
@@ -137,14 +137,14 @@ class Telling:
         return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
 
 
-def _by_tick_and_id(ticks: Ints, ids: Lanes) -> tuple[Ints, bool]:
-    """The order of sorted ticks, and at one tick that of ids; False if some begin too much alike to tell."""
+def _by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
+    """The order of sorted ticks, and at one tick that of ids; None if some are too much alike to tell."""
     instant = np.cumsum(np.diff(ticks, prepend=ticks[:1]) != 0)
     bits = max(1, int(instant.max(initial=0)).bit_length())
     codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids >> np.uint64(bits)
     order = np.argsort(codes)
     codes = codes[order]
-    return order, bool((codes[1:] != codes[:-1]).all())
+    return order if (codes[1:] != codes[:-1]).all() else None
 
 
 def _seconds(ticks: Ints, known: Flags) -> list[float | None]:

@@ -64,7 +64,7 @@ class _OfValues:
     __slots__ = ()
 
     def integers(self: Block, column: int) -> Ints | None:
-        return _packed(self.values(column))
+        return packed_integers(self.values(column))
 
     def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
         return None
@@ -151,7 +151,7 @@ class ColumnBlock(_OfValues):
 
     def integers(self, column: int) -> Ints | None:
         values = self._columns[column]
-        return values if isinstance(values, np.ndarray) else _packed(values)
+        return values if isinstance(values, np.ndarray) else packed_integers(values)
 
 
 def _one_after_the_other(parts: Sequence[Sequence[Value] | Ints]) -> Sequence[Value] | Ints:
@@ -239,13 +239,13 @@ class ArrowBlock:
 def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
     """A column of several blocks, one after the other, if all its values are integers (or truth values)."""
     if all(isinstance(block, RowBlock) for block in blocks):  # many are small
-        return _packed(list(chain.from_iterable(block.values(column) for block in blocks)))
+        return packed_integers(list(chain.from_iterable(block.values(column) for block in blocks)))
     parts = [block.integers(column) for block in blocks]
     known = [part for part in parts if part is not None]
     return np.concatenate(known) if len(known) == len(parts) else None
 
 
-def _packed(values: Sequence[Value]) -> Ints | None:
+def packed_integers(values: Sequence[Value]) -> Ints | None:
     """Values as integers of 64 bits, if all of them are."""
     try:  # four times as fast as asking for the types, and then NumPy
         return np.frombuffer(pack(f"{len(values)}q", *values), dtype=np.int64)

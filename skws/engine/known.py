@@ -141,10 +141,6 @@ def _with_twins(relation: Ints, start: Ints) -> Flags:
         instant = np.concatenate([[0], np.cumsum(np.diff(start) != 0)])
     where = instant * (int(relation.max()) + 1) + relation
     ordered = np.sort(where)
-    if (ordered[1:] != ordered[:-1]).all():  # as is usual, and found out in a fifth of the time
-        return twins
-    order = np.argsort(where)
-    equal = np.diff(where[order]) == 0
-    twins[streaming[order[1:][equal]]] = True
-    twins[streaming[order[:-1][equal]]] = True
+    several = ordered[1:][ordered[1:] == ordered[:-1]]
+    twins[streaming[np.isin(where, several)]] = True
     return twins

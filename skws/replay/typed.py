@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import attrgetter, or_
-from struct import error as PackError  # noqa: N812 - it is a class
-from struct import pack
 from typing import Any, Final, Literal
 
 import msgspec
@@ -19,7 +17,7 @@ import numpy as np
 
 from schema.model import AttributeType, Relation, Schema, Value
 from skws.batches import Ints, RecordBatch, Rows
-from skws.blocks import ColumnBlock
+from skws.blocks import ColumnBlock, packed_integers
 from skws.replay.rows import needed
 from skws.replay.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
 
@@ -82,12 +80,12 @@ class TypedLines:
 
 def _integers(column: list[Any]) -> Ints | list[Value]:
     """Integers as an array; as they are where some are NULL. Raises MalformedError beyond 64 bits."""
-    try:
-        return np.frombuffer(pack(f"{len(column)}q", *column), dtype=np.int64)
-    except PackError:
-        if not in_range(column):
-            raise MalformedError("an integer beyond 64 bits") from None
-        return column
+    packed = packed_integers(column)
+    if packed is not None:
+        return packed
+    if not in_range(column):
+        raise MalformedError("an integer beyond 64 bits")
+    return column
 
 
 def one_a_line(data: bytes) -> bool:

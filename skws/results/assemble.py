@@ -89,9 +89,9 @@ class RelationNames:
     def shown(self, row: Row, start: int, occurrence: int, successor: bool) -> str:
         """The id of a tuple as results show it."""
         if not self._described.key:
-            digest = blake2b(self.text(row), digest_size=6).hexdigest()
+            short = blake2b(self.text(row), digest_size=6).hexdigest()
             which = f".{occurrence}" if occurrence else ""
-            return f"{self.relation}:{digest}@{self._start_text(start)}{which}"
+            return f"{self.relation}:{short}@{self._start_text(start)}{which}"
         shown = f"{self.relation}:{_key_text(self._described, row)}"
         return f"{shown}@{self._start_text(start)}" if successor else shown
 

@@ -25,7 +25,7 @@ _BITS: Final = (1 << 64) - 1
 _LEFT: Final = 0x9E3779B97F4A7C15
 _RIGHT: Final = 0xC2B2AE3D27D4EB4F
 # The finalizer of MurmurHash3 (fmix64; Appleby).
-_SHIFTS: Final = (33, 33, 33)
+_SHIFT: Final = 33
 _FACTORS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
 _TWO: Final = Struct("<QQ")
 _SHOWN: Final = 24  # hexadecimal digits: all of the first lane, half of the second
@@ -82,12 +82,12 @@ def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> st
 
 
 def _mixed(numbers: Lanes) -> Lanes:
-    for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
-        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
-    return numbers ^ (numbers >> np.uint64(_SHIFTS[-1]))
+    for factor in _FACTORS:
+        numbers = (numbers ^ (numbers >> np.uint64(_SHIFT))) * np.uint64(factor)
+    return numbers ^ (numbers >> np.uint64(_SHIFT))
 
 
 def _mixed_one(number: int) -> int:
-    for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
-        number = (number ^ (number >> shift)) * factor & _BITS
-    return number ^ (number >> _SHIFTS[-1])
+    for factor in _FACTORS:
+        number = (number ^ (number >> _SHIFT)) * factor & _BITS
+    return number ^ (number >> _SHIFT)

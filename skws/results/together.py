@@ -90,9 +90,9 @@ def _tuples(
     which = _flat(np.broadcast_to(group.which[:, None], group.ordered.shape) for group in groups)
     nodes = _flat(np.broadcast_to(np.arange(group.ordered.shape[1]), group.ordered.shape) for group in groups)
     kinds = int(bitmaps.max(initial=0)) + 1
-    first, inverse = _distinct((numbers * len(queries) + query[which]) * kinds + bitmaps)
-    distinct = zip(numbers[first].tolist(), which[first].tolist(), nodes[first].tolist(), strict=True)
-    shown = _objects([ResultTuple.of(named[one], readings[it].carried[node]) for one, it, node in distinct])
+    first, inverse = _kinds((numbers * len(queries) + query[which]) * kinds + bitmaps)
+    once = zip(numbers[first].tolist(), which[first].tolist(), nodes[first].tolist(), strict=True)
+    shown = _objects([ResultTuple.of(named[one], readings[it].carried[node]) for one, it, node in once])
     ends = np.cumsum([group.ordered.size for group in groups])
     found: list[tuple[ResultTuple, ...]] = []
     for group, end in zip(groups, ends.tolist(), strict=True):
@@ -101,7 +101,7 @@ def _tuples(
     return found
 
 
-def _distinct(codes: Ints) -> tuple[Ints, Ints]:
+def _kinds(codes: Ints) -> tuple[Ints, Ints]:
     """Where a code of each kind stands, and which kind each code is of."""
     space = int(codes.max(initial=-1)) + 1
     if space > _DENSE * len(codes):

@@ -106,7 +106,7 @@ class Reach:
                         walked[table] = numbers
                     self._walk(table, numbers, nodes, frontier[nodes - 1])
                 found[table].append(numbers[chosen(table, numbers)])
-        return {table: _distinct(parts) for table, parts in found.items()}
+        return {table: distinct(np.concatenate(parts)) for table, parts in found.items()}
 
     def _walk(self, table: int, numbers: Ints, nodes: int, reached: dict[int, list[Ints]]) -> None:
         for way in self._ways[table]:
@@ -128,7 +128,3 @@ def _partners(way: _Way, values: Ints) -> Ints:
     """Each once, in no order."""
     values = distinct(values)
     return way.joined.partners(values[values != NULL])
-
-
-def _distinct(parts: list[Ints]) -> Ints:
-    return distinct(np.concatenate(parts))

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from select import select
 from typing import IO, Final
 
 from schema.errors import SourceError
@@ -17,6 +16,7 @@ from skws.records import BadRecord, Record
 from skws.replay.jsonl import LineReader
 from skws.replay.splits import END, Format, Split
 from skws.sources.feed import Batch, Feed, Item, Offset
+from skws.sources.readiness import readable
 
 NAME: Final = "standard input"
 _BLOCK: Final = 1 << 16
@@ -90,7 +90,7 @@ class StdinFeed:
     def _fill(self) -> bool:
         """Reads what is here; False if that is nothing, now or for ever."""
         self._searched = len(self._rest)
-        if self._ended or not select([self._descriptor], [], [], 0)[0]:
+        if self._ended or not readable(self._descriptor, 0):
             return False
         try:
             block = os.read(self._descriptor, _BLOCK)

@@ -161,3 +161,38 @@ def test_a_pipe_cannot_be_read_again(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
         feed.again(feed.start(), batch.end)
     with pytest.raises(SourceError, match="stands behind line 2"):
         feed.poll(feed.start(), 10)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_a_pipe_beside_many_open_files() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
+        feed = StdinFeed(reader, SCHEMA)
+        offset = feed.start()
+        assert feed.poll(offset, 10).items == []
+        writer.write(line(1))
+        assert numbers(list(feed.poll(offset, 10).items)) == [1]
+
+
+def test_a_file_and_nothing_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    for content in (line(1) + line(2), b""):
+        path.write_bytes(content)
+        with path.open("rb") as file:
+            feed = StdinFeed(file, SCHEMA)
+            batch = feed.poll(feed.start(), 10)
+        assert numbers(list(batch.items)) == ([1, 2] if content else [])
+        assert batch.ended
+    with open(os.devnull, "rb") as nothing:
+        feed = StdinFeed(nothing, SCHEMA)
+        assert feed.poll(feed.start(), 10).ended
+
+
+def test_an_input_that_was_closed_is_told() -> None:
+    read, write = os.pipe()
+    os.close(write)
+    with os.fdopen(read, "rb", closefd=False) as reader:
+        feed = StdinFeed(reader, SCHEMA)
+        os.close(read)
+        with pytest.raises(SourceError, match="standard input: cannot read: Bad file descriptor"):
+            feed.poll(feed.start(), 10)

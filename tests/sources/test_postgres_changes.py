@@ -38,6 +38,17 @@ def test_the_snapshot_comes_first_then_the_changes(database: Database, feed: Fee
     assert len(set(times[:250])) == 1 < len(set(times))
 
 
+@pytest.mark.usefixtures("many_files")
+def test_changes_come_beside_many_open_files(database: Database) -> None:
+    database.run(*TABLES)
+    with closing(source(database).open(SCHEMA)) as opened:
+        _, offset, _ = follow(opened, database, opened.start())
+        assert opened.poll(offset, 10).items == []  # waits for changes
+        database.run("INSERT INTO movie VALUES (1, 'Jackie Brown', 1)")
+        items, _, _ = follow(opened, database, offset)
+    assert shown(items) == [("+", "movie", 1, "Jackie Brown", 1)]
+
+
 def test_inserts_updates_deletes(database: Database, feed: Feed) -> None:
     offset = feed.start()
     database.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from select import select
 from typing import Final
 
 import psycopg2
@@ -14,6 +13,7 @@ from skws.sources.postgres.address import Address
 from skws.sources.postgres.lsn import lsn_text
 from skws.sources.postgres.pgoutput import Change, decode
 from skws.sources.postgres.slot import SlotState, slot_state
+from skws.sources.readiness import readable
 
 # What passes by itself: a server that restarts, has no room, or has not noticed yet that we are gone.
 _PASSING: Final = ("08", "53", "57P", "55006")
@@ -60,7 +60,7 @@ class Stream:
         """The next message; None if there is none within ``seconds``."""
         message = self._cursor.read_message()
         if message is None and seconds > 0:
-            select([self._cursor], [], [], seconds)
+            readable(self._cursor, seconds)
             message = self._cursor.read_message()
         if message is None:
             self._count_replies()

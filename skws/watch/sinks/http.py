@@ -56,10 +56,11 @@ class Endpoint:
         exchange = _Exchange(self._connection, self._path, body, {**self._headers, "Idempotency-Key": key})
         exchange.start()
         exchange.join(SECONDS)
+        outcome = exchange.outcome  # now: headers that are severed read as if they had ended
         if exchange.is_alive():
             exchange.sever()
             self._connection = self._connected()
-        return exchange.outcome or Outcome(taken=False, reason=f"no answer within {SECONDS:g} seconds")
+        return outcome or Outcome(taken=False, reason=f"no answer within {SECONDS:g} seconds")
 
     def close(self) -> None:
         self._connection.close()

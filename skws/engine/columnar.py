@@ -154,6 +154,7 @@ class ColumnarEngine:
         found = self._finder.open_tables() if before.has_tables else []
         found += self._finder.insert(live)
         self._finder.excluded = before.excluded
+        before.close()
         return list(self._told(retracted)) + list(
             self._told(self._results.new_by(change, found, self._order.now))
         )

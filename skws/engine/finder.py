@@ -90,6 +90,14 @@ class Finder:
         self.excluded += sum(map(self._behind.count, self.queries))
         return found
 
+    def close(self) -> None:
+        """Let go of the tables behind the live tuples; nothing comes in any more.
+
+        Else their many files would stay open until cycles of objects are collected, which is rarely done.
+        """
+        self._behind = self.live.reserve = None
+        self._scoring.tables({})
+
     @property
     def has_tables(self) -> bool:
         """True if there are tables behind the live tuples."""

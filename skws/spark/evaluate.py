@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from itertools import groupby
 from typing import Any
 from zlib import crc32
@@ -65,9 +66,9 @@ def _run_slices(
     generator = plan.generator()
     for (number, shard), group in groupby(rows, key=lambda row: row[:2]):
         begin = slicing.bounds[number - 1] if number else ALWAYS
-        run = SliceRun(plan, generator, _sharing(shard, slicing.shards), begin)
-        yield from map(result_row, run.load(static()))
-        yield from map(result_row, run.stream(group))
+        with closing(SliceRun(plan, generator, _sharing(shard, slicing.shards), begin)) as run:
+            yield from map(result_row, run.load(static()))
+            yield from map(result_row, run.stream(group))
         if not shard:
             yield from ((ALWAYS - 1, COUNTED, count, name, None) for name, count in run.counts.items())
 
@@ -126,6 +127,9 @@ class SliceRun:
             if batch[0][3] >= self._begin:
                 self.counts["excluded"] += self._finder.excluded - before
                 yield from self._finder.telling.events(found)
+
+    def close(self) -> None:
+        self._finder.close()
 
     def _batches(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
         """Batches that end where an instant ends, and where the slice begins."""

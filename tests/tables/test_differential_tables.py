@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -372,6 +374,23 @@ def test_rows_that_nobody_refers_to_are_let_go(monkeypatch: pytest.MonkeyPatch) 
     assert len(found) == 160
     # Two sales for each row that is kept, dead ones not yet purged; the window; a batch.
     assert most < 70
+
+
+def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed schema has the engine open them anew; garbage may be collected much later."""
+    schema = _shop(monkeypatch, [Record(1, 0, ("alpha", n, n)) for n in range(9)])
+    engine = ColumnarEngine.of(Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3))
+    assert not list(engine.load_tables([]))
+    opened, gc_was_on = len(os.listdir("/dev/fd")), gc.isenabled()
+    gc.disable()
+    try:
+        for time in range(4):
+            engine.change_schema(replace(schema, joins=schema.joins[: 1 + time % 2]), time)
+            assert len(list(engine.process([Record(0, time, ("beta", time, 0))]))) == 1
+        assert len(os.listdir("/dev/fd")) == opened
+    finally:
+        if gc_was_on:
+            gc.enable()
 
 
 def test_automata_beside_rows_that_come_unasked(monkeypatch: pytest.MonkeyPatch) -> None:

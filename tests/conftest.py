@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -23,6 +24,15 @@ def interruptible() -> Iterator[None]:
     """A test that leaves the signal ignored would let others wait for processes that never end."""
     yield
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """What runs in process has garbage, and the files it holds, collected rarely, or keeps it for good."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -52,6 +52,7 @@ class Bridges:
         self._closers = Table((NOTHING, NOTHING))  # slot and edge: who may close a network looks for bridges
         self._index = SortedRuns()  # join value -> place among the closers
         self._is_closer: Flags = np.zeros(0, dtype=bool)  # by slot
+        self._is_bridge: Flags = np.zeros(0, dtype=bool)  # by slot: of some query
         self._filter = HashFilter()
 
     def insert(self, arrived: Arrived, labelled: Labelled) -> Entrances:
@@ -97,15 +98,17 @@ class Bridges:
         """The positions of the hashes of join value and query by which there may be a bridge."""
         return self._filter.passing(hashes)
 
+    def among(self, slots: Ints) -> Flags:
+        """Which tuples are bridges, of whatever query."""
+        self._is_bridge = _with_space(self._is_bridge, len(self._live))
+        return self._is_bridge[slots]
+
     def _new_closers(self, labelled: Labelled) -> int:
         """Remember the tuples that may close a network; gives the place of the first that is new."""
         closing = labelled.label & self._closing != 0
         if not closing.any():
             return self._closers.size
-        known = self._is_closer
-        if len(known) < len(self._live):
-            self._is_closer = np.zeros(2 * len(self._live), dtype=bool)
-            self._is_closer[: len(known)] = known
+        self._is_closer = _with_space(self._is_closer, len(self._live))
         slots = distinct(labelled.tuple[closing])
         slots = slots[~self._is_closer[slots]]
         if not len(slots):
@@ -138,6 +141,8 @@ class Bridges:
         slots, query = distinct_pairs(bridge[of[closing]], carried.query[closing])
         free = self._labels.of(query, slots) == 0
         slots, query = slots[free], query[free]
+        self._is_bridge = _with_space(self._is_bridge, len(self._live))
+        self._is_bridge[slots] = True
         place, hashes = self._live.entries(slots)
         hashes = mixed(hashes, query[place])
         while not self._filter.has_room(len(hashes)):
@@ -147,8 +152,16 @@ class Bridges:
 
     def _renew_filter(self) -> None:
         self._filter = HashFilter()
+        self._is_bridge[:] = False
         source, bridge = self._look_around(0)
         self._entrances(bridge, source)
+
+
+def _with_space(flags: Flags, slots: int) -> Flags:
+    """The flags, for so many slots at least."""
+    if len(flags) >= slots:
+        return flags
+    return np.concatenate([flags, np.zeros(2 * slots - len(flags), dtype=bool)])
 
 
 _NO_ENTRANCES = Entrances(NOTHING, NOTHING.view(np.uint64))

@@ -262,6 +262,8 @@ class ColumnarMesh:
         if len(bridged):
             self._gather(front, partial, groups, bridged)
             bridged, bridges = _probe_some(self._live.probe, wanted, bridged)
+            there = np.flatnonzero(self._bridges.among(bridges))
+            bridged, bridges = bridged[there], bridges[there]
             is_free = self._labels.of(query[bridged], bridges) == 0
             places.append(bridged[is_free])
             slots.append(bridges[is_free])

@@ -87,6 +87,19 @@ def test_without_bridges_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _waiting(with_bridges) < _waiting(without) / 2
 
 
+def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
+    """r3 is next to r1, and that to ten of r0, one of which is next to the other keyword."""
+    engine = ColumnarEngine.of(plan(f"{A} {B}", 4, TimeWindow(60)))
+    near = [Record(0, 1, ("pad", number, 1)) for number in range(10)]
+    end, start = Record(2, 1, (B, 3, None)), [Record(1, 2, ("pad", 1, 7)), Record(3, 2, (A, 7, None))]
+    (found,) = engine.process([*near, end, *start])
+    assert [each.relation for each in found.tuples] == ["r3", "r1", "r0", "r2"]
+    tried = {tree.relations: times for tree, times in engine.probes() if len(tree.relations) == 3}
+    assert tried == {(3, 1, 0): 2}  # once by each of the two joins of r0
+    later = engine.process([Record(2, 3, (B, number, None)) for number in range(4)])
+    assert len(list(later)) == 4
+
+
 def test_values_whose_hashes_begin_alike_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, records = plan(f"{A} {B}", 4, TimeWindow(20)), stream(9, 160)
     found = list(Engine(asked).process(records))

@@ -6,7 +6,7 @@ whole column; rows as tuples are made for results alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from struct import error as PackError  # noqa: N812 - it is a class
 from struct import pack
@@ -42,7 +42,7 @@ class Block(Protocol):
     def row(self, place: int) -> Row:
         """One row."""
 
-    def rows(self, places: Sequence[int]) -> list[Row]:
+    def rows(self, places: Ints) -> list[Row]:
         """Some rows."""
 
     def values(self, column: int) -> Sequence[Value]:
@@ -89,13 +89,13 @@ class RowBlock(_OfValues):
         return RowBlock(relation, self._rows)
 
     def taken(self, places: Ints) -> RowBlock:
-        return RowBlock(self.relation, self.rows(places.tolist()))
+        return RowBlock(self.relation, self.rows(places))
 
     def row(self, place: int) -> Row:
         return self._rows[place]
 
-    def rows(self, places: Sequence[int]) -> list[Row]:
-        return [self._rows[place] for place in places]
+    def rows(self, places: Ints) -> list[Row]:
+        return list(map(self._rows.__getitem__, places.tolist()))
 
     def values(self, column: int) -> Sequence[Value]:
         return [row[column] for row in self._rows]
@@ -126,24 +126,25 @@ class ColumnBlock(_OfValues):
         return ColumnBlock(relation, self._columns)
 
     def taken(self, places: Ints) -> ColumnBlock:
-        chosen = places.tolist()
-        return ColumnBlock(
-            self.relation,
-            [
-                column[places] if isinstance(column, np.ndarray) else [column[place] for place in chosen]
-                for column in self._columns
-            ],
-        )
+        return ColumnBlock(self.relation, list(self._some(places)))
 
     def row(self, place: int) -> Row:
-        return self.rows([place])[0]
-
-    def rows(self, places: Sequence[int]) -> list[Row]:
-        columns = (
-            column[places].tolist() if isinstance(column, np.ndarray) else [column[place] for place in places]
+        return tuple(
+            column.item(place) if isinstance(column, np.ndarray) else column[place]
             for column in self._columns
         )
+
+    def rows(self, places: Ints) -> list[Row]:
+        columns = (some.tolist() if isinstance(some, np.ndarray) else some for some in self._some(places))
         return list(zip(*columns, strict=True))
+
+    def _some(self, places: Ints) -> Iterator[Sequence[Value] | Ints]:
+        chosen = places.tolist()
+        for column in self._columns:
+            if isinstance(column, np.ndarray):
+                yield column.take(places)
+            else:
+                yield list(map(column.__getitem__, chosen))
 
     def values(self, column: int) -> Sequence[Value]:
         values = self._columns[column]
@@ -190,9 +191,8 @@ class ArrowBlock:
     def row(self, place: int) -> Row:
         return tuple(column[place].as_py() for column in self._columns)
 
-    def rows(self, places: Sequence[int]) -> list[Row]:
-        chosen = np.array(places, dtype=np.int64)
-        return list(zip(*(self._taken(column, chosen) for column in range(len(self._columns))), strict=True))
+    def rows(self, places: Ints) -> list[Row]:
+        return list(zip(*(self._taken(column, places) for column in range(len(self._columns))), strict=True))
 
     def values(self, column: int) -> Sequence[Value]:
         values: list[Value] = self._columns[column].to_pylist()

@@ -12,6 +12,8 @@ from skws.engine.row_store import RowStore
 from skws.results.assemble import Named, TupleNames
 from windows.tuples import ALWAYS, StreamTuple
 
+_DENSE = 16  # numbers below that many times their count are counted by a table, which is faster than sorting
+
 
 class KnownTuples:
     """What is known of the live tuples besides their columns, by slot.
@@ -83,18 +85,20 @@ class KnownTuples:
 
     def names(self, slots: Ints) -> list[Named]:
         """The tuples in some slots as results show them."""
-        named = self._named
-        new = [slot for slot in slots.tolist() if slot not in named]
-        for slot in self._followed.keys() & new if self._followed else ():
-            named[slot] = self._names.of(self._followed[slot])
-        plain = np.array([slot for slot in new if slot not in named], dtype=np.int64)
+        named, asked = self._named, slots.tolist()
+        if self._followed:
+            for slot in (self._followed.keys() & asked) - named.keys():
+                named[slot] = self._names.of(self._followed[slot])
+        plain = slots
+        if named:
+            plain = np.array([slot for slot in asked if slot not in named], dtype=np.int64)
         tuples = self._live.tuples
         for relation, mine, rows in self._rows.by_block(plain):
             made = self._names.relations[relation].firsts(rows, tuples.start[mine].tolist())
             named.update(zip(mine.tolist(), made, strict=True))
         for slot in plain[self._rows.twins[plain] != 0].tolist():
             named[slot] = self._names.of(self.member(slot))
-        return list(map(named.__getitem__, slots.tolist()))
+        return list(map(named.__getitem__, asked))
 
     def member(self, slot: int) -> StreamTuple:
         """The tuple in a slot."""
@@ -140,7 +144,7 @@ def _with_twins(relation: Ints, start: Ints) -> Flags:
     else:
         instant = np.concatenate([[0], np.cumsum(np.diff(start) != 0)])
     where = instant * (int(relation.max()) + 1) + relation
-    ordered = np.sort(where)
-    several = ordered[1:][ordered[1:] == ordered[:-1]]
-    twins[streaming[np.isin(where, several)]] = True
+    if where.max() > _DENSE * len(where):
+        where = np.unique(where, return_inverse=True)[1]
+    twins[streaming[np.bincount(where)[where] > 1]] = True
     return twins

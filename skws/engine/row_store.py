@@ -37,7 +37,7 @@ class RowStore(Table):
         numbers, first = np.unique(block[slots][order], return_index=True)
         for number, mine in zip(numbers.tolist(), np.split(slots[order], first[1:]), strict=False):
             rows = self._blocks[number]
-            yield rows.relation, mine, rows.rows(place[mine].tolist())
+            yield rows.relation, mine, rows.rows(place[mine])
 
     @property
     def times(self) -> Ints:

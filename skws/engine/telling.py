@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
+from msgspec.structs import replace
 
 from mesh.columnar import LiveTuples, Partials
 from mesh.columnar.columns import Flags, Ints
@@ -81,14 +83,17 @@ class Telling:
         slots = np.flatnonzero(numbered[:-1])
         numbered[slots] = np.arange(len(slots))
         networks, which = np.unique(found.query << 32 | found.operator, return_inverse=True)
-        readings = [self._reading(number >> 32, number & _OPERATOR) for number in networks.tolist()]
+        readings = list(self._readings(networks >> 32, networks & _OPERATOR))
         spans = zip(_seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER), strict=True)
         members, named = numbered[found.members], self._known.names(slots)
         return put_together(readings, which, members, named, self._joins, spans, snapshot=snapshot)
 
-    def _reading(self, query: int, operator: int) -> Reading:
-        mesh, assembler, *_ = self._queries[query]
-        return assembler.reading(mesh.network(operator))
+    def _readings(self, queries: Ints, operators: Ints) -> Iterator[Reading]:
+        """How networks read that are in order of their queries."""
+        for query, some in groupby(zip(queries.tolist(), operators.tolist(), strict=True), itemgetter(0)):
+            mesh, assembler, *_ = self._queries[query]
+            for _, operator in some:
+                yield assembler.reading(mesh.network(operator))
 
     def _judged(
         self, results: Partials, natural: Ints, made: list[Result], *, snapshot: bool

@@ -117,7 +117,7 @@ class Carriers:
     def with_keywords(self, matcher: Matcher) -> Iterator[tuple[int, list[Row]]]:
         """All rows that contain keywords of a query: their relation, and a part of them at a time."""
         for relation, block, bitmaps in self._bitmaps(matcher, ALL):
-            yield relation, block.rows(np.flatnonzero(bitmaps > 0).tolist())
+            yield relation, block.rows(np.flatnonzero(bitmaps > 0))
 
     def _bitmaps(self, matcher: Matcher, bits: int) -> Iterator[tuple[int, ArrowBlock, Ints]]:
         """The rows that may have some keywords of a query, a part at a time, with the bitmaps of all."""

@@ -26,5 +26,5 @@ def table_records(schema: Schema) -> Iterator[Record]:
     for table in open_tables(schema):
         numbers = table.every()
         for some in np.split(numbers, range(PART, len(numbers), PART)):
-            for row in table.rows(some).rows(range(len(some))):
+            for row in table.rows(some).rows(np.arange(len(some))):
                 yield Record(table.relation, 0, row)

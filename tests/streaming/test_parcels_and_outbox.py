@@ -31,7 +31,7 @@ def test_some_of_unpacked_records() -> None:
     taken = unpacked(packed(RECORDS)).taken(places)
     assert list(taken.records()) == [RECORDS[2], RECORDS[0]]
     block = taken.rows.blocks[0]
-    assert block.rows([1, 0]) == [RECORDS[2].row, RECORDS[0].row]
+    assert block.rows(np.array([1, 0])) == [RECORDS[2].row, RECORDS[0].row]
     assert list(block.taken(np.array([1])).values(0)) == ["é\n"]
     assert block.moved(5).relation == 5
 

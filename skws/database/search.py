@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from math import inf
+
+from msgspec.structs import replace
 
 from mesh.tree import Tree
 from skws.database.bounds import Bounds

@@ -8,8 +8,9 @@ for it, so that nothing has to be merged and all is made again from the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from schema.errors import UsageError, nearest
 from schema.evolve import SchemaChange

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
+
+from msgspec.structs import replace
 
 from schema.errors import UsageError
 from schema.model import Schema

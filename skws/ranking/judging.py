@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 
 from mesh.columnar import Labelled, LiveTuples, Partials
 from mesh.columnar.columns import Ints

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from itertools import groupby
 from typing import Final
 
 import orjson
+from msgspec.structs import replace
 
 from schema.errors import SkwsError, UsageError
 from schema.model import Schema

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from mesh.network import CandidateNetwork, Wording, carried
 from mesh.tree import Tree
@@ -28,24 +29,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Joins: TypeAlias = tuple[tuple[int, int, str], ...]
 
 
-class Named:
+class Named(Struct, eq=False, gc=False):
     """A tuple by what its name is made of (``windows.tuples``); without key its row and its start.
 
     ``digest`` is what it brings to the ids of results. What only shown results need is made when it is
     asked for.
     """
 
-    __slots__ = ("_names", "_occurrence", "_start", "_successor", "_values", "digest")
-
-    def __init__(
-        self, names: RelationNames, row: Row, start: int, occurrence: int, successor: bool, digest: bytes
-    ) -> None:
-        self._names = names
-        self._values = row
-        self._start = start
-        self._occurrence = occurrence
-        self._successor = successor
-        self.digest = digest
+    _names: RelationNames
+    _values: Row
+    _start: int
+    digest: bytes
+    _occurrence: int = 0
+    _successor: bool = False
 
     @property
     def relation(self) -> str:
@@ -76,13 +72,13 @@ class RelationNames:
     def of(self, row: Row, start: int, occurrence: int, successor: bool) -> Named:
         """A tuple by what its name is made of."""
         name = b"%b%b\x1d%d\x1d%d" % (self._before, self.text(row), start, occurrence)
-        return Named(self, row, start, occurrence, successor, digest(name))
+        return Named(self, row, start, digest(name), occurrence, successor)
 
     def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
         """Tuples of which none equals an earlier one of its instant, and none follows another."""
         text, before = self.text, self._before
         return [
-            Named(self, row, start, 0, False, digest(b"%b%b\x1d%d\x1d0" % (before, text(row), start)))
+            Named(self, row, start, digest(b"%b%b\x1d%d\x1d0" % (before, text(row), start)))
             for row, start in zip(rows, starts, strict=True)
         ]
 
@@ -167,7 +163,7 @@ class Assembler:
             id_of([member.digest for member in named], reading.joins),
             *seconds(start, end),
             reading.text,
-            tuple(map(ResultTuple.of, named, reading.carried)),
+            tuple(map(ResultTuple, named, reading.carried)),
             reading.joins,
             snapshot,
         )

@@ -92,7 +92,7 @@ def _tuples(
     kinds = int(bitmaps.max(initial=0)) + 1
     first, inverse = _kinds((numbers * len(queries) + query[which]) * kinds + bitmaps)
     once = zip(numbers[first].tolist(), which[first].tolist(), nodes[first].tolist(), strict=True)
-    shown = _objects([ResultTuple.of(named[one], readings[it].carried[node]) for one, it, node in once])
+    shown = _objects([ResultTuple(named[one], readings[it].carried[node]) for one, it, node in once])
     ends = np.cumsum([group.ordered.size for group in groups])
     found: list[tuple[ResultTuple, ...]] = []
     for group, end in zip(groups, ends.tolist(), strict=True):

@@ -74,7 +74,7 @@ def static() -> tuple[Plan, list[Result]]:
     """A result whose bounds are not known, found in a snapshot, then retracted."""
     schema = parse_schema("relations: {t: {attributes: {x: text, n: number, b: boolean}}}\njoins: []")
     row: dict[str, str | int | float | bool | None] = {"x": 'Ünicöde, "q"\nline', "n": None, "b": True}
-    tuples = (ResultTuple("t", "t:1", ("line",), row),)
+    tuples = (ResultTuple.given("t", "t:1", ("line",), row),)
     results = [
         Result("+", "line", "1", None, None, "t{line}", tuples, (), snapshot=True),
         Result("-", "line", "1", None, 5.5, "t{line}", tuples, ()),
@@ -144,7 +144,9 @@ def test_tree_shows_joins_on_edges_and_marks_keywords() -> None:
 
 def test_tree_branches_where_the_network_does(static: tuple[Plan, list[Result]]) -> None:
     plan, _ = static
-    tuples = tuple(ResultTuple("t", f"t:{i}", (), {"x": f"w{i}", "n": None, "b": None}) for i in range(5))
+    tuples = tuple(
+        ResultTuple.given("t", f"t:{i}", (), {"x": f"w{i}", "n": None, "b": None}) for i in range(5)
+    )
     joins = ((0, 1, "a"), (2, 1, "b"), (2, 3, "c"), (1, 4, "d"))
     lines = written("tree", plan, [Result("+", "q", "1", 0.0, None, "t{}", tuples, joins)]).splitlines()
     assert lines == [
@@ -196,7 +198,7 @@ def test_a_wide_table_cuts_nothing_short(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_control_characters_of_the_data_do_not_reach_the_terminal(static: tuple[Plan, list[Result]]) -> None:
     plan, _ = static
     row: dict[str, str | int | float | bool | None] = {"x": "\x1b[2Jline\r\u202egnp", "n": None, "b": None}
-    evil = Result("+", "line", "1", 0.0, 1.0, "t{line}", (ResultTuple("t", "t:1", (), row),), ())
+    evil = Result("+", "line", "1", 0.0, 1.0, "t{line}", (ResultTuple.given("t", "t:1", (), row),), ())
     for kind in ("tree", "table"):
         text = written(kind, plan, [evil])
         assert not set(text) & set("\x1b\r\u202e")

@@ -25,7 +25,7 @@ SECOND = 1_000_000
 
 
 def found(number: int, tick: int, expires: int, worth: float, text: str) -> Result:
-    held = (ResultTuple("r", f"r:{number}", ("k",), {"t": text}),)
+    held = (ResultTuple.given("r", f"r:{number}", ("k",), {"t": text}),)
     score = Score((Part("keywords", worth),), tick / SECOND, 3.0)
     name = f"{number:03}"
     return Result(

@@ -13,7 +13,7 @@ from skws.spark.streaming.shard import Worked
 
 @pytest.mark.parametrize("many", [0, 1, 6_000])
 def test_what_a_keeper_tells_is_what_is_delivered(many: int) -> None:
-    shown = ResultTuple("movie", "movie:1", ("pulp",), {"mid": 1, "title": "Pulp Fiction"})
+    shown = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": "Pulp Fiction"})
     results = [Result("+", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (shown,), ()) for n in range(many)]
     blobs = blobs_of(Worked(list(results), {"seconds": 0.1}, None, [], [], []))
     assert sum(map(len, blobs)) < 100 + 60 * many or many < 2

@@ -48,7 +48,7 @@ WINDOWS: st.SearchStrategy[Window] = st.sampled_from([TimeWindow(5), CountWindow
 
 
 def result(number: int, *, op: str = "+", query: str = "q", end: float | None = None) -> Result:
-    shown = ResultTuple("note", f"note:{number}", ("red",), {"n": number, "words": "red"})
+    shown = ResultTuple.given("note", f"note:{number}", ("red",), {"n": number, "words": "red"})
     return Result(op, query, f"{number}", 0.0, end, "note{red}", (shown,), ())  # type: ignore[arg-type]
 
 
@@ -336,7 +336,9 @@ def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
 def test_a_drawn_result_is_struck_through_once_it_has_ended() -> None:
     view = View(movies())
     view.queries = ("travolta",)
-    shown_tuple = ResultTuple("actor", "actor:1", ("travolta",), {"aid": 1, "name": "John\x1b[2J Travolta"})
+    shown_tuple = ResultTuple.given(
+        "actor", "actor:1", ("travolta",), {"aid": 1, "name": "John\x1b[2J Travolta"}
+    )
     found = Result("+", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())
     view.results.take([found], 0)
     (shown,) = view.results.listed()

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace as changed
 
 from schema.errors import UsageError
 from skws.choices import OutputFormat
@@ -36,7 +37,7 @@ def result(number: int, op: Any = "+", name: str = "ada") -> Result:
         float(number),
         float(number + 10),
         "customer{ada}",
-        (ResultTuple("customer", f"customer:{number}", ("ada",), {"cid": number, "name": name}),),
+        (ResultTuple.given("customer", f"customer:{number}", ("ada",), {"cid": number, "name": name}),),
         (),
     )
 
@@ -141,7 +142,7 @@ def test_sqlite_holds_what_holds(tmp_path: Path, how: str, rows: list[Any]) -> N
 
 def scored(number: int, value: float) -> Result:
     parts = (Part("keywords", value, ({"keyword": "ada"},)), Part("size", 1.0, ()))
-    return replace(result(number), score=Score(parts, 1.0, None, explained=number == 1))
+    return changed(result(number), score=Score(parts, 1.0, None, explained=number == 1))
 
 
 def test_scores_are_columns_where_asked(tmp_path: Path) -> None:
@@ -362,7 +363,7 @@ def test_people_see_of_which_query_a_result_is() -> None:
     sink = StdoutSink(OutputFormat.TREE, out)
     sink.open(run(None))
     sink.write(1, [result(1)])
-    sink.write(2, [replace(result(2), query="customer:ada"), result(3)])
+    sink.write(2, [changed(result(2), query="customer:ada"), result(3)])
     shown = out.getvalue().decode()
     assert shown.count("customer:ada:") == 1
     assert shown.count("\nada:\n") == 1

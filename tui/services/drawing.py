@@ -6,10 +6,11 @@ Lines are made of rich's Text, which both a terminal and a test can read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
+from msgspec.structs import replace
 from rich.style import Style
 from rich.text import Text
 

@@ -95,7 +95,9 @@ class LiveTuples:
         """What partners of members by edges look like: which have any at all, and the hashes of those."""
         values = self._values(members, self.key_sets.source[edge])
         known: Flags = values != NULL
-        return known, index_hashes(self.key_sets.edge_index[edge[known]], values[known])
+        if not known.all():
+            edge, values = edge[known], values[known]
+        return known, index_hashes(self.key_sets.edge_index[edge], values)
 
     def gather(self, edge: Ints, members: Ints) -> None:
         """See to it that all partners of members by edges are here; to be called before looking them up."""

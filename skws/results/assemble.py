@@ -10,20 +10,22 @@ from array import array
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from itertools import repeat
 from typing import NamedTuple, TypeAlias
 
-import orjson
 from msgspec import Struct
+from msgspec.json import Encoder
 
 from mesh.network import CandidateNetwork, Wording, carried
 from mesh.tree import Tree
-from schema.model import AttributeType, Relation, Row, Schema
+from schema.model import AttributeType, Relation, Row, Schema, Value
 from skws.plan import Plan
-from skws.results.ids import digest, id_of
+from skws.results.ids import digest, digests, id_of
 from skws.results.model import JsonRow, Op, Result, ResultTuple
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, MICROSECOND
 
+_JSON = Encoder()  # a line for each name: texts with line ends have them escaped
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Joins: TypeAlias = tuple[tuple[int, int, str], ...]
@@ -59,7 +61,7 @@ class Named(Struct, eq=False, gc=False):
 class RelationNames:
     """How the tuples of one relation are named and shown."""
 
-    __slots__ = ("_before", "_by_count", "_described", "relation", "row", "text")
+    __slots__ = ("_before", "_by_count", "_described", "relation", "row")
 
     def __init__(self, relation: Relation, *, by_count: bool) -> None:
         self._described = relation
@@ -67,32 +69,32 @@ class RelationNames:
         self.relation = relation.name
         self._before = b"%b\x1d" % relation.name.encode()
         self.row = _row_getter(relation)
-        self.text: Callable[[Row], bytes] = self._key_json if relation.key else orjson.dumps
 
     def of(self, row: Row, start: int, occurrence: int, successor: bool) -> Named:
         """A tuple by what its name is made of."""
-        name = b"%b%b\x1d%d\x1d%d" % (self._before, self.text(row), start, occurrence)
-        return Named(self, row, start, digest(name), occurrence, successor)
+        name = _JSON.encode((self._telling(row), start, occurrence))
+        return Named(self, row, start, digest(self._before + name), occurrence, successor)
 
     def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
         """Tuples of which none equals an earlier one of its instant, and none follows another."""
-        text, before = self.text, self._before
-        return [
-            Named(self, row, start, digest(b"%b%b\x1d%d\x1d0" % (before, text(row), start)))
-            for row, start in zip(rows, starts, strict=True)
-        ]
+        telling = map(self._telling, rows) if self._described.key else rows
+        lines = _JSON.encode_lines(list(zip(telling, starts, repeat(0))))
+        made = digests(self._before, lines.splitlines())
+        return list(map(Named, repeat(self), rows, starts, made))
 
     def shown(self, row: Row, start: int, occurrence: int, successor: bool) -> str:
         """The id of a tuple as results show it."""
         if not self._described.key:
-            short = blake2b(self.text(row), digest_size=6).hexdigest()
+            short = blake2b(_JSON.encode(row), digest_size=6).hexdigest()
             which = f".{occurrence}" if occurrence else ""
             return f"{self.relation}:{short}@{self._start_text(start)}{which}"
         shown = f"{self.relation}:{_key_text(self._described, row)}"
         return f"{shown}@{self._start_text(start)}" if successor else shown
 
-    def _key_json(self, row: Row) -> bytes:
-        return orjson.dumps([row[column] for column in self._described.key_columns])
+    def _telling(self, row: Row) -> Sequence[Value]:
+        """What tells a row from others: its key, else all of it."""
+        key = self._described.key_columns
+        return [row[column] for column in key] if key else row
 
     def _start_text(self, start: int) -> str:
         if start == ALWAYS:

@@ -36,6 +36,16 @@ def digest(name: bytes) -> bytes:
     return blake2b(name, digest_size=16).digest()
 
 
+def digests(before: bytes, names: Iterable[bytes]) -> list[bytes]:
+    """Those of many names that begin alike."""
+    begun, made = blake2b(before, digest_size=16), []
+    for name in names:
+        state = begun.copy()
+        state.update(name)
+        made.append(state.digest())
+    return made
+
+
 @lru_cache(maxsize=4096)
 def digest_of_join(name: str) -> bytes:
     return digest(name.encode())

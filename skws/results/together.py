@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mesh.columnar.columns import distinct
+from mesh.columnar.columns import cells, distinct
 from skws.results.assemble import Named, Reading
 from skws.results.ids import Lanes, ids, lanes
 from skws.results.model import Result, ResultTuple
@@ -69,14 +69,18 @@ class _Alike(NamedTuple):
 
 def _by_size(readings: Sequence[Reading], which: Ints, members: Ints) -> Iterator[_Alike]:
     sizes = np.array([len(reading.positions) for reading in readings], dtype=np.int64)
+    row = np.empty(len(readings), dtype=np.int64)  # of a reading, among those of its size
     for size in distinct(sizes).tolist():
         alike = np.flatnonzero(sizes == size)
+        row[alike] = np.arange(len(alike))
         columns = b"".join([readings[number].columns for number in alike.tolist()])
         table = np.frombuffer(columns, dtype=np.int64).reshape(len(alike), -1)
         places = np.flatnonzero(sizes[which] == size)
-        rows = table.take(np.searchsorted(alike, which[places]), axis=0)
-        positions, *parts = np.split(rows, np.cumsum([size, size, size - 1, size - 1]), axis=1)
-        yield _Alike(places, which[places], np.take_along_axis(members[places], positions, axis=1), *parts)
+        rows = table.take(row[which[places]], axis=0)
+        positions, bitmaps = rows[:, :size], rows[:, size : 2 * size]
+        left, right, names = rows[:, 2 * size :].reshape(len(places), 3, size - 1).transpose(1, 0, 2)
+        ordered = cells(members, places[:, None], positions)
+        yield _Alike(places, which[places], ordered, bitmaps, left, right, names)
 
 
 def _tuples(

@@ -35,7 +35,7 @@ from skws.watch.journal import Journal
 from skws.watch.request import WatchRequest
 from windows.window import window_text
 
-VERSION: Final = 5  # of what the journal and Spark's log hold
+VERSION: Final = 6  # of what the journal and Spark's log hold
 
 
 class Checkpoint:

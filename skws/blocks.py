@@ -6,21 +6,23 @@ whole column; rows as tuples are made for results alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, groupby
 from struct import error as PackError  # noqa: N812 - it is a class
 from struct import pack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from schema.model import Row, Value
+from skws.texts import Column, Texts
 
 if TYPE_CHECKING:  # a replay of JSON lines goes without Arrow, which takes long to load
     import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
+_Values: TypeAlias = Sequence[Value] | Ints | Texts
 _NUMBERS = {"int64", "double", "bool"}
 
 
@@ -54,7 +56,7 @@ class Block(Protocol):
     def numbers(self, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None:
         """A column of numbers or truth values, and where there are any, if it is kept as such; else None."""
 
-    def texts(self, column: int) -> pa.Array | Sequence[str | None]:
+    def texts(self, column: int) -> Column:
         """A column of texts."""
 
 
@@ -69,8 +71,8 @@ class _OfValues:
     def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
         return None
 
-    def texts(self: Block, column: int) -> Sequence[str | None]:
-        return self.values(column)  # type: ignore[return-value]  # only columns of texts are searched
+    def texts(self: Block, column: int) -> Column:
+        return self.values(column)
 
 
 class RowBlock(_OfValues):
@@ -102,13 +104,20 @@ class RowBlock(_OfValues):
 
 
 class ColumnBlock(_OfValues):
-    """Rows as columns: lists of Python values, or arrays of integers; a row is made when it is asked for."""
+    """Rows as columns: lists of Python values, arrays of integers, or texts; rows are made when asked for.
 
-    __slots__ = ("_columns", "relation")
+    ``searched`` are columns that are looked through and hardly read. They become texts when blocks are
+    put together, which takes half of the memory of Python's strings.
+    """
 
-    def __init__(self, relation: int, columns: Sequence[Sequence[Value] | Ints]) -> None:
+    __slots__ = ("_columns", "_searched", "relation")
+
+    def __init__(
+        self, relation: int, columns: Sequence[_Values], searched: Collection[int] = frozenset()
+    ) -> None:
         self.relation = relation
         self._columns = columns
+        self._searched = searched
 
     @classmethod
     def together(cls, blocks: Sequence[ColumnBlock]) -> ColumnBlock:
@@ -116,51 +125,78 @@ class ColumnBlock(_OfValues):
         first = blocks[0]
         if len(blocks) == 1:
             return first
-        columns = zip(*(block._columns for block in blocks), strict=True)  # noqa: SLF001 - its own
-        return cls(first.relation, [_one_after_the_other(parts) for parts in columns])
+        parts = zip(*(block._columns for block in blocks), strict=True)  # noqa: SLF001 - its own
+        searched = first._searched  # noqa: SLF001 - its own
+        columns = [_one_after_the_other(some, as_texts=at in searched) for at, some in enumerate(parts)]
+        return cls(first.relation, columns, searched)
 
     def __len__(self) -> int:
         return len(self._columns[0])
 
     def moved(self, relation: int) -> ColumnBlock:
-        return ColumnBlock(relation, self._columns)
+        return ColumnBlock(relation, self._columns, self._searched)
 
     def taken(self, places: Ints) -> ColumnBlock:
-        return ColumnBlock(self.relation, list(self._some(places)))
+        return ColumnBlock(self.relation, list(self._some(places)), self._searched)
 
     def row(self, place: int) -> Row:
-        return tuple(
-            column.item(place) if isinstance(column, np.ndarray) else column[place]
-            for column in self._columns
-        )
+        return self.rows(np.array([place]))[0]
 
     def rows(self, places: Ints) -> list[Row]:
-        columns = (some.tolist() if isinstance(some, np.ndarray) else some for some in self._some(places))
-        return list(zip(*columns, strict=True))
+        return list(zip(*map(_listed, self._some(places)), strict=True))
 
-    def _some(self, places: Ints) -> Iterator[Sequence[Value] | Ints]:
+    def values(self, column: int) -> Sequence[Value]:
+        return _listed(self._columns[column])
+
+    def integers(self, column: int) -> Ints | None:
+        values = self._columns[column]
+        if isinstance(values, Texts):
+            return None
+        return values if isinstance(values, np.ndarray) else packed_integers(values)
+
+    def texts(self, column: int) -> Column:
+        values = self._columns[column]
+        return values if isinstance(values, Texts) else super().texts(column)
+
+    def _some(self, places: Ints) -> Iterator[_Values]:
         chosen = places.tolist()
         for column in self._columns:
             if isinstance(column, np.ndarray):
                 yield column.take(places)
+            elif isinstance(column, Texts):
+                yield column.at(places)
             else:
                 yield list(map(column.__getitem__, chosen))
 
-    def values(self, column: int) -> Sequence[Value]:
-        values = self._columns[column]
-        return values.tolist() if isinstance(values, np.ndarray) else values
 
-    def integers(self, column: int) -> Ints | None:
-        values = self._columns[column]
-        return values if isinstance(values, np.ndarray) else packed_integers(values)
+def _listed(column: _Values) -> Sequence[Value]:
+    return column.tolist() if isinstance(column, np.ndarray | Texts) else column
 
 
-def _one_after_the_other(parts: Sequence[Sequence[Value] | Ints]) -> Sequence[Value] | Ints:
+def _one_after_the_other(parts: Sequence[_Values], *, as_texts: bool) -> _Values:
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) == len(parts):
         return np.concatenate(arrays)
-    lists = (part.tolist() if isinstance(part, np.ndarray) else part for part in parts)
-    return list(chain.from_iterable(lists))
+    if as_texts:
+        texts = _texts(parts)
+        if texts is not None:
+            return texts
+    return list(chain.from_iterable(map(_listed, parts)))
+
+
+def _texts(parts: Sequence[_Values]) -> Texts | None:
+    """Texts one after the other; None if some are NULL, or something else."""
+    found: list[Texts] = []
+    for kind, some in groupby(parts, key=type):
+        if kind is Texts:
+            found += some  # type: ignore[arg-type]  # all of that type
+            continue
+        values: list[Value] = list(chain.from_iterable(map(_listed, some)))
+        texts = Texts.of_strings(values)
+        if texts is None:
+            return None
+        found.append(texts)
+    return Texts.together(found)
 
 
 class ArrowBlock:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Places: TypeAlias = npt.NDArray[np.int64]
-Column: TypeAlias = "pa.Array | pa.ChunkedArray | Sequence[str | None]"
+Column: TypeAlias = "Texts | pa.Array | pa.ChunkedArray | Sequence[str | None]"
 """Texts as somebody has them; other values of Arrow arrays are searched by their text."""
 
 _OFFSETS = {"string": np.int32, "large_string": np.int64}
@@ -42,16 +42,45 @@ class Texts:
         lists = [column for column in columns if isinstance(column, list | tuple)]
         if len(lists) == len(columns):
             return cls._of_list(list(chain.from_iterable(lists)))
-        return cls._together([part for column in columns for part in cls._parts(column)])
+        return cls.together([part for column in columns for part in cls._parts(column)])
+
+    @classmethod
+    def of_strings(cls, texts: Sequence[object]) -> Texts | None:
+        """Texts of Python; None if some are NULL, or something else."""
+        known: Sequence[str]
+        try:
+            joined = "".join(texts)  # type: ignore[arg-type]  # what is no text is found out so, for least
+            known = texts  # type: ignore[assignment]
+        except TypeError:
+            return None
+        return cls._of_joined(joined, known)
+
+    @classmethod
+    def together(cls, parts: Sequence[Texts]) -> Texts:
+        """The texts of several, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        offsets = [np.zeros(1, dtype=np.int64)]
+        size = 0
+        for part in parts:
+            offsets.append(part.offsets[1:] + size)
+            size += len(part.data)
+        return cls(b"".join([part.data for part in parts]), np.concatenate(offsets))
 
     def at(self, places: Places) -> list[str]:
         """Some of the texts."""
         bounds = zip(self.offsets[places].tolist(), self.offsets[places + 1].tolist(), strict=True)
-        data = memoryview(self.data)
-        return [str(data[first:end], "utf-8", _LONE) for first, end in bounds]
+        data = self.data
+        return [data[first:end].decode("utf-8", _LONE) for first, end in bounds]
+
+    def tolist(self) -> list[str]:
+        """All of them."""
+        return self.at(np.arange(len(self)))
 
     @classmethod
     def _parts(cls, column: Column) -> list[Texts]:
+        if isinstance(column, Texts):
+            return [column]
         if isinstance(column, list | tuple):
             return [cls._of_list(column)]
         array: Any = column  # of Arrow's two kinds, both without types here
@@ -59,19 +88,20 @@ class Texts:
 
     @classmethod
     def _of_list(cls, texts: Sequence[str | None]) -> Texts:
-        known: Sequence[str]
-        try:
-            joined = "".join(texts)  # type: ignore[arg-type]  # what is no text is rare, and found out so
-            known = texts  # type: ignore[assignment]
-        except TypeError:
-            known = ["" if text is None else str(text) for text in texts]
-            joined = "".join(known)
+        found = cls.of_strings(texts)
+        if found is not None:
+            return found
+        known = ["" if text is None else str(text) for text in texts]
+        return cls._of_joined("".join(known), known)
+
+    @classmethod
+    def _of_joined(cls, joined: str, texts: Sequence[str]) -> Texts:
         if joined.isascii():
-            data, lengths = joined.encode(), list(map(len, known))
+            data, lengths = joined.encode(), list(map(len, texts))
         else:
-            encoded = [text.encode("utf-8", _LONE) for text in known]
+            encoded = [text.encode("utf-8", _LONE) for text in texts]
             data, lengths = b"".join(encoded), list(map(len, encoded))
-        offsets = np.zeros(len(known) + 1, dtype=np.int64)
+        offsets = np.zeros(len(texts) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return cls(data, offsets)
 
@@ -88,14 +118,3 @@ class Texts:
         offsets = np.frombuffer(bounds, dtype=kind)[array.offset : array.offset + len(array) + 1]
         first, last = int(offsets[0]), int(offsets[-1])
         return cls(data[first:last].to_pybytes(), offsets.astype(np.int64) - first)
-
-    @classmethod
-    def _together(cls, parts: Sequence[Texts]) -> Texts:
-        if len(parts) == 1:
-            return parts[0]
-        offsets = [np.zeros(1, dtype=np.int64)]
-        size = 0
-        for part in parts:
-            offsets.append(part.offsets[1:] + size)
-            size += len(part.data)
-        return cls(b"".join([part.data for part in parts]), np.concatenate(offsets))

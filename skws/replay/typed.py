@@ -66,8 +66,8 @@ class TypedLines:
             return None
 
     def _block(self, number: int, rows: list[Any]) -> ColumnBlock:
-        columns: list[Ints | list[Value]] = []
-        for place, attribute in enumerate(self._relations[number].attributes):
+        relation, columns = self._relations[number], list[Ints | list[Value]]()
+        for place, attribute in enumerate(relation.attributes):
             column: list[Value] = list(map(attrgetter(_name(place)), rows))
             if attribute.type is AttributeType.INTEGER:
                 columns.append(_integers(column))
@@ -75,7 +75,7 @@ class TypedLines:
                 columns.append([None if value is None else timestamp(value) for value in column])
             else:
                 columns.append(column)
-        return ColumnBlock(number, columns)
+        return ColumnBlock(number, columns, relation.search_columns)
 
 
 def _integers(column: list[Any]) -> Ints | list[Value]:

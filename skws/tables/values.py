@@ -67,6 +67,8 @@ def _column(block: Block, column: int) -> tuple[Ints, Flags]:
     if numbers is not None:
         return _of_numbers(numbers[0]), numbers[1]
     texts = block.texts(column)
+    if isinstance(texts, Texts):
+        return text_hashes(texts).view(np.int64), np.ones(len(block), dtype=bool)
     if not isinstance(texts, Sequence):
         return text_hashes(Texts.of([texts])).view(np.int64), texts.is_valid().to_numpy(zero_copy_only=False)
     values = block.values(column)

@@ -19,8 +19,9 @@ from mesh.columnar.live import Arrived, LiveTuples
 from mesh.columnar.pairs import Pairs
 from mesh.columnar.runs import SortedRuns
 from mesh.columnar.sleep import Sleep
-from mesh.columnar.store import NO_MEMBER, Partials, PartialStore
+from mesh.columnar.store import NO_MEMBER, Partials
 from mesh.columnar.table import NONE, OperatorCounts, OperatorTable
+from mesh.columnar.waiting import Newcomers, Waiting
 from mesh.generate import CNGen
 from mesh.tree import Tree
 
@@ -58,14 +59,12 @@ class ColumnarMesh:
         )
         self._labelled = SortedRuns()  # live tuples with keywords: (join value, query) -> slot
         self._bridges = Bridges(live, self._labels, generator)
-        self._waiting = PartialStore(self._width)
-        self._open = SortedRuns()  # join value -> place of a waiting partial
-        self._closed = SortedRuns()  # (join value, query) -> place of a waiting partial
+        self._waiting = Waiting(self._width, self._operators)
 
     @property
     def partials(self) -> int:
         """Waiting partials, dead ones not yet purged included."""
-        return self._waiting.size
+        return len(self._waiting)
 
     @property
     def labels(self) -> int:
@@ -88,11 +87,11 @@ class ColumnarMesh:
         ``labelled`` are the new tuples with keywords, by slot.
         """
         self._labels.append(labelled, len(self._live))
-        places, entry = _swapped(self._open.probe(arrived.hashes))
-        front = [self._continued(places, arrived.slots[entry])]
+        entry, places, groups = self._waiting.in_open_groups(arrived.hashes)
+        front = [self._continued(places, groups, arrived.slots[entry])]
         slots, hashes = self._entries(labelled)
-        places, entry = _swapped(self._closed.probe(hashes))
-        front.append(self._continued(places, slots[entry]))
+        entry, places, groups = self._waiting.in_closed_groups(hashes)
+        front.append(self._continued(places, groups, slots[entry]))
         self._labelled.add(hashes, slots)
         front += self._bridged(arrived, labelled)
         front.append(self._rooted(labelled.taken(self._sleep.awake(labelled.query))))
@@ -122,7 +121,7 @@ class ColumnarMesh:
 
     def waiting(self) -> OperatorCounts:
         """Operators that ever had partials, each with those that wait, once for every join they wait for."""
-        return self._operators.waiting(self._waiting.partials.operator)
+        return self._operators.waiting(self._waiting.groups)
 
     def probes(self) -> OperatorCounts:
         """The same operators, each with how often its output has looked for partners, by join and partial."""
@@ -157,13 +156,7 @@ class ColumnarMesh:
 
     def asking(self) -> Iterator[tuple[Ints, Ints]]:
         """The edges, each with a member, by which partners have been looked for that may come yet."""
-        waiting = self._waiting.partials
-        partial = np.flatnonzero(self._operators.open(waiting.operator))
-        groups = waiting.operator[partial]
-        yield (
-            self._operators.edge(groups),
-            cells(waiting.members, partial, self._operators.node(groups)).astype(np.int64),
-        )
+        yield self._waiting.looking()
         yield self._bridges.asking()
 
     def compact(self, horizon: int, slots: Ints) -> None:
@@ -171,9 +164,7 @@ class ColumnarMesh:
         self._labels.remap(slots)
         self._labelled.remap(slots)
         self._bridges.compact(slots)
-        places = self._waiting.compact(horizon, slots)
-        self._open.remap(places)
-        self._closed.remap(places)
+        self._waiting.compact(horizon, slots)
         if self._sleep.settle(self._labels.all()):
             self._drop_partials_of_sleepers()
 
@@ -186,9 +177,7 @@ class ColumnarMesh:
         return self._rooted(known.taken(woken[known.query]))
 
     def _drop_partials_of_sleepers(self) -> None:
-        places = self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
-        self._open.remap(places)
-        self._closed.remap(places)
+        self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
 
     def _entries(self, labelled: Labelled) -> tuple[Ints, Hashes]:
         """What goes to the index of tuples with keywords: slots, and hashes of value and query."""
@@ -202,10 +191,10 @@ class ColumnarMesh:
         entrances = self._bridges.insert(arrived, labelled)
         if not len(entrances.slots):
             return []
-        places, entry = _swapped(self._closed.probe(entrances.hashes))
+        entry, places, groups = self._waiting.in_closed_groups(entrances.hashes)
         if not len(places):
             return []
-        on_bridge = self._continued(places, entrances.slots[entry])
+        on_bridge = self._continued(places, groups, entrances.slots[entry])
         is_new = on_bridge.members[:, self._width - 2] >= arrived.first
         again = on_bridge.taken(~is_new)
         partial, groups, wanted = self._spread(again)
@@ -232,7 +221,7 @@ class ColumnarMesh:
 
     def _grow(self, front: Partials) -> Partials:
         """Join new partials with all live tuples until none is new; gives results, lets others wait."""
-        results, waiting, hashes = [Partials.none(self._width)], [], []
+        results, waiting = [Partials.none(self._width)], Newcomers(self._width)
         while len(front):
             complete = self._operators.complete(front.operator)
             if complete.any():
@@ -241,12 +230,11 @@ class ColumnarMesh:
             partial, groups, wanted = self._spread(front)
             places, slots = self._partners(front, partial, groups, wanted)
             grown = self._pairs.joined(front, groups[places], partial[places], slots)
-            stays = np.flatnonzero(~self._operators.passing(groups))
-            waiting.append(front.taken(partial[stays]).in_groups(groups[stays]))
-            hashes.append(wanted[stays])
+            stays = ~self._operators.passing(groups)
+            if stays.any():
+                waiting.add(front, partial[stays], groups[stays], wanted[stays])
             front = grown
-        if waiting:
-            self._wait(Partials.together(waiting), np.concatenate(hashes))
+        self._waiting.add(*waiting.all())
         return self._pairs.truly_joined(Partials.together(results))
 
     def _partners(self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes) -> tuple[Ints, Ints]:
@@ -276,13 +264,6 @@ class ColumnarMesh:
             members = cells(front.members, partial[chosen], self._operators.node(groups))
             self._live.gather(self._operators.edge(groups), members)
 
-    def _wait(self, groups: Partials, hashes: Hashes) -> None:
-        first = self._waiting.append(groups.columns())
-        is_open = self._operators.open(groups.operator)
-        opened, closed = np.flatnonzero(is_open), np.flatnonzero(~is_open)
-        self._open.add(hashes[opened], first + opened)
-        self._closed.add(mixed(hashes[closed], groups.query[closed]), first + closed)
-
     def _spread(self, new: Partials) -> tuple[Ints, Ints, Hashes]:
         """Each partial once for every group of its operator: its place, the group, the hash it waits for.
 
@@ -298,14 +279,9 @@ class ColumnarMesh:
             partial, groups = partial[known], groups[known]
         return partial, groups, hashes
 
-    def _continued(self, places: Ints, partners: Ints) -> Partials:
-        """Waiting partials, by their places, joined with a tuple each."""
-        waiting = self._waiting.partials
-        return self._pairs.joined(waiting, waiting.operator[places], places, partners)
-
-
-def _swapped(pair: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-    return pair[1], pair[0]
+    def _continued(self, places: Ints, groups: Ints, partners: Ints) -> Partials:
+        """Waiting partials, by their places and groups, joined with a tuple each."""
+        return self._pairs.joined(self._waiting.partials, groups, places, partners)
 
 
 def _probe_some(

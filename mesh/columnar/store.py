@@ -14,7 +14,7 @@ NO_MEMBER = -1
 
 @dataclass(frozen=True, slots=True)
 class Partials:
-    """Partial results: query, operator or group, members, lifespan.
+    """Partial results: query, operator, members, lifespan.
 
     ``members`` has one column a node, as many as the largest network has;
     NO_MEMBER stands where a smaller one ends.
@@ -38,10 +38,6 @@ class Partials:
 
     def taken(self, chosen: Ints | Flags) -> Partials:
         return Partials(*_rows(self.columns(), chosen))
-
-    def in_groups(self, groups: Ints) -> Partials:
-        """The same partials with the groups that they wait in."""
-        return Partials(self.query, groups, self.members, self.start, self.end)
 
     @classmethod
     def none(cls, width: int) -> Partials:

@@ -100,6 +100,19 @@ def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
     assert len(list(later)) == 4
 
 
+def test_a_partial_stands_once_whatever_it_waits_for() -> None:
+    engine = ColumnarEngine.of(plan(f"{A} {B}", 5, TimeWindow(10)))
+    woken = [Record(0, 1, (A, 1, 2)), Record(5, 1, (B, 9, None))]  # no keyword is missing, and nothing joins
+    assert not list(engine.process(woken))
+    (mesh,) = engine._finder.meshes
+    assert mesh.partials == 1
+    assert [(tree.relations, waiting) for tree, waiting in engine.waiting()] == [((0,), 2)]  # for r1 and r2
+    engine.expire(11)
+    engine.compact(11)
+    assert mesh.partials == 0
+    assert [waiting for _, waiting in engine.waiting()] == [0]
+
+
 def test_values_whose_hashes_begin_alike_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, records = plan(f"{A} {B}", 4, TimeWindow(20)), stream(9, 160)
     found = list(Engine(asked).process(records))

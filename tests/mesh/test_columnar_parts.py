@@ -44,7 +44,9 @@ def test_runs_find_what_was_added_and_is_left(seed: int, payload: int) -> None:
         held.update(zip(range(payload, payload + len(new)), new.tolist(), strict=True))
         payload += len(new)
         if held and random.random() < 0.3:
-            kept = [old for old in held if random.random() < 0.6]
+            # The oldest go, or some here and there, or both.
+            oldest, share = random.choice([0, len(held) // 2]), random.choice([0.6, 1.0])
+            kept = [old for place, old in enumerate(held) if place >= oldest and random.random() < share]
             slots = np.full(max(held) + 1, -1, dtype=np.int64)
             slots[kept] = np.arange(len(kept))
             index.remap(slots)

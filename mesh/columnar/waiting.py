@@ -1,0 +1,120 @@
+"""Partial results that wait for tuples: each once, with an entry for every group that it waits in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, cells, mixed
+from mesh.columnar.runs import SortedRuns
+from mesh.columnar.store import Partials, PartialStore, Table
+from mesh.columnar.table import OperatorTable
+
+
+class Newcomers:
+    """Partials that are to wait, gathered while they are joined with what is there already."""
+
+    def __init__(self, width: int) -> None:
+        self._partials = [Partials.none(width)]
+        self._entries: list[tuple[Ints, Ints, Hashes]] = [(NOTHING, NOTHING, NOTHING.view(np.uint64))]
+        self._size = 0
+
+    def add(self, some: Partials, places: Ints, groups: Ints, hashes: Hashes) -> None:
+        """Those at the places, once for each group and the hash of its join value."""
+        wait = np.zeros(len(some), dtype=bool)
+        wait[places] = True
+        if not wait.all():
+            some, places = some.taken(wait), (np.cumsum(wait) - 1)[places]
+        self._partials.append(some)
+        self._entries.append((places + self._size, groups, hashes))
+        self._size += len(some)
+
+    def all(self) -> tuple[Partials, Ints, Ints, Hashes]:
+        """All partials, and of all entries places, groups and hashes."""
+        places, groups, hashes = zip(*self._entries, strict=True)
+        return (
+            Partials.together(self._partials),
+            np.concatenate(places),
+            np.concatenate(groups),
+            np.concatenate(hashes),
+        )
+
+
+class Waiting:
+    """The partials of a mesh that wait, some of them dead and not yet purged.
+
+    An open group waits by join value, a closed one by join value and query.
+    """
+
+    def __init__(self, width: int, operators: OperatorTable) -> None:
+        self._operators = operators
+        self._store = PartialStore(width)
+        few = np.empty(0, dtype=np.int32)
+        self._entries = Table((few, few))  # type: ignore[arg-type]  # place of a partial, group; widened when read
+        self._open = SortedRuns()  # join value -> number of an entry
+        self._closed = SortedRuns()  # (join value, query) -> number of an entry
+
+    def __len__(self) -> int:
+        """How many partials there are."""
+        return self._store.size
+
+    @property
+    def partials(self) -> Partials:
+        """Views of all partials; their columns are as narrow as they are kept."""
+        return self._store.partials
+
+    @property
+    def groups(self) -> Ints:
+        """The groups that are waited in, once for every partial."""
+        return self._entries.columns()[1].astype(np.int64)
+
+    def add(self, new: Partials, places: Ints, groups: Ints, hashes: Hashes) -> None:
+        """Have partials wait; entries are places among them, groups and the hashes of join values."""
+        first = self._store.append(new.columns())
+        number = self._entries.append((places + first, groups))
+        is_open = self._operators.open(groups)
+        opened, closed = np.flatnonzero(is_open), np.flatnonzero(~is_open)
+        self._open.add(hashes[opened], number + opened)
+        self._closed.add(mixed(hashes[closed], new.query[places[closed]]), number + closed)
+
+    def in_open_groups(self, hashes: Hashes) -> tuple[Ints, Ints, Ints]:
+        """Whose hashes of join values are these: (position in ``hashes``, place of the partial, group)."""
+        return self._found(*self._open.probe(hashes))
+
+    def in_closed_groups(self, hashes: Hashes) -> tuple[Ints, Ints, Ints]:
+        """The same for hashes of join value and query."""
+        return self._found(*self._closed.probe(hashes))
+
+    def looking(self) -> tuple[Ints, Ints]:
+        """What open groups look for: edges, each with a member."""
+        entries = np.flatnonzero(self._operators.open(self.groups))
+        _, places, groups = self._found(entries, entries)
+        members = cells(self._store.partials.members, places, self._operators.node(groups))
+        return self._operators.edge(groups), members.astype(np.int64)
+
+    def end(self, slots: Ints, ends: Ints) -> None:
+        """End the partials that contain one of ``slots`` with it, given the ends of all tuples."""
+        self._store.end(slots, ends)
+
+    def mark(self, horizon: int, referred: Flags) -> None:
+        """Flag the tuples, by slot, that partials which end after ``horizon`` hold."""
+        self._store.mark(horizon, referred)
+
+    def compact(self, horizon: int, slots: Ints) -> None:
+        """Drop what ended at or before ``horizon``; members get their tuples' new slots."""
+        self._follow(self._store.compact(horizon, slots))
+
+    def keep(self, kept: Flags) -> None:
+        """Drop all other partials."""
+        self._follow(self._store.keep(kept))
+
+    def _follow(self, renumbered: Ints) -> None:
+        """Partials have got new places, those of negative ones are gone."""
+        moved = renumbered[self._entries.columns()[0]]
+        entries = self._entries.keep(moved >= 0)
+        self._entries.columns()[0][:] = moved[moved >= 0]
+        self._open.remap(entries)
+        self._closed.remap(entries)
+
+    def _found(self, positions: Ints, entries: Ints) -> tuple[Ints, Ints, Ints]:
+        places, groups = (column.take(entries).astype(np.int64) for column in self._entries.columns())
+        return positions, places, groups

@@ -90,7 +90,9 @@ def index_hashes(index: Ints, values: Ints) -> Hashes:
 
 def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
     """Hashes that depend on a number as well."""
-    both: Hashes = hashes ^ ((numbers.view(np.uint64) + _ONE) * _SPREAD)
+    both: Hashes = numbers.view(np.uint64) + _ONE
+    both *= _SPREAD
+    both ^= hashes
     both ^= both >> _HALF
     both *= _MIX
     return both

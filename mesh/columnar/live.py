@@ -72,20 +72,22 @@ class LiveTuples:
     def insert(self, batch: TupleColumns) -> Arrived:
         """Add tuples."""
         first = self._store.append(batch.columns())
-        place, hashes = self.entries(np.arange(first, self._store.size, dtype=np.int64))
+        place, hashes = self._entries(batch.relation, batch.keys)
         slots = place + first
         self._index.add(hashes, slots)
         return Arrived(first, slots, hashes)
 
     def entries(self, slots: Ints) -> tuple[Ints, Hashes]:
         """One entry for each of the tuples' join values that is not NULL: place in ``slots``, and hash."""
-        tuples, width = self.tuples, self.key_sets.width
-        values = tuples.keys.take(slots, axis=0).ravel()
+        return self._entries(self.tuples.relation[slots], self.tuples.keys.take(slots, axis=0))
+
+    def _entries(self, relation: Ints, keys: Ints) -> tuple[Ints, Hashes]:
+        values, width = keys.ravel(), self.key_sets.width
         known = np.flatnonzero(values != NULL)  # three times as fast as over rows and columns
         place = known // width
         # The number of a tuple's index is its relation's first one and the key set, which ``known`` says.
-        first = (tuples.relation[slots] - np.arange(len(slots))) * width
-        return place, index_hashes(first[place] + known, values[known])
+        first = (relation - np.arange(len(relation))) * width
+        return place, index_hashes(first.take(place) + known, values.take(known))
 
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """The tuples with given hashes, as (position in ``hashes``, slot)."""

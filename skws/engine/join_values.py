@@ -38,7 +38,7 @@ class JoinValues:
         keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
         for relation, blocks, mine, places in rows.by_relation():
             for key_set, columns in enumerate(self._key_sets.columns[relation]):
-                keys[mine, key_set] = self._column(blocks, columns)[places]
+                keys[:, key_set][mine] = self._column(blocks, columns).take(places)
         return keys
 
     @property

@@ -11,7 +11,7 @@ SCHEMA: Final = FOLDER / "schema.yaml"
 REPLAY: Final = FOLDER / "replay.jsonl"
 LOCAL: Final = ("--schema", SCHEMA, "--replay", REPLAY, "--engine", "local")
 SEARCH: Final = ("search", "tarantino", "travolta", *LOCAL)
-IDS: Final = ("18cdc95167f0c10d55ad74f7", "d05a5cf28a965fe0b64600b4")
+IDS: Final = ("119ccdb4b4504d0fb12ece43", "b337f980117bfe94c613bd10")
 
 
 class Outcome(NamedTuple):

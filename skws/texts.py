@@ -47,13 +47,11 @@ class Texts:
     @classmethod
     def of_strings(cls, texts: Sequence[object]) -> Texts | None:
         """Texts of Python; None if some are NULL, or something else."""
-        known: Sequence[str]
         try:
             joined = "".join(texts)  # type: ignore[arg-type]  # what is no text is found out so, for least
-            known = texts  # type: ignore[assignment]
         except TypeError:
             return None
-        return cls._of_joined(joined, known)
+        return cls._of_joined(joined, texts)  # type: ignore[arg-type]  # as all are texts
 
     @classmethod
     def together(cls, parts: Sequence[Texts]) -> Texts:

@@ -72,7 +72,7 @@ class Bridges:
         """Take in live tuples with keywords of a query that is new."""
         if self._used:
             self._new_closers(labelled)
-            self._renew_filter()
+            self._renew()
 
     def compact(self, slots: Ints) -> None:
         """Tuples have got new slots, those of negative ones are gone."""
@@ -82,7 +82,7 @@ class Bridges:
         self._index.remap(self._closers.keep(moved >= 0))
         self._closers.columns()[0][:] = moved[moved >= 0]
         self._is_closer = self._is_closer[: len(slots)][slots[: len(self._is_closer)] >= 0]
-        self._renew_filter()
+        self._renew()
 
     def mark(self, referred: Flags) -> None:
         """Flag the tuples, by slot, that are next to one that may close a network."""
@@ -150,7 +150,8 @@ class Bridges:
         self._filter.add(hashes)
         return Entrances(slots[place], hashes)
 
-    def _renew_filter(self) -> None:
+    def _renew(self) -> None:
+        """Find the bridges among the live tuples, for the filter and the flags."""
         self._filter = HashFilter()
         self._is_bridge[:] = False
         source, bridge = self._look_around(0)

@@ -27,6 +27,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SPREAD = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(29)
 _ONE = np.uint64(1)
+_DENSE = 16  # codes below that many times their count go by tables, which is faster than sorting
 
 Number = TypeVar("Number", bound=np.integer[Any])
 
@@ -105,6 +106,20 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     found: npt.NDArray[Number] = ordered[new]
     return found
+
+
+def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
+    """Where a code of each kind stands, and which kind each code is of."""
+    space = int(codes.max(initial=-1)) + 1
+    if space > _DENSE * len(codes):
+        _, first, kinds = np.unique(codes, return_index=True, return_inverse=True)
+        return first, kinds
+    where = np.full(space, -1, dtype=np.int64)
+    where[codes] = np.arange(len(codes))
+    there = np.flatnonzero(where >= 0)
+    first = where[there]
+    where[there] = np.arange(len(there))
+    return first, where[codes]
 
 
 def cells(table: npt.NDArray[Number], rows: Ints, columns: Ints) -> npt.NDArray[Number]:

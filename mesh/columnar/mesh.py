@@ -221,7 +221,7 @@ class ColumnarMesh:
 
     def _grow(self, front: Partials) -> Partials:
         """Join new partials with all live tuples until none is new; gives results, lets others wait."""
-        results, waiting = [Partials.none(self._width)], Newcomers(self._width)
+        results, newcomers = [Partials.none(self._width)], Newcomers()
         while len(front):
             complete = self._operators.complete(front.operator)
             if complete.any():
@@ -232,9 +232,10 @@ class ColumnarMesh:
             grown = self._pairs.joined(front, groups[places], partial[places], slots)
             stays = ~self._operators.passing(groups)
             if stays.any():
-                waiting.add(front, partial[stays], groups[stays], wanted[stays])
+                newcomers.add(front, partial[stays], groups[stays], wanted[stays])
             front = grown
-        self._waiting.add(*waiting.all())
+        if len(newcomers):
+            self._waiting.add(*newcomers.all())
         return self._pairs.truly_joined(Partials.together(results))
 
     def _partners(self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes) -> tuple[Ints, Ints]:

@@ -58,19 +58,20 @@ class SortedRuns:
         return positions, np.concatenate([payload for _, payload in found])
 
     def remap(self, new_payload: Ints) -> None:
-        """Renumber payloads, keeping their order; entries whose new number is negative go."""
+        """Renumber payloads, keeping their order, from 0 on; entries whose new number is negative go."""
         runs, self._runs, self._size = self._runs, [], 0
-        self._make_room(int(new_payload.max(initial=0)))
-        gone = len(new_payload) - int(new_payload.max(initial=-1)) - 1
-        oldest_went = gone < len(new_payload) and new_payload[gone] == 0  # all others moved alike
+        left = int(new_payload.max(initial=-1)) + 1
+        self._make_room(left - 1)
+        gone = len(new_payload) - left
+        oldest_went = left and new_payload[gone] == 0  # all others moved alike
         for run in runs:
             payload = (run & self._payload_part).view(np.int64)
             if oldest_went:
                 self._push(run.take(np.flatnonzero(payload >= gone)) - np.uint64(gone))
-                continue
-            renumbered = new_payload.take(payload)
-            kept = np.flatnonzero(renumbered >= 0)
-            self._push((run.take(kept) & self._hash_part) | renumbered.take(kept).view(np.uint64))
+            else:
+                renumbered = new_payload.take(payload)
+                kept = np.flatnonzero(renumbered >= 0)
+                self._push((run.take(kept) & self._hash_part) | renumbered.take(kept).view(np.uint64))
         self._renew_filter()
 
     def _push(self, run: Hashes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, cells, mixed
+from mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed
 from mesh.columnar.runs import SortedRuns
 from mesh.columnar.store import Partials, PartialStore, Table
 from mesh.columnar.table import OperatorTable
@@ -13,10 +13,13 @@ from mesh.columnar.table import OperatorTable
 class Newcomers:
     """Partials that are to wait, gathered while they are joined with what is there already."""
 
-    def __init__(self, width: int) -> None:
-        self._partials = [Partials.none(width)]
-        self._entries: list[tuple[Ints, Ints, Hashes]] = [(NOTHING, NOTHING, NOTHING.view(np.uint64))]
+    def __init__(self) -> None:
+        self._partials: list[Partials] = []
+        self._entries: list[tuple[Ints, Ints, Hashes]] = []
         self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
 
     def add(self, some: Partials, places: Ints, groups: Ints, hashes: Hashes) -> None:
         """Those at the places, once for each group and the hash of its join value."""
@@ -29,7 +32,7 @@ class Newcomers:
         self._size += len(some)
 
     def all(self) -> tuple[Partials, Ints, Ints, Hashes]:
-        """All partials, and of all entries places, groups and hashes."""
+        """All partials, at least one, and of all entries places, groups and hashes."""
         places, groups, hashes = zip(*self._entries, strict=True)
         return (
             Partials.together(self._partials),
@@ -78,16 +81,17 @@ class Waiting:
 
     def in_open_groups(self, hashes: Hashes) -> tuple[Ints, Ints, Ints]:
         """Whose hashes of join values are these: (position in ``hashes``, place of the partial, group)."""
-        return self._found(*self._open.probe(hashes))
+        position, entries = self._open.probe(hashes)
+        return position, *self._at(entries)
 
     def in_closed_groups(self, hashes: Hashes) -> tuple[Ints, Ints, Ints]:
         """The same for hashes of join value and query."""
-        return self._found(*self._closed.probe(hashes))
+        position, entries = self._closed.probe(hashes)
+        return position, *self._at(entries)
 
     def looking(self) -> tuple[Ints, Ints]:
         """What open groups look for: edges, each with a member."""
-        entries = np.flatnonzero(self._operators.open(self.groups))
-        _, places, groups = self._found(entries, entries)
+        places, groups = self._at(np.flatnonzero(self._operators.open(self.groups)))
         members = cells(self._store.partials.members, places, self._operators.node(groups))
         return self._operators.edge(groups), members.astype(np.int64)
 
@@ -115,6 +119,7 @@ class Waiting:
         self._open.remap(entries)
         self._closed.remap(entries)
 
-    def _found(self, positions: Ints, entries: Ints) -> tuple[Ints, Ints, Ints]:
+    def _at(self, entries: Ints) -> tuple[Ints, Ints]:
+        """Of some entries the places of the partials, and the groups."""
         places, groups = (column.take(entries).astype(np.int64) for column in self._entries.columns())
-        return positions, places, groups
+        return places, groups

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mesh.columnar import LiveTuples
-from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.columns import Flags, Ints, kinds_of
 from schema.model import Row, Schema
 from skws.batches import Rows
 from skws.engine.row_store import RowStore
 from skws.results.assemble import Named, TupleNames
 from windows.tuples import ALWAYS, StreamTuple
-
-_DENSE = 16  # numbers below that many times their count are counted by a table, which is faster than sorting
 
 
 class KnownTuples:
@@ -144,7 +142,6 @@ def _with_twins(relation: Ints, start: Ints) -> Flags:
     else:
         instant = np.concatenate([[0], np.cumsum(np.diff(start) != 0)])
     where = instant * (int(relation.max()) + 1) + relation
-    if where.max() > _DENSE * len(where):
-        where = np.unique(where, return_inverse=True)[1]
-    twins[streaming[np.bincount(where)[where] > 1]] = True
+    _, kinds = kinds_of(where)
+    twins[streaming[np.bincount(kinds)[kinds] > 1]] = True
     return twins

@@ -104,7 +104,7 @@ class ChunkReader:
         try:
             columns = list(zip(*map(self._getters[number], objects), strict=True))
             if self._as_they_are(number, objects, columns):
-                return ColumnBlock(number, columns)
+                return ColumnBlock(number, columns, self._relations[number].search_columns)
         except (KeyError, TypeError):
             pass
         try:

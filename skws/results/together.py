@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mesh.columnar.columns import cells, distinct
+from mesh.columnar.columns import cells, distinct, kinds_of
 from skws.results.assemble import Named, Reading
 from skws.results.ids import Lanes, ids, lanes
 from skws.results.model import Result, ResultTuple
 
 Ints = npt.NDArray[np.int64]
 Objects = npt.NDArray[np.object_]
-_DENSE = 16  # numbers below that many times their count go by tables, which is faster than sorting
 
 
 def put_together(
@@ -94,7 +93,7 @@ def _tuples(
     which = _flat(np.broadcast_to(group.which[:, None], group.ordered.shape) for group in groups)
     nodes = _flat(np.broadcast_to(np.arange(group.ordered.shape[1]), group.ordered.shape) for group in groups)
     kinds = int(bitmaps.max(initial=0)) + 1
-    first, inverse = _kinds((numbers * len(queries) + query[which]) * kinds + bitmaps)
+    first, inverse = kinds_of((numbers * len(queries) + query[which]) * kinds + bitmaps)
     once = zip(numbers[first].tolist(), which[first].tolist(), nodes[first].tolist(), strict=True)
     shown = _objects([ResultTuple(named[one], readings[it].carried[node]) for one, it, node in once])
     ends = np.cumsum([group.ordered.size for group in groups])
@@ -103,20 +102,6 @@ def _tuples(
         mine = inverse[end - group.ordered.size : end].reshape(group.ordered.shape)
         found += map(tuple, shown[mine].tolist())
     return found
-
-
-def _kinds(codes: Ints) -> tuple[Ints, Ints]:
-    """Where a code of each kind stands, and which kind each code is of."""
-    space = int(codes.max(initial=-1)) + 1
-    if space > _DENSE * len(codes):
-        _, first, kinds = np.unique(codes, return_index=True, return_inverse=True)
-        return first, kinds
-    where = np.full(space, -1, dtype=np.int64)
-    where[codes] = np.arange(len(codes))
-    there = np.flatnonzero(where >= 0)
-    first = where[there]
-    where[there] = np.arange(len(there))
-    return first, where[codes]
 
 
 def _flat(parts: Iterable[Ints]) -> Ints:

@@ -18,7 +18,7 @@ from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed,
 from mesh.columnar.filter import HashFilter
 from mesh.columnar.labels import Labelled, Labels, distinct_pairs
 from mesh.columnar.live import Arrived, LiveTuples
-from mesh.columnar.runs import SortedRuns
+from mesh.columnar.runs import HashRuns
 from mesh.columnar.store import Table
 from mesh.generate import CNGen
 
@@ -50,7 +50,7 @@ class Bridges:
         self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
         self._first_edge = np.cumsum(self._degree) - self._degree
         self._closers = Table((NOTHING, NOTHING))  # slot and edge: who may close a network looks for bridges
-        self._index = SortedRuns()  # join value -> place among the closers
+        self._index = HashRuns()  # join value -> place among the closers
         self._is_closer: Flags = np.zeros(0, dtype=bool)  # by slot
         self._is_bridge: Flags = np.zeros(0, dtype=bool)  # by slot: of some query
         self._filter = HashFilter()

@@ -6,7 +6,7 @@ import numpy as np
 
 from mesh.columnar.columns import Flags, Hashes, Ints
 
-_LEAST_BITS = 12
+_LEAST_BITS = 17  # 128 kB, which fits the processor's caches
 _SPARSE = 8  # places for each hash, so that one in eight look-ups passes in vain
 
 

@@ -18,7 +18,7 @@ from mesh.columnar.columns import (
     cells,
     index_hashes,
 )
-from mesh.columnar.runs import SortedRuns
+from mesh.columnar.runs import HashRuns
 from mesh.columnar.store import TupleStore
 from schema.model import Schema
 
@@ -55,7 +55,7 @@ class LiveTuples:
         self.key_sets = KeySets(schema)
         self.reserve: Reserve | None = None
         self._store = TupleStore(self.key_sets.width)
-        self._index = SortedRuns()
+        self._index = HashRuns()
 
     def __len__(self) -> int:
         return self._store.size

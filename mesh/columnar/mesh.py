@@ -17,13 +17,14 @@ from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, cells, mixed, ra
 from mesh.columnar.labels import Labelled, Labels
 from mesh.columnar.live import Arrived, LiveTuples
 from mesh.columnar.pairs import Pairs
-from mesh.columnar.runs import SortedRuns
+from mesh.columnar.runs import HashRuns
 from mesh.columnar.sleep import Sleep
 from mesh.columnar.store import NO_MEMBER, Partials
 from mesh.columnar.table import NONE, OperatorCounts, OperatorTable
 from mesh.columnar.waiting import Newcomers, Waiting
 from mesh.generate import CNGen
 from mesh.tree import Tree
+from windows.tuples import ALWAYS
 
 
 class ColumnarMesh:
@@ -57,7 +58,7 @@ class ColumnarMesh:
         self._pairs = Pairs(
             live, self._labels, self._operators, width=self._width, in_order=bool(generator.sequence)
         )
-        self._labelled = SortedRuns()  # live tuples with keywords: (join value, query) -> slot
+        self._labelled = HashRuns()  # live tuples with keywords: (join value, query) -> slot
         self._bridges = Bridges(live, self._labels, generator)
         self._waiting = Waiting(self._width, self._operators)
 
@@ -81,10 +82,11 @@ class ColumnarMesh:
         """The label of tuples that take no part in a query."""
         return self._operators.excluded
 
-    def insert(self, arrived: Arrived, labelled: Labelled) -> Partials:
+    def insert(self, arrived: Arrived, labelled: Labelled, horizon: int = ALWAYS) -> Partials:
         """Take in tuples that came to the live ones; gives the results that they complete.
 
-        ``labelled`` are the new tuples with keywords, by slot.
+        ``labelled`` are the new tuples with keywords, by slot. What has ended by ``horizon``
+        has no partners to wait for.
         """
         self._labels.append(labelled, len(self._live))
         entry, places, groups = self._waiting.in_open_groups(arrived.hashes)
@@ -95,7 +97,7 @@ class ColumnarMesh:
         self._labelled.add(hashes, slots)
         front += self._bridged(arrived, labelled)
         front.append(self._rooted(labelled.taken(self._sleep.awake(labelled.query))))
-        return self._grow(Partials.together([*front, self._woken(labelled)]))
+        return self._grow(Partials.together([*front, self._woken(labelled)]), horizon)
 
     def add(self, query: int, labelled: Labelled) -> Partials:
         """Take in a new query, given the live tuples with its keywords; gives its results now alive."""
@@ -111,7 +113,7 @@ class ColumnarMesh:
         self._labels.forget(query)
         self._sleep.forget(query)
         self._drop_partials_of_sleepers()
-        self._labelled = SortedRuns()
+        self._labelled = HashRuns()
         slots, hashes = self._entries(self._labels.all())
         self._labelled.add(hashes, slots)
 
@@ -219,8 +221,11 @@ class ColumnarMesh:
             labelled.query[chosen], operators[chosen], members, tuples.start[slots], tuples.end[slots]
         )
 
-    def _grow(self, front: Partials) -> Partials:
-        """Join new partials with all live tuples until none is new; gives results, lets others wait."""
+    def _grow(self, front: Partials, horizon: int = ALWAYS) -> Partials:
+        """Join new partials with all live tuples until none is new; gives results, lets others wait.
+
+        Of many tuples in one batch, the first may have ended before the last: only who outlives ``horizon`` waits.
+        """
         results, newcomers = [Partials.none(self._width)], Newcomers()
         while len(front):
             complete = self._operators.complete(front.operator)
@@ -230,7 +235,7 @@ class ColumnarMesh:
             partial, groups, wanted = self._spread(front)
             places, slots = self._partners(front, partial, groups, wanted)
             grown = self._pairs.joined(front, groups[places], partial[places], slots)
-            stays = ~self._operators.passing(groups)
+            stays = (front.end > horizon)[partial] & ~self._operators.passing(groups)
             if stays.any():
                 newcomers.add(front, partial[stays], groups[stays], wanted[stays])
             front = grown

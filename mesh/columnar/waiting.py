@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed
-from mesh.columnar.runs import SortedRuns
+from mesh.columnar.runs import HashRuns
 from mesh.columnar.store import Partials, PartialStore, Table
 from mesh.columnar.table import OperatorTable
 
@@ -53,8 +53,8 @@ class Waiting:
         self._store = PartialStore(width)
         few = np.empty(0, dtype=np.int32)
         self._entries = Table((few, few))  # type: ignore[arg-type]  # place of a partial, group; widened when read
-        self._open = SortedRuns()  # join value -> number of an entry
-        self._closed = SortedRuns()  # (join value, query) -> number of an entry
+        self._open = HashRuns()  # join value -> number of an entry
+        self._closed = HashRuns()  # (join value, query) -> number of an entry
 
     def __len__(self) -> int:
         """How many partials there are."""

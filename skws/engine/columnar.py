@@ -244,9 +244,9 @@ class ColumnarEngine:
         standing = self._results.anew(settled.prolonged)
         known = settled.new + [t for t, _ in settled.prolonged]
         arrivals = self._arrivals(batch, ticks, places, ~followed, known)
-        found = self._finder.insert(arrivals)
-        output += self._report(found, told=self._results.by_slots(standing))
         self._order.reach(int(ticks[-1]))
+        found = self._finder.insert(arrivals, self._order.horizon)
+        output += self._report(found, told=self._results.by_slots(standing))
         yield from self._told(output)
 
     def _count(self, batch: RecordBatch) -> None:

@@ -136,20 +136,22 @@ class Finder:
         of_rows = 0 if self._behind is None else self._behind.carried(query)
         return of_rows | self.queries[query].mesh.carried(query)
 
-    def insert(self, new: Arrivals) -> list[Partials]:
-        """Add tuples; gives the results that they complete."""
+    def insert(self, new: Arrivals, horizon: int = ALWAYS) -> list[Partials]:
+        """Add tuples; gives the results that they complete. All that come later begin at ``horizon`` or later."""
         labelled = self._labelling.of(new.rows) if new.labelled is None else new.labelled
         keys = self._values.of(new.rows)
         if self._behind is not None:
             self._behind.come_before(new.relation, keys, labelled)
-        return self._insert(new, keys, labelled)
+        return self._insert(new, keys, labelled, horizon)
 
-    def _insert(self, new: Arrivals, keys: Ints, labelled: Labelled) -> list[Partials]:
+    def _insert(
+        self, new: Arrivals, keys: Ints, labelled: Labelled, horizon: int = ALWAYS
+    ) -> list[Partials]:
         first, arrived = self._enter(new, keys)
         labelled = Labelled(labelled.tuple + first, labelled.query, labelled.label)
         self._scoring.arrived(first, new.rows, self._counted(labelled))
         labelled = self._coded(labelled)
-        found = [mesh.insert(arrived, mine) for mesh, mine in self._meshes.labels(labelled)]
+        found = [mesh.insert(arrived, mine, horizon) for mesh, mine in self._meshes.labels(labelled)]
         for query in self.queries:
             found += self._by_automata(query, first, labelled)
         return [self._truly_joined(results) for results in found if len(results)]

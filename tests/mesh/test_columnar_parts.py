@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mesh.columnar.columns import Hashes, Ints
 from mesh.columnar.filter import HashFilter
 from mesh.columnar.labels import Labelled, Labels
-from mesh.columnar.runs import SortedRuns
+from mesh.columnar.runs import HashRuns
 from mesh.columnar.sleep import Sleep
 from mesh.columnar.store import Table
 
@@ -24,7 +24,7 @@ def hashes_of(random: Random, number: int, kinds: int) -> Hashes:
     return values * np.uint64((1 << 64) // kinds)
 
 
-def found(index: SortedRuns, wanted: Hashes) -> list[tuple[int, int]]:
+def found(index: HashRuns, wanted: Hashes) -> list[tuple[int, int]]:
     positions, payload = index.probe(wanted)
     return sorted(zip(positions.tolist(), payload.tolist(), strict=True))
 
@@ -36,7 +36,7 @@ FIRST_PAYLOADS = [0, (1 << 20) - 40]
 @given(st.integers(0, 10**6), st.sampled_from(FIRST_PAYLOADS))
 @settings(max_examples=60, deadline=None)
 def test_runs_find_what_was_added_and_is_left(seed: int, payload: int) -> None:
-    random, index = Random(seed), SortedRuns()
+    random, index = Random(seed), HashRuns()
     held: dict[int, int] = {}  # payload -> hash
     for _ in range(12):
         new = hashes_of(random, random.choice([0, 1, 7, 60, 400]), 50)
@@ -62,7 +62,7 @@ def test_runs_find_what_was_added_and_is_left(seed: int, payload: int) -> None:
 
 
 def test_runs_stay_few_and_their_filter_sparse() -> None:
-    random, index = Random(1), SortedRuns()
+    random, index = Random(1), HashRuns()
     absent = hashes_of(random, 4000, 1 << 40)
     for step in range(200):
         index.add(hashes_of(random, 50, 1 << 40), np.arange(50 * step, 50 * step + 50, dtype=np.int64) % 5000)

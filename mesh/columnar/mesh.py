@@ -224,7 +224,7 @@ class ColumnarMesh:
     def _grow(self, front: Partials, horizon: int = ALWAYS) -> Partials:
         """Join new partials with all live tuples until none is new; gives results, lets others wait.
 
-        Of many tuples in one batch, the first may have ended before the last: only who outlives ``horizon`` waits.
+        Of many tuples in a batch, the first may end before the last: only who outlives ``horizon`` waits.
         """
         results, newcomers = [Partials.none(self._width)], Newcomers()
         while len(front):

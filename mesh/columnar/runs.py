@@ -1,10 +1,11 @@
 """Runs: a hash-join index that grows by batches.
 
 An entry is one 64-bit integer: the leading bits of its hash, then its payload.
-A run is an array of entries in order of their *buckets*, which are still fewer
-of these leading bits; a directory tells where each bucket begins. Runs of
-similar size become one, so that n entries stand in about log n runs and each
-is moved about log n times.
+A run is a stretch of entries in order of their *buckets*, which are still
+fewer of these leading bits; its directory tells where each bucket begins. The
+last runs become one when they are of similar size, so that n entries stand in
+about log n runs and each is moved about log n times. All runs are searched at
+once.
 
 Most hashes that are looked up are in no run. A filter tells so at a tenth of
 the cost of a look-up.
@@ -12,51 +13,31 @@ the cost of a look-up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from mesh.columnar.columns import NOTHING, Hashes, Ints, ranges
+from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, ranges
 from mesh.columnar.filter import HashFilter
 
 _LEAST_PAYLOAD_BITS = 20
 _DIGIT = 16  # bits by which NumPy sorts in linear time: several times as fast as by 64
+_WIDE = 8  # times as many buckets as entries, at most
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Entries in order of their leading ``bits``."""
+class _Run(NamedTuple):
+    """So many entries in order of their leading ``bits``, one or two a bucket."""
 
-    entries: Hashes
+    size: int
     bits: int
 
-    @classmethod
-    def of(cls, entries: Hashes) -> _Run:
-        """Of entries in any order."""
-        bits = _bits(len(entries))
-        if bits > _DIGIT:  # a radix sort, by the last digit first
-            entries = entries.take(_order(entries, bits))
-        return cls(entries.take(_order(entries, min(bits, _DIGIT))), bits)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def near(self, hashes: Hashes) -> tuple[Ints, Hashes]:
-        """The entries of the buckets of hashes, as (position in ``hashes``, entry)."""
-        bucket = _leading(hashes, self.bits)
-        first = self._begins.take(bucket)
-        counts = self._begins.take(bucket + 1) - first
-        positions = np.repeat(np.arange(len(hashes), dtype=np.int64), counts)
-        return positions, self.entries.take(ranges(first, counts))
-
-    @cached_property
-    def _begins(self) -> Ints:
-        """Where each bucket begins, and the last one ends."""
-        begins = np.zeros((1 << self.bits) + 1, dtype=np.int64)
-        sizes = np.bincount(_leading(self.entries, self.bits), minlength=1 << self.bits)
-        np.cumsum(sizes, out=begins[1:])
-        return begins
+    @property
+    def directory(self) -> int:
+        """Its directory's length: where each bucket begins, and the last one ends."""
+        return (1 << self.bits) + 1
 
 
 class HashRuns:
@@ -66,8 +47,10 @@ class HashRuns:
     """
 
     def __init__(self) -> None:
-        self._runs: list[_Run] = []
+        self._runs: list[_Run] = []  # as their entries, and their directories, stand one after the other
         self._size = 0
+        self._entries: Hashes = np.empty(0, dtype=np.uint64)  # with space for more
+        self._begins: Ints = NOTHING  # places among the entries; with space for more
         self._set_payload_bits(_LEAST_PAYLOAD_BITS)
         self._filter = HashFilter()
 
@@ -79,7 +62,7 @@ class HashRuns:
         if not len(hashes):
             return
         self._make_room(int(payload.max()))
-        self._push(_Run.of((hashes & self._hash_part) | payload.view(np.uint64)))
+        self._push((hashes & self._hash_part) | payload.view(np.uint64))
         if self._filter.has_room(len(hashes)):
             self._filter.add(hashes)
         else:
@@ -88,42 +71,75 @@ class HashRuns:
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """All pairs of equal hashes, as (position in ``hashes``, payload)."""
         wanted = self._filter.passing(hashes)
-        if not len(wanted):
+        if not len(wanted) or not self._runs:
             return NOTHING, NOTHING
         prefixes = hashes.take(wanted) & self._hash_part
-        found = [self._probe_run(run, prefixes) for run in self._runs]
-        positions = np.concatenate([hits for hits, _ in found])
-        return wanted.take(positions), np.concatenate([payload for _, payload in found])
+        bucket = ((prefixes >> self._shifts).view(np.int64) + self._directories).ravel()
+        first = self._begins.take(bucket)
+        counts = self._begins.take(bucket + 1) - first
+        positions = np.repeat(np.tile(np.arange(len(wanted)), len(self._runs)), counts)
+        entries = self._entries.take(ranges(first, counts))
+        hits = np.flatnonzero((entries ^ prefixes.take(positions)) <= self._payload_part)
+        return wanted.take(positions.take(hits)), (entries.take(hits) & self._payload_part).view(np.int64)
 
     def remap(self, new_payload: Ints) -> None:
         """Renumber payloads, keeping their order, from 0 on; entries whose new number is negative go."""
-        runs, self._runs, self._size = self._runs, [], 0
         left = int(new_payload.max(initial=-1)) + 1
         self._make_room(left - 1)
+        entries = self._entries[: self._size]
+        payload = (entries & self._payload_part).view(np.int64)
         gone = len(new_payload) - left
-        oldest_went = left and new_payload[gone] == 0  # all others moved alike
-        for run in runs:
-            payload = (run.entries & self._payload_part).view(np.int64)
-            if oldest_went:
-                kept = run.entries.take(np.flatnonzero(payload >= gone)) - np.uint64(gone)
-            else:
-                renumbered = new_payload.take(payload)
-                stays = np.flatnonzero(renumbered >= 0)
-                kept = (run.entries.take(stays) & self._hash_part) | renumbered.take(stays).view(np.uint64)
-            self._push(_Run(kept, min(run.bits, _bits(len(kept)))))
+        kept: Flags
+        if left and new_payload[gone] == 0:  # the oldest went, and all others moved alike
+            kept = payload >= gone
+            entries = entries.take(np.flatnonzero(kept)) - np.uint64(gone)
+        else:
+            renumbered = new_payload.take(payload)
+            kept = renumbered >= 0
+            stays = np.flatnonzero(kept)
+            entries = (entries.take(stays) & self._hash_part) | renumbered.take(stays).view(np.uint64)
+        self._keep(kept, entries)
         self._renew_filter()
 
-    def _push(self, run: _Run) -> None:
-        self._size += len(run)
-        if len(run):
-            self._runs.append(run)
-        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
-            self._runs[-2:] = [_Run.of(np.concatenate([run.entries for run in self._runs[-2:]]))]
+    def _push(self, entries: Hashes) -> None:
+        """Add a run; it becomes one with the last ones if they are not twice as large."""
+        first, size = self._size, len(entries)
+        while self._runs and self._runs[-1].size < 2 * size:
+            first -= self._runs[-1].size
+            size += self._runs.pop().size
+        run = _Run(size, max(1, size.bit_length() - 1))
+        if len(entries) < size:
+            entries = np.concatenate([self._entries[first : self._size], entries])
+        ordered, begins = _in_buckets(entries, run.bits)
+        self._size = first + size
+        self._entries = _written(self._entries, first, ordered)
+        self._begins = _written(self._begins, sum(other.directory for other in self._runs), begins + first)
+        self._set_runs([*self._runs, run])
 
-    def _probe_run(self, run: _Run, prefixes: Hashes) -> tuple[Ints, Ints]:
-        positions, entries = run.near(prefixes)
-        hits = np.flatnonzero((entries ^ prefixes.take(positions)) <= self._payload_part)
-        return positions.take(hits), (entries.take(hits) & self._payload_part).view(np.int64)
+    def _keep(self, kept: Flags, entries: Hashes) -> None:
+        """Of all entries only some stay, in their order; they may have got other payloads."""
+        before = np.zeros(len(kept) + 1, dtype=np.int64)
+        np.cumsum(kept, out=before[1:])
+        runs, directories = [], []
+        first = 0
+        for run in self._runs:
+            begins = before.take(self._begins[first : first + run.directory])
+            first += run.directory
+            if begins[0] < begins[-1]:
+                runs.append(_Run(int(begins[-1] - begins[0]), run.bits))
+                directories.append(begins)
+        self._entries, self._size = entries, len(entries)
+        self._begins = np.concatenate(directories) if directories else NOTHING
+        self._set_runs(runs)
+        if len(self._begins) > _WIDE * (self._size + 1):
+            self._runs, self._size = [], 0
+            self._push(entries)
+
+    def _set_runs(self, runs: list[_Run]) -> None:
+        self._runs = runs
+        self._shifts = np.array([64 - run.bits for run in runs], dtype=np.uint64)[:, None]
+        directories = np.array([run.directory for run in runs], dtype=np.int64)
+        self._directories = (np.cumsum(directories) - directories)[:, None]
 
     def _set_payload_bits(self, bits: int) -> None:
         self._payload_part = np.uint64((1 << bits) - 1)
@@ -135,25 +151,37 @@ class HashRuns:
             return
         old = self._payload_part
         self._set_payload_bits(payload.bit_length() + 1)
-        self._runs = [
-            _Run((run.entries & self._hash_part) | (run.entries & old), run.bits) for run in self._runs
-        ]
+        self._entries = (self._entries & self._hash_part) | (self._entries & old)
 
     def _renew_filter(self) -> None:
         self._filter = HashFilter(self._size)
-        for run in self._runs:
-            self._filter.add(run.entries)
+        self._filter.add(self._entries[: self._size])
 
 
-def _bits(entries: int) -> int:
-    """So many that a bucket has one or two entries."""
-    return max(1, entries.bit_length() - 1)
+def _in_buckets(entries: Hashes, bits: int) -> tuple[Hashes, Ints]:
+    """Entries in order of their leading ``bits``, and where each bucket begins, and the last one ends."""
+    if bits > _DIGIT:  # a radix sort, by the last digit first
+        entries = _by_digit(entries, bits)
+    entries = _by_digit(entries, min(bits, _DIGIT))
+    begins = np.zeros((1 << bits) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(_leading(entries, bits), minlength=1 << bits), out=begins[1:])
+    return entries, begins
+
+
+def _by_digit(entries: Hashes, bits: int) -> Hashes:
+    """Entries in order of the last digit of their leading ``bits``, else as they were."""
+    return entries.take(np.argsort(_leading(entries, bits).astype(np.uint16), kind="stable"))
 
 
 def _leading(hashes: Hashes, bits: int) -> Ints:
     return (hashes >> np.uint64(64 - bits)).view(np.int64)
 
 
-def _order(hashes: Hashes, bits: int) -> Ints:
-    """The stable order by the last digit of the leading ``bits``."""
-    return np.argsort(_leading(hashes, bits).astype(np.uint16), kind="stable")
+def _written(array: npt.NDArray[Scalar], place: int, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """The array with values from a place on, grown by half where there is no space for them."""
+    end = place + len(values)
+    if end > len(array):
+        array, old = np.empty(end + end // 2, dtype=array.dtype), array
+        array[:place] = old[:place]
+    array[place:end] = values
+    return array

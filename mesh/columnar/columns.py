@@ -122,6 +122,14 @@ def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
     return first, where[codes]
 
 
+def occurrences(codes: Ints) -> Ints:
+    """How often the code at each place is there."""
+    if int(codes.max(initial=-1)) >= _DENSE * len(codes):
+        _, kinds, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        return counts[kinds]
+    return np.bincount(codes)[codes]
+
+
 def cells(table: npt.NDArray[Number], rows: Ints, columns: Ints) -> npt.NDArray[Number]:
     """The values of a table at (row, column) each; a third of the work of indexing by two arrays."""
     values: npt.NDArray[Number] = table.ravel().take(rows * table.shape[1] + columns)

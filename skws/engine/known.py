@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mesh.columnar import LiveTuples
-from mesh.columnar.columns import Flags, Ints, kinds_of
+from mesh.columnar.columns import Flags, Ints, occurrences
 from schema.model import Row, Schema
 from skws.batches import Rows
 from skws.engine.row_store import RowStore
@@ -132,16 +132,13 @@ class KnownTuples:
 
 def _with_twins(relation: Ints, start: Ints) -> Flags:
     """Which tuples are not the only one of their relation at their instant."""
-    twins = np.zeros(len(start), dtype=bool)
-    streaming = np.flatnonzero(start != ALWAYS)  # static tuples have their name already
-    relation, start = relation[streaming], start[streaming]
-    if not len(start):
+    streaming = start != ALWAYS  # static tuples have their name already
+    if not streaming.all():
+        twins = np.zeros(len(start), dtype=bool)
+        twins[streaming] = _with_twins(relation[streaming], start[streaming])
         return twins
     if (start[1:] < start[:-1]).any():
         instant = np.unique(start, return_inverse=True)[1]
     else:
-        instant = np.concatenate([[0], np.cumsum(np.diff(start) != 0)])
-    where = instant * (int(relation.max()) + 1) + relation
-    _, kinds = kinds_of(where)
-    twins[streaming[np.bincount(kinds)[kinds] > 1]] = True
-    return twins
+        instant = np.cumsum(np.diff(start, prepend=start[:1]) != 0)
+    return occurrences(instant * (int(relation.max(initial=0)) + 1) + relation) > 1

@@ -36,6 +36,10 @@ class CandidateNetwork(NamedTuple):
 
     @classmethod
     def of(cls, tree: Tree) -> CandidateNetwork:
+        places = range(len(tree.relations))
+        if tree.parents == (-1, *places[:-1]) and _slots(tree.keywords[0]) < _slots(tree.keywords[-1]):
+            # Most do not branch, and stand in the order in which they read.
+            return cls(tree.relations, tree.keywords, tree.parents, tree.edges, tuple(places))
         around = neighbours(tree)
         reading: list[tuple[int, int, int]] = []
         _read(tree, around, _reading_start(tree, around), -1, -1, reading)

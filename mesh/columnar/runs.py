@@ -160,17 +160,13 @@ class HashRuns:
 
 def _in_buckets(entries: Hashes, bits: int) -> tuple[Hashes, Ints]:
     """Entries in order of their leading ``bits``, and where each bucket begins, and the last one ends."""
-    if bits > _DIGIT:  # a radix sort, by the last digit first
-        entries = _by_digit(entries, bits)
-    entries = _by_digit(entries, min(bits, _DIGIT))
+    bucket = _leading(entries, bits)
     begins = np.zeros((1 << bits) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(_leading(entries, bits), minlength=1 << bits), out=begins[1:])
-    return entries, begins
-
-
-def _by_digit(entries: Hashes, bits: int) -> Hashes:
-    """Entries in order of the last digit of their leading ``bits``, else as they were."""
-    return entries.take(np.argsort(_leading(entries, bits).astype(np.uint16), kind="stable"))
+    np.cumsum(np.bincount(bucket, minlength=1 << bits), out=begins[1:])
+    order = np.argsort(bucket.astype(np.uint16), kind="stable")  # a radix sort, by the last digit first
+    if bits > _DIGIT:
+        order = order.take(np.argsort((bucket >> _DIGIT).astype(np.uint16).take(order), kind="stable"))
+    return entries.take(order), begins
 
 
 def _leading(hashes: Hashes, bits: int) -> Ints:

@@ -95,12 +95,12 @@ class Texts:
     @classmethod
     def _of_joined(cls, joined: str, texts: Sequence[str]) -> Texts:
         if joined.isascii():
-            data, lengths = joined.encode(), list(map(len, texts))
+            data, lengths = joined.encode(), map(len, texts)
         else:
             encoded = [text.encode("utf-8", _LONE) for text in texts]
-            data, lengths = b"".join(encoded), list(map(len, encoded))
+            data, lengths = b"".join(encoded), map(len, encoded)
         offsets = np.zeros(len(texts) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        np.cumsum(np.fromiter(lengths, dtype=np.int64, count=len(texts)), out=offsets[1:])
         return cls(data, offsets)
 
     @classmethod

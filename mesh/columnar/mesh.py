@@ -278,7 +278,7 @@ class ColumnarMesh:
         first, counts = self._operators.groups(new.operator)
         partial = np.repeat(np.arange(len(new), dtype=np.int64), counts)
         groups = ranges(first, counts)
-        self._operators.probed(new.operator[partial])
+        self._operators.probed(new.operator, counts)
         joining = cells(new.members, partial, self._operators.node(groups))
         known, hashes = self._live.wanted(self._operators.edge(groups), joining)
         if not known.all():

@@ -93,9 +93,12 @@ def _tuples(
     which = _flat(np.broadcast_to(group.which[:, None], group.ordered.shape) for group in groups)
     nodes = _flat(np.broadcast_to(np.arange(group.ordered.shape[1]), group.ordered.shape) for group in groups)
     kinds = int(bitmaps.max(initial=0)) + 1
-    first, inverse = kinds_of((numbers * len(queries) + query[which]) * kinds + bitmaps)
-    once = zip(numbers[first].tolist(), which[first].tolist(), nodes[first].tolist(), strict=True)
-    shown = _objects([ResultTuple(named[one], readings[it].carried[node]) for one, it, node in once])
+    brought = query[which] * kinds + bitmaps
+    some, brings = kinds_of(brought)
+    keywords = [readings[it].carried[node] for it, node in zip(which[some].tolist(), nodes[some].tolist())]
+    first, inverse = kinds_of(numbers * (len(queries) * kinds) + brought)
+    described = _objects(named).take(numbers[first]).tolist()
+    shown = _objects(list(map(ResultTuple, described, _objects(keywords).take(brings[first]).tolist())))
     ends = np.cumsum([group.ordered.size for group in groups])
     found: list[tuple[ResultTuple, ...]] = []
     for group, end in zip(groups, ends.tolist(), strict=True):

@@ -78,9 +78,10 @@ class HashRuns:
         first = self._begins.take(bucket)
         counts = self._begins.take(bucket + 1) - first
         positions = np.repeat(np.tile(np.arange(len(wanted)), len(self._runs)), counts)
-        entries = self._entries.take(ranges(first, counts))
-        hits = np.flatnonzero((entries ^ prefixes.take(positions)) <= self._payload_part)
-        return wanted.take(positions.take(hits)), (entries.take(hits) & self._payload_part).view(np.int64)
+        left = self._entries.take(ranges(first, counts))
+        left ^= prefixes.take(positions)  # of an entry with the hash, its payload
+        hits = np.flatnonzero(left <= self._payload_part)
+        return wanted.take(positions.take(hits)), left.take(hits).view(np.int64)
 
     def remap(self, new_payload: Ints) -> None:
         """Renumber payloads, keeping their order, from 0 on; entries whose new number is negative go."""
@@ -132,7 +133,7 @@ class HashRuns:
         self._begins = np.concatenate(directories) if directories else NOTHING
         self._set_runs(runs)
         if len(self._begins) > _WIDE * (self._size + 1):
-            self._runs, self._size = [], 0
+            self._runs, self._size, self._begins = [], 0, NOTHING
             self._push(entries)
 
     def _set_runs(self, runs: list[_Run]) -> None:
@@ -174,10 +175,10 @@ def _leading(hashes: Hashes, bits: int) -> Ints:
 
 
 def _written(array: npt.NDArray[Scalar], place: int, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """The array with values from a place on, grown by half where there is no space for them."""
+    """The array with values from a place on, grown by a quarter where there is no space."""
     end = place + len(values)
     if end > len(array):
-        array, old = np.empty(end + end // 2, dtype=array.dtype), array
+        array, old = np.empty(end + end // 4, dtype=array.dtype), array
         array[:place] = old[:place]
     array[place:end] = values
     return array

@@ -144,9 +144,7 @@ class Finder:
             self._behind.come_before(new.relation, keys, labelled)
         return self._insert(new, keys, labelled, horizon)
 
-    def _insert(
-        self, new: Arrivals, keys: Ints, labelled: Labelled, horizon: int = ALWAYS
-    ) -> list[Partials]:
+    def _insert(self, new: Arrivals, keys: Ints, labelled: Labelled, horizon: int = ALWAYS) -> list[Partials]:
         first, arrived = self._enter(new, keys)
         labelled = Labelled(labelled.tuple + first, labelled.query, labelled.label)
         self._scoring.arrived(first, new.rows, self._counted(labelled))

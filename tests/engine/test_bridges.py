@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -111,6 +112,19 @@ def test_a_partial_stands_once_whatever_it_waits_for() -> None:
     engine.compact(11)
     assert mesh.partials == 0
     assert [waiting for _, waiting in engine.waiting()] == [0]
+
+
+@pytest.mark.parametrize(("start", "lateness", "stays"), [(99, 0, 1), (90, 0, 0), (50, 0, 0), (50, 60, 1)])
+def test_who_ends_before_its_batch_does_waits_only_for_late_tuples(
+    start: int, lateness: int, stays: int
+) -> None:
+    engine = ColumnarEngine.of(replace(plan(f"{A} {B}", 5, TimeWindow(10)), lateness=lateness))
+    root, other, last = (Record(0, start, (A, 1, 2)), Record(2, start, (B, 7, 7)), Record(5, 100, (B, 9, 9)))
+    assert not list(engine.process([root, other, last]))
+    (mesh,) = engine._finder.meshes
+    assert mesh.partials == stays
+    partner = Record(1, start if lateness else 100, (B, 2, None))
+    assert len(list(engine.process([partner]))) == stays
 
 
 def test_values_whose_hashes_begin_alike_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

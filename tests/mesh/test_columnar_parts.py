@@ -74,6 +74,22 @@ def test_runs_stay_few_and_their_filter_sparse() -> None:
     assert len(index._filter.passing(absent)) < len(absent) / 20, "what is gone is in the filter no longer"
 
 
+def test_a_large_run_stands_in_order_of_more_bits_than_one_digit() -> None:
+    random, index = np.random.default_rng(1), HashRuns()
+    hashes = random.integers(0, 1 << 64, 150_000, dtype=np.uint64)
+    index.add(np.concatenate([hashes, hashes]), np.arange(300_000, dtype=np.int64))
+    asked = np.concatenate([hashes[::1000], random.integers(0, 1 << 64, 1000, dtype=np.uint64)])
+    assert [run.bits for run in index._runs] == [18]
+    assert found(index, asked) == sorted(
+        (at, 1000 * at + again) for at in range(150) for again in (0, 150_000)
+    )
+    few = np.full(300_000, -1)
+    few[[1000, 151_000]] = [0, 1]
+    index.remap(few)
+    assert found(index, asked) == [(1, 0), (1, 1)]
+    assert len(index._begins) < 10, "directories go with what they told of"
+
+
 @given(st.integers(0, 10**6))
 @settings(max_examples=30, deadline=None)
 def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:

@@ -137,7 +137,7 @@ class Finder:
         return of_rows | self.queries[query].mesh.carried(query)
 
     def insert(self, new: Arrivals, horizon: int = ALWAYS) -> list[Partials]:
-        """Add tuples; gives the results that they complete. All that come later begin at ``horizon`` or later."""
+        """Add tuples; gives the results that they complete. All later ones begin at ``horizon`` or after."""
         labelled = self._labelling.of(new.rows) if new.labelled is None else new.labelled
         keys = self._values.of(new.rows)
         if self._behind is not None:

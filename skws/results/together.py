@@ -95,7 +95,8 @@ def _tuples(
     kinds = int(bitmaps.max(initial=0)) + 1
     brought = query[which] * kinds + bitmaps
     some, brings = kinds_of(brought)
-    keywords = [readings[it].carried[node] for it, node in zip(which[some].tolist(), nodes[some].tolist())]
+    once = zip(which[some].tolist(), nodes[some].tolist(), strict=True)
+    keywords = [readings[it].carried[node] for it, node in once]
     first, inverse = kinds_of(numbers * (len(queries) * kinds) + brought)
     described = _objects(named).take(numbers[first]).tolist()
     shown = _objects(list(map(ResultTuple, described, _objects(keywords).take(brings[first]).tolist())))

@@ -88,24 +88,30 @@ def _tuples(
     """The tuples of results; each is made once for all that it brings the same keywords to."""
     queries: dict[str, int] = {}
     query = np.array([queries.setdefault(r.query, len(queries)) for r in readings], dtype=np.int64)
-    numbers = _flat(group.ordered for group in groups)
-    bitmaps = _flat(group.bitmaps for group in groups)
-    which = _flat(np.broadcast_to(group.which[:, None], group.ordered.shape) for group in groups)
-    nodes = _flat(np.broadcast_to(np.arange(group.ordered.shape[1]), group.ordered.shape) for group in groups)
-    kinds = int(bitmaps.max(initial=0)) + 1
-    brought = query[which] * kinds + bitmaps
+    kinds = 1 + max((int(group.bitmaps.max(initial=0)) for group in groups), default=0)
+    brought = _flat(query[group.which][:, None] * kinds + group.bitmaps for group in groups)
     some, brings = kinds_of(brought)
-    once = zip(which[some].tolist(), nodes[some].tolist(), strict=True)
-    keywords = [readings[it].carried[node] for it, node in once]
+    keywords = _objects([_keywords(groups, readings, place) for place in some.tolist()])
+    numbers = _flat(group.ordered for group in groups)
     first, inverse = kinds_of(numbers * (len(queries) * kinds) + brought)
     described = _objects(named).take(numbers[first]).tolist()
-    shown = _objects(list(map(ResultTuple, described, _objects(keywords).take(brings[first]).tolist())))
+    shown = _objects(list(map(ResultTuple, described, keywords.take(brings[first]).tolist())))
     ends = np.cumsum([group.ordered.size for group in groups])
     found: list[tuple[ResultTuple, ...]] = []
     for group, end in zip(groups, ends.tolist(), strict=True):
         mine = inverse[end - group.ordered.size : end].reshape(group.ordered.shape)
         found += map(tuple, shown[mine].tolist())
     return found
+
+
+def _keywords(groups: Sequence[_Alike], readings: Sequence[Reading], place: int) -> tuple[str, ...]:
+    """What a tuple brings to a result: the one at a place among the tuples of all results."""
+    for group in groups:
+        if place < group.ordered.size:
+            row, node = divmod(place, group.ordered.shape[1])
+            return readings[group.which[row]].carried[node]
+        place -= group.ordered.size
+    raise IndexError(place)
 
 
 def _flat(parts: Iterable[Ints]) -> Ints:

@@ -109,7 +109,7 @@ def _keywords(groups: Sequence[_Alike], readings: Sequence[Reading], place: int)
     for group in groups:
         if place < group.ordered.size:
             row, node = divmod(place, group.ordered.shape[1])
-            return readings[group.which[row]].carried[node]
+            return readings[int(group.which[row])].carried[node]
         place -= group.ordered.size
     raise IndexError(place)
 

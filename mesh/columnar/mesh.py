@@ -235,8 +235,8 @@ class ColumnarMesh:
             partial, groups, wanted = self._spread(front)
             places, slots = self._partners(front, partial, groups, wanted)
             grown = self._pairs.joined(front, groups[places], partial[places], slots)
-            stays = (front.end > horizon)[partial] & ~self._operators.passing(groups)
-            if stays.any():
+            stays = np.flatnonzero((front.end > horizon)[partial] & ~self._operators.passing(groups))
+            if len(stays):
                 newcomers.add(front, partial[stays], groups[stays], wanted[stays])
             front = grown
         if len(newcomers):

@@ -67,9 +67,12 @@ class Texts:
 
     def at(self, places: Places) -> list[str]:
         """Some of the texts."""
-        bounds = zip(self.offsets[places].tolist(), self.offsets[places + 1].tolist(), strict=True)
+        bounds = list(zip(self.offsets[places].tolist(), self.offsets[places + 1].tolist(), strict=True))
         data = self.data
-        return [data[first:end].decode("utf-8", _LONE) for first, end in bounds]
+        try:
+            return [data[first:end].decode() for first, end in bounds]
+        except UnicodeDecodeError:  # to ask for what is rare takes twice as long
+            return [data[first:end].decode("utf-8", _LONE) for first, end in bounds]
 
     def tolist(self) -> list[str]:
         """All of them."""

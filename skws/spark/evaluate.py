@@ -123,7 +123,7 @@ class SliceRun:
         for batch in self._batches(rows):
             self._finder.purge(batch[0][3])
             before = self._finder.excluded
-            found = self._finder.insert(self._arrivals(batch))
+            found = self._finder.insert(self._arrivals(batch), batch[-1][3])
             if batch[0][3] >= self._begin:
                 self.counts["excluded"] += self._finder.excluded - before
                 yield from self._finder.telling.events(found)

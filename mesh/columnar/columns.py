@@ -110,11 +110,10 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
     """Where a code of each kind stands, and which kind each code is of."""
-    space = int(codes.max(initial=-1)) + 1
-    if space > _DENSE * len(codes):
+    if not _dense(codes):
         _, first, kinds = np.unique(codes, return_index=True, return_inverse=True)
         return first, kinds
-    where = np.full(space, -1, dtype=np.int64)
+    where = np.full(int(codes.max(initial=-1)) + 1, -1, dtype=np.int64)
     where[codes] = np.arange(len(codes))
     there = np.flatnonzero(where >= 0)
     first = where[there]
@@ -122,9 +121,13 @@ def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
     return first, where[codes]
 
 
+def _dense(codes: Ints) -> bool:
+    return int(codes.max(initial=-1)) < _DENSE * len(codes)
+
+
 def occurrences(codes: Ints) -> Ints:
     """How often the code at each place is there."""
-    if int(codes.max(initial=-1)) >= _DENSE * len(codes):
+    if not _dense(codes):
         _, kinds, counts = np.unique(codes, return_inverse=True, return_counts=True)
         return counts[kinds]
     return np.bincount(codes)[codes]

@@ -13,19 +13,17 @@ the cost of a look-up.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, ranges
 from mesh.columnar.filter import HashFilter
+from mesh.columnar.store import written
 
 _LEAST_PAYLOAD_BITS = 20
 _DIGIT = 16  # bits by which NumPy sorts in linear time: several times as fast as by 64
 _WIDE = 8  # times as many buckets as entries, at most
-
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class _Run(NamedTuple):
@@ -71,7 +69,7 @@ class HashRuns:
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """All pairs of equal hashes, as (position in ``hashes``, payload)."""
         wanted = self._filter.passing(hashes)
-        if not len(wanted) or not self._runs:
+        if not len(wanted):
             return NOTHING, NOTHING
         prefixes = hashes.take(wanted) & self._hash_part
         bucket = ((prefixes >> self._shifts).view(np.int64) + self._directories).ravel()
@@ -113,8 +111,8 @@ class HashRuns:
             entries = np.concatenate([self._entries[first : self._size], entries])
         ordered, begins = _in_buckets(entries, run.bits)
         self._size = first + size
-        self._entries = _written(self._entries, first, ordered)
-        self._begins = _written(self._begins, sum(other.directory for other in self._runs), begins + first)
+        self._entries = written(self._entries, first, ordered)
+        self._begins = written(self._begins, sum(other.directory for other in self._runs), begins + first)
         self._set_runs([*self._runs, run])
 
     def _keep(self, kept: Flags, entries: Hashes) -> None:
@@ -172,13 +170,3 @@ def _in_buckets(entries: Hashes, bits: int) -> tuple[Hashes, Ints]:
 
 def _leading(hashes: Hashes, bits: int) -> Ints:
     return (hashes >> np.uint64(64 - bits)).view(np.int64)
-
-
-def _written(array: npt.NDArray[Scalar], place: int, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """The array with values from a place on, grown by a quarter where there is no space."""
-    end = place + len(values)
-    if end > len(array):
-        array, old = np.empty(end + end // 4, dtype=array.dtype), array
-        array[:place] = old[:place]
-    array[place:end] = values
-    return array

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from mesh.columnar.columns import Flags, Ints, TupleColumns
 
 NO_MEMBER = -1
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +70,8 @@ class Table:
     def append(self, rows: tuple[Ints, ...]) -> int:
         """Append rows, given as columns; gives the place of the first."""
         first, self.size = self.size, self.size + len(rows[0])
-        for number, (column, new) in enumerate(zip(self._columns, rows, strict=True)):
-            if self.size > len(column):
-                space = max(_LEAST, self.size + self.size // 4)
-                grown = np.empty((space, *column.shape[1:]), dtype=column.dtype)
-                grown[:first] = column[:first]
-                self._columns[number] = grown
-            self._columns[number][first : self.size] = new
+        pairs = zip(self._columns, rows, strict=True)
+        self._columns = [written(column, first, new, least=_LEAST) for column, new in pairs]
         return first
 
     def columns(self) -> tuple[Ints, ...]:
@@ -166,6 +165,22 @@ class PartialStore(Table):
         end[touched] = np.minimum(earliest, end[touched])
         places: Ints = touched[earlier]
         return places
+
+
+def written(
+    array: npt.NDArray[Scalar], place: int, values: npt.NDArray[Scalar], *, least: int = 0
+) -> npt.NDArray[Scalar]:
+    """The array with values from a place on; where there is no space for them, a copy with a quarter more.
+
+    A copy has space for ``least`` at least, and keeps what stands before the place.
+    """
+    end = place + len(values)
+    if end > len(array):
+        grown = np.empty((max(least, end + end // 4), *array.shape[1:]), dtype=array.dtype)
+        grown[:place] = array[:place]
+        array = grown
+    array[place:end] = values
+    return array
 
 
 def _rows(columns: tuple[Ints, ...], chosen: Ints | Flags | slice) -> Iterator[Ints]:

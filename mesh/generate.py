@@ -206,6 +206,8 @@ class CNGen:
 
     def _is_greatest_rooting(self, tree: Tree) -> bool:
         """True unless the tree, rooted at another node with the root's label, has a greater code."""
+        if tree.keywords.count(tree.keywords[0]) == 1:
+            return True  # as most are
         label = (tree.relations[0], tree.keywords[0])
         others = [
             node

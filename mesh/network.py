@@ -8,7 +8,7 @@ the same: ``director{tarantino} - movie{} - plays{} - actor{travolta}``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -54,11 +54,15 @@ class CandidateNetwork(NamedTuple):
 
     def joins(self, schema: Schema) -> tuple[tuple[int, int, str], ...]:
         """Each join as (node on its left side, node on its right side, its name), in reading order."""
-        found = []
-        for node in range(1, self.size):
-            ends = (self.parents[node], node) if self.edges[node] % 2 == 0 else (node, self.parents[node])
-            found.append((*ends, schema.joins[self.edges[node] // 2].name))
-        return tuple(found)
+        names, ends = schema.joins, zip(self.parents[1:], self.edges[1:], strict=True)
+        return tuple(
+            [
+                (parent, node, names[edge // 2].name)
+                if edge % 2 == 0
+                else (node, parent, names[edge // 2].name)
+                for node, (parent, edge) in enumerate(ends, 1)
+            ]
+        )
 
     def text(self, schema: Schema, keywords: Sequence[str]) -> str:
         """One line; joins are named where more than one connects the two relations."""
@@ -81,14 +85,12 @@ class Wording:
     """How the networks of one query read; what a node and a connector read like is found once."""
 
     def __init__(self, schema: Schema, keywords: Sequence[str]) -> None:
-        self._schema = schema
-        self._keywords = tuple(keywords)
         self._connectors = _connectors(schema)
-        self._nodes: dict[tuple[int, int], str] = {}
+        self._node = cache(lambda relation, bitmap: node_text(schema, relation, bitmap, keywords))
 
     def text(self, network: CandidateNetwork) -> str:
         """As ``CandidateNetwork.text``."""
-        labels = list(map(self._node, zip(network.relations, network.keywords, strict=True)))
+        labels = list(map(self._node, network.relations, network.keywords))
         if network.parents == tuple(range(-1, network.size - 1)):  # most do not branch
             joined = zip(map(self._connectors.__getitem__, network.edges[1:]), labels[1:], strict=True)
             return " ".join([labels[0], *chain.from_iterable(joined)])
@@ -97,12 +99,6 @@ class Wording:
             text = f"{self._connectors[network.edges[node]]} {_branching(labels[node], branches[node])}"
             branches[network.parents[node]].append(text)
         return _branching(labels[0], branches[0])
-
-    def _node(self, label: tuple[int, int]) -> str:
-        found = self._nodes.get(label)
-        if found is None:
-            found = self._nodes[label] = node_text(self._schema, *label, self._keywords)
-        return found
 
 
 def _branching(label: str, branches: list[str]) -> str:

@@ -9,20 +9,21 @@ costs what of it is touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mesh.columnar import bridges
-from mesh.columnar.columns import Flags, Ints, distinct
+from mesh.columnar.columns import Flags, Ints, cells, distinct
 from mesh.generate import CNGen, Place
 from mesh.sequence import FREE
 from mesh.tree import Tree
 
 NONE = -1
-_UNKNOWN = -2
+# Operators that were never met: of trees that lack a keyword, and of such as have all.
+_UNKNOWN, _UNKNOWN_COMPLETE = -2, -3
 
 OperatorCounts: TypeAlias = list[tuple[Tree, int]]
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -41,7 +42,7 @@ class OperatorTable:
         self._places: list[Place] = []
         self.excluded = 1 << generator.slots  # the label of tuples that take no part
         self._complete = np.zeros(64, dtype=bool)
-        self._size = np.zeros(64, dtype=np.int64)
+        self._size = np.ones(64, dtype=np.int64)
         self._parents = np.zeros((64, generator.max_size), dtype=np.int64)
         self._edges = np.full((64, generator.max_size), NONE, dtype=np.int64)
         self._first_group = np.full(64, NONE, dtype=np.int64)
@@ -59,14 +60,17 @@ class OperatorTable:
         for relation, keywords in generator.roots:
             tree = Tree.single(relation, keywords)
             if needed(tree):
-                self._roots[relation, keywords] = self._add(tree, generator.is_total(tree))
+                (self._roots[relation, keywords],) = self._add([tree], generator.is_total(tree))
 
     def __len__(self) -> int:
         return len(self.trees)
 
     def add_network(self, tree: Tree) -> int:
         """The number of a network that is evaluated elsewhere."""
-        return self._add(tree, complete=True)
+        number = int(self._add([tree], True)[0])
+        size = self._size[number] = len(tree.relations)
+        self._parents[number, 1:size], self._edges[number, 1:size] = tree.parents[1:], tree.edges[1:]
+        return number
 
     def roots(self, relation: Ints, keywords: Ints) -> Ints:
         """The operator of each tuple that is a root's, else NONE."""
@@ -116,12 +120,11 @@ class OperatorTable:
 
     def next(self, groups: Ints, keywords: Ints) -> Ints:
         """The operator of each match, NONE where no network can come of it."""
-        found = self._next[groups, keywords]
-        unknown = np.flatnonzero(found == _UNKNOWN)
+        found = cells(self._next, groups, keywords)
+        unknown = np.flatnonzero(found < NONE)
         if len(unknown):
-            for group, carried in {*zip(groups[unknown].tolist(), keywords[unknown].tolist(), strict=True)}:
-                self._next[group, carried] = self._make(group, carried)
-            found = self._next[groups, keywords]
+            self._make(distinct(groups[unknown] * self._next.shape[1] + keywords[unknown]))
+            found = cells(self._next, groups, keywords)
         return found.astype(np.int64)
 
     def waiting(self, groups: Ints) -> OperatorCounts:
@@ -141,30 +144,41 @@ class OperatorTable:
         expanded = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
         return [(self.trees[operator], int(counts[operator])) for operator in expanded.tolist()]
 
-    def _make(self, group: int, keywords: int) -> int:
-        place = self._places[group]
-        complete = dict(place.choices)[keywords]
-        tree = self._generator.grow(self.trees[self._owner[group]], place, keywords, complete)
-        return NONE if tree is None or not self._needed(tree) else self._add(tree, complete)
+    def _make(self, codes: Ints) -> None:
+        """Make the operators at some codes, which are group * width of the table + keywords."""
+        table, trees, places, grow = self._next.ravel(), self.trees, self._places, self._generator.grow
+        groups, keywords = np.divmod(codes, self._next.shape[1])
+        owners, complete = self._owner[groups], table[codes] == _UNKNOWN_COMPLETE
+        met = zip(owners.tolist(), groups.tolist(), keywords.tolist(), complete.tolist(), strict=True)
+        grown = [grow(trees[owner], places[group], *child) for owner, group, *child in met]
+        kept = [place for place, tree in enumerate(grown) if tree is not None and self._needed(tree)]
+        new = self._add([tree for tree in map(grown.__getitem__, kept) if tree is not None], complete[kept])
+        owners, groups = owners[kept], groups[kept]
+        last = self._size[owners]  # the place of the node that is new
+        self._size[new] = last + 1
+        self._parents[new], self._edges[new] = self._parents[owners], self._edges[owners]
+        self._parents[new, last], self._edges[new, last] = self._node[groups], self._edge[groups]
+        table[codes] = NONE
+        table[codes[kept]] = new
 
-    def _add(self, tree: Tree, complete: bool) -> int:
-        number = len(self.trees)
-        self.trees.append(tree)
-        if number == len(self._complete):
+    def _add(self, trees: Sequence[Tree], complete: Flags | bool) -> Ints:
+        """Operators for trees; gives their numbers."""
+        numbers = np.arange(len(self.trees), len(self.trees) + len(trees))
+        self.trees += trees
+        while len(self.trees) > len(self._complete):
             self._complete = _doubled(self._complete, False)
             self._first_group = _doubled(self._first_group, NONE)
             self._group_count = _doubled(self._group_count, 0)
             self._probes = _doubled(self._probes, 0)
-            self._size = _doubled(self._size, 0)
+            self._size = _doubled(self._size, 1)
             self._parents, self._edges = _doubled(self._parents, 0), _doubled(self._edges, NONE)
             self._ranks = _doubled(self._ranks, FREE)
-        self._complete[number] = complete
-        size = self._size[number] = len(tree.relations)
-        self._parents[number, 1:size] = tree.parents[1:]
-        self._edges[number, 1:size] = tree.edges[1:]
+        self._complete[numbers] = complete
         if self._generator.sequence:
-            self._ranks[number, :size] = [self._generator.sequence.rank(each) for each in tree.keywords]
-        return number
+            for number, tree in zip(numbers.tolist(), trees, strict=True):
+                ranks = map(self._generator.sequence.rank, tree.keywords)
+                self._ranks[number, : len(tree.keywords)] = list(ranks)
+        return numbers
 
     def _expand(self, operator: int) -> None:
         tree, largest = self.trees[operator], self._generator.max_size
@@ -188,8 +202,8 @@ class OperatorTable:
             self._passing[group] = on_bridge
             self._node[group] = tree.path[place.depth]
             self._edge[group] = place.edge.id
-            for keywords, _ in place.choices:  # NumPy takes ten times as long for one by a list
-                self._next[group, keywords] = _UNKNOWN
+            for keywords, complete in place.choices:  # NumPy takes ten times as long for one by a list
+                self._next[group, keywords] = _UNKNOWN_COMPLETE if complete else _UNKNOWN
         self._group_count[operator] = len(self._places) - self._first_group[operator]
 
 

@@ -128,6 +128,7 @@ class Finder:
         self._labelling.remove(query)
         self._scoring.remove(query)
         self._meshes.remove(query)
+        self.telling.forget_networks()
         if self._behind is not None:
             self._behind.end(query)
 

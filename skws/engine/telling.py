@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 from msgspec.structs import replace
 
 from mesh.columnar import LiveTuples, Partials
-from mesh.columnar.columns import Flags, Ints
+from mesh.columnar.columns import Flags, Ints, kinds_of
 from mesh.columnar.store import NO_MEMBER
 from mesh.tree import Tree
 from schema.model import Schema
@@ -22,6 +20,7 @@ from skws.ranking.judging import Scorer
 from skws.results.assemble import Reading
 from skws.results.ids import Lanes, digest_of_join, lanes
 from skws.results.model import Result
+from skws.results.readings import Readings
 from skws.results.together import put_together
 from windows.tuples import ALWAYS
 from windows.window import FOREVER, MICROSECOND, Window, by_position
@@ -44,10 +43,15 @@ class Telling:
     ) -> None:
         self._joins = lanes(digest_of_join(join.name) for join in schema.joins)
         self._queries = queries
+        self._readings = Readings(self._reading)  # of networks: query and operator in one
         self._live = live
         self._known = known
         self._scoring = scoring
         self._window = window
+
+    def forget_networks(self) -> None:
+        """A query is gone: let go of what is known of networks; what is wanted again is still at hand."""
+        self._readings = Readings(self._reading)
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
@@ -82,18 +86,16 @@ class Telling:
         numbered[found.members] = 1  # NO_MEMBER, being -1, takes the last place
         slots = np.flatnonzero(numbered[:-1])
         numbered[slots] = np.arange(len(slots))
-        networks, which = np.unique(found.query << 32 | found.operator, return_inverse=True)
-        readings = list(self._readings(networks >> 32, networks & _OPERATOR))
-        spans = zip(_seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER), strict=True)
-        members, named = numbered[found.members], self._known.names(slots)
-        return put_together(readings, which, members, named, self._joins, spans, snapshot=snapshot)
+        networks = found.query << 32 | found.operator
+        some, kinds = kinds_of(networks)
+        which = self._readings.numbers(networks[some].tolist()).take(kinds)
+        members, named = numbered.take(found.members), self._known.names(slots)
+        spans = _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
+        return put_together(self._readings, which, members, named, self._joins, *spans, snapshot=snapshot)
 
-    def _readings(self, queries: Ints, operators: Ints) -> Iterator[Reading]:
-        """How networks read that are in order of their queries."""
-        for query, some in groupby(zip(queries.tolist(), operators.tolist(), strict=True), itemgetter(0)):
-            mesh, assembler, *_ = self._queries[query]
-            for _, operator in some:
-                yield assembler.reading(mesh.network(operator))
+    def _reading(self, network: int) -> Reading:
+        mesh, assembler, *_ = self._queries[network >> 32]
+        return assembler.reading(mesh.network(network & _OPERATOR))
 
     def _judged(
         self, results: Partials, natural: Ints, made: list[Result], *, snapshot: bool

@@ -6,48 +6,65 @@ Ids, and the tuples that several results share, are found by columns, for result
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mesh.columnar.columns import cells, distinct, kinds_of
-from skws.results.assemble import Named, Reading
+from skws.results.assemble import Named
 from skws.results.ids import Lanes, ids, lanes
 from skws.results.model import Result, ResultTuple
+from skws.results.readings import Readings
 
 Ints = npt.NDArray[np.int64]
 Objects = npt.NDArray[np.object_]
+Seconds = Sequence[float | None]
+
+_query, _text, _joins = map(attrgetter, ("query", "text", "joins"))
 
 
 def put_together(
-    readings: Sequence[Reading],
+    readings: Readings,
     which: Ints,
     members: Ints,
     named: Sequence[Named],
     joins: Lanes,
-    spans: Iterable[tuple[float | None, float | None]],
+    starts: Seconds,
+    ends: Seconds,
     *,
     snapshot: bool,
 ) -> tuple[list[Result], Lanes]:
     """New results, and numbers that are in the order of their ids; ``which``: each one's reading, by number.
 
     ``members`` are their tuples as numbers in ``named``, a row a result, in the order of the network's
-    tree; ``joins`` the digests of the schema's joins; ``spans`` their starts and ends in seconds, None
-    where not known.
+    tree; ``joins`` the digests of the schema's joins; ``starts`` and ``ends`` are None where not known.
     """
     groups = list(_by_size(readings, which, members))
     digests = lanes([each.digest for each in named])
     identified = [ids(digests, g.ordered, joins, (g.left, g.right, g.joins)) for g in groups]
-    made = [id_ for _, some in identified for id_ in some]
+    made = list(chain.from_iterable(some for _, some in identified))
     tuples = _tuples(groups, readings, named)
-    back = np.argsort(_flat(group.places for group in groups))
-    of = map(readings.__getitem__, which.tolist())
-    results = [
-        Result("+", reading.query, made[at], start, end, reading.text, tuples[at], reading.joins, snapshot)
-        for at, reading, (start, end) in zip(back.tolist(), of, spans, strict=True)
-    ]
-    return results, np.concatenate([np.empty(0, dtype=np.uint64), *(first for first, _ in identified)])[back]
+    back = np.empty(len(which), dtype=np.int64)
+    back[_flat(group.places for group in groups)] = np.arange(len(which))
+    at, of = back.tolist(), readings.some(which)
+    # By map, since a loop of Python takes as long again.
+    results = map(
+        Result,
+        repeat("+"),
+        map(_query, of),
+        map(made.__getitem__, at),
+        starts,
+        ends,
+        map(_text, of),
+        map(tuples.__getitem__, at),
+        map(_joins, of),
+        repeat(snapshot),
+    )
+    leading = np.concatenate([np.empty(0, dtype=np.uint64), *(first for first, _ in identified)])
+    return list(results), leading.take(back)
 
 
 class _Alike(NamedTuple):
@@ -66,45 +83,38 @@ class _Alike(NamedTuple):
     joins: Ints
 
 
-def _by_size(readings: Sequence[Reading], which: Ints, members: Ints) -> Iterator[_Alike]:
-    sizes = np.array([len(reading.positions) for reading in readings], dtype=np.int64)
-    row = np.empty(len(readings), dtype=np.int64)  # of a reading, among those of its size
+def _by_size(readings: Readings, which: Ints, members: Ints) -> Iterator[_Alike]:
+    sizes = readings.sizes(which)
     for size in distinct(sizes).tolist():
-        alike = np.flatnonzero(sizes == size)
-        row[alike] = np.arange(len(alike))
-        columns = b"".join([readings[number].columns for number in alike.tolist()])
-        table = np.frombuffer(columns, dtype=np.int64).reshape(len(alike), -1)
-        places = np.flatnonzero(sizes[which] == size)
-        rows = table.take(row[which[places]], axis=0)
-        positions, bitmaps = rows[:, :size], rows[:, size : 2 * size]
-        left, right, names = rows[:, 2 * size :].reshape(len(places), 3, size - 1).transpose(1, 0, 2)
-        ordered = cells(members, places[:, None], positions)
-        yield _Alike(places, which[places], ordered, bitmaps, left, right, names)
+        places = np.flatnonzero(sizes == size)
+        mine = which.take(places)
+        columns = readings.columns(size, mine)
+        positions, bitmaps = columns[:, :size], columns[:, size : 2 * size]
+        left, right, names = columns[:, 2 * size :].reshape(len(places), 3, size - 1).transpose(1, 0, 2)
+        yield _Alike(places, mine, cells(members, places[:, None], positions), bitmaps, left, right, names)
 
 
 def _tuples(
-    groups: Sequence[_Alike], readings: Sequence[Reading], named: Sequence[Named]
+    groups: Sequence[_Alike], readings: Readings, named: Sequence[Named]
 ) -> list[tuple[ResultTuple, ...]]:
     """The tuples of results; each is made once for all that it brings the same keywords to."""
-    queries: dict[str, int] = {}
-    query = np.array([queries.setdefault(r.query, len(queries)) for r in readings], dtype=np.int64)
     kinds = 1 + max((int(group.bitmaps.max(initial=0)) for group in groups), default=0)
-    brought = _flat(query[group.which][:, None] * kinds + group.bitmaps for group in groups)
+    brought = _flat(readings.queries(group.which)[:, None] * kinds + group.bitmaps for group in groups)
     some, brings = kinds_of(brought)
     keywords = _objects([_keywords(groups, readings, place) for place in some.tolist()])
     numbers = _flat(group.ordered for group in groups)
-    first, inverse = kinds_of(numbers * (len(queries) * kinds) + brought)
+    first, inverse = kinds_of(numbers * (readings.query_texts * kinds) + brought)
     described = _objects(named).take(numbers[first]).tolist()
     shown = _objects(list(map(ResultTuple, described, keywords.take(brings[first]).tolist())))
     ends = np.cumsum([group.ordered.size for group in groups])
     found: list[tuple[ResultTuple, ...]] = []
     for group, end in zip(groups, ends.tolist(), strict=True):
         mine = inverse[end - group.ordered.size : end].reshape(group.ordered.shape)
-        found += map(tuple, shown[mine].tolist())
+        found += map(tuple, shown.take(mine).tolist())
     return found
 
 
-def _keywords(groups: Sequence[_Alike], readings: Sequence[Reading], place: int) -> tuple[str, ...]:
+def _keywords(groups: Sequence[_Alike], readings: Readings, place: int) -> tuple[str, ...]:
     """What a tuple brings to a result: the one at a place among the tuples of all results."""
     for group in groups:
         if place < group.ordered.size:

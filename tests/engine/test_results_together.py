@@ -14,9 +14,10 @@ from skws.engine.events import Completed, in_order, retracted
 from skws.engine.telling import _by_tick_and_id
 from skws.keywords import parse_query
 from skws.plan import Plan
-from skws.results.assemble import Assembler, TupleNames, seconds
+from skws.results.assemble import Assembler, Reading, TupleNames, seconds
 from skws.results.ids import digest_of_join, lanes
 from skws.results.model import Op, Result
+from skws.results.readings import Readings
 from skws.results.together import put_together
 from windows.window import FOREVER, TimeWindow
 
@@ -41,6 +42,11 @@ DIGESTS = lanes(digest_of_join(join.name) for join in SCHEMA.joins)
 NETWORKS = [(assembler, tree) for assembler in ASSEMBLERS for tree in assembler._plan.generator().networks()]
 
 
+def reading(network: int) -> Reading:
+    assembler, tree = NETWORKS[network]
+    return assembler.reading(tree)
+
+
 @pytest.mark.parametrize("count", [0, 1, 40])
 def test_together_as_one_by_one(count: int) -> None:
     drawn, snapshot = random.Random(count), count == 1
@@ -55,18 +61,29 @@ def test_together_as_one_by_one(count: int) -> None:
     expected: list[Result] = []
     which, chosen, spans = [], [], []
     for _ in range(count):
-        assembler, tree = drawn.choice(NETWORKS)
+        network = drawn.randrange(len(NETWORKS))
+        assembler, tree = NETWORKS[network]
         left = {relation: drawn.sample(some, len(some)) for relation, some in enumerate(members)}
         mine = [left[relation].pop() for relation in tree.relations]
         start, end = drawn.choice([None, 10**15 + 1]), drawn.choice([FOREVER, 10**15 + 3])
         expected.append(assembler.result("+", tree, mine, start, end, snapshot))
-        which.append(assembler.reading(tree))
+        which.append(network)
         chosen.append([named.index(each) for each in mine] + [-1] * (4 - len(mine)))
         spans.append(seconds(start, end))
-    readings = list({id(reading): reading for reading in which}.values())
-    numbers = np.array([readings.index(reading) for reading in which], dtype=np.int64)
+    readings = Readings(reading)
+    readings.numbers(sorted({*which[::2]}))  # some networks have been met before
+    numbers = dict(zip(set(which), readings.numbers(list(set(which))).tolist(), strict=True))
     numbered = np.array(chosen, dtype=np.int64).reshape(count, 4)
-    made, order = put_together(readings, numbers, numbered, named, DIGESTS, spans, snapshot=snapshot)
+    made, order = put_together(
+        readings,
+        np.array([numbers[network] for network in which], dtype=np.int64),
+        numbered,
+        named,
+        DIGESTS,
+        [start for start, _ in spans],
+        [end for _, end in spans],
+        snapshot=snapshot,
+    )
     assert made == expected
     by_order = [made[place].id for place in np.argsort(order).tolist()]
     assert by_order == sorted(result.id for result in made)
@@ -75,16 +92,22 @@ def test_together_as_one_by_one(count: int) -> None:
 @pytest.mark.parametrize("pair", [(0, 0), (0, 1)])
 def test_a_tuple_is_made_once_for_each_set_of_its_keywords(pair: tuple[int, int]) -> None:
     names = TupleNames(SCHEMA, by_count=False)
-    single = [(a, tree) for a, tree in NETWORKS if len(tree.relations) == 1 and tree.relations == (0,)]
-    readings = [assembler.reading(tree) for assembler, tree in single]
-    assert [reading.carried for reading in readings] == [(("ada",),), (("grace",),), (("ada", "grace"),)]
+    single = [number for number, (_, tree) in enumerate(NETWORKS) if tree.relations == (0,)]
+    readings = Readings(reading)
+    numbers = readings.numbers(single)
+    assert [each.carried for each in readings.some(numbers)] == [
+        (("ada",),),
+        (("grace",),),
+        (("ada", "grace"),),
+    ]
     (one, other), _ = put_together(
         readings,
-        np.array(pair),
+        numbers[list(pair)],
         np.zeros((2, 4), dtype=np.int64),
         [names.name(0, ("ada grace", 1), 5)],
         DIGESTS,
-        [(1.0, 2.0)] * 2,
+        [1.0] * 2,
+        [2.0] * 2,
         snapshot=False,
     )
     assert (one.tuples[0] is other.tuples[0]) == (pair[0] == pair[1])

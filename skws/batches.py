@@ -68,7 +68,7 @@ class Rows:
         block = np.concatenate([part.block + first for part, first in zip(parts, before, strict=False)])
         place = np.concatenate([part.place for part in parts])
         blocks, number, first = _merged([block for part in parts for block in part.blocks])
-        return cls(number[block], place + first[block], blocks)
+        return cls(number.take(block), place + first.take(block), blocks)
 
     def taken(self, places: Ints | Flags | slice) -> Rows:
         """The rows at some places; blocks that none of them is in are let go."""
@@ -98,11 +98,11 @@ class Rows:
             before[place] = rows[number]
             rows[number] += len(block)
             groups[number].append(block)
-        places = before[self.block] + self.place
+        places = before.take(self.block) + self.place
         for number, blocks, mine in zip(
-            numbers.tolist(), groups, _by_number(which[self.block], len(numbers)), strict=True
+            numbers.tolist(), groups, _by_number(which.take(self.block), len(numbers)), strict=True
         ):
-            yield number, blocks, mine, places[mine]
+            yield number, blocks, mine, places.take(mine)
 
     def packed(self) -> Rows:
         """The same rows; of a block that mostly holds others, only those that are here."""

@@ -81,7 +81,8 @@ class Bridges:
         moved = slots[self._closers.columns()[0]]
         self._index.remap(self._closers.keep(moved >= 0))
         self._closers.columns()[0][:] = moved[moved >= 0]
-        self._is_closer = self._is_closer[: len(slots)][slots[: len(self._is_closer)] >= 0]
+        self._is_closer = np.zeros(len(self._live), dtype=bool)
+        self._is_closer[self._closers.columns()[0]] = True
         self._renew()
 
     def mark(self, referred: Flags) -> None:
@@ -101,7 +102,7 @@ class Bridges:
     def among(self, slots: Ints) -> Flags:
         """Which tuples are bridges, of whatever query."""
         self._is_bridge = _with_space(self._is_bridge, len(self._live))
-        return self._is_bridge[slots]
+        return self._is_bridge.take(slots)
 
     def _new_closers(self, labelled: Labelled) -> int:
         """Remember the tuples that may close a network; gives the place of the first that is new."""

@@ -104,8 +104,7 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     ordered = np.sort(values)
     new = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    found: npt.NDArray[Number] = ordered[new]
-    return found
+    return ordered.take(np.flatnonzero(new))
 
 
 def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
@@ -118,19 +117,20 @@ def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
     there = np.flatnonzero(where >= 0)
     first = where[there]
     where[there] = np.arange(len(there))
-    return first, where[codes]
+    return first, where.take(codes)
 
 
 def _dense(codes: Ints) -> bool:
     return int(codes.max(initial=-1)) < _DENSE * len(codes)
 
 
-def occurrences(codes: Ints) -> Ints:
-    """How often the code at each place is there."""
+def repeated(codes: Ints) -> Flags:
+    """Which codes are there several times."""
     if not _dense(codes):
         _, kinds, counts = np.unique(codes, return_inverse=True, return_counts=True)
-        return counts[kinds]
-    return np.bincount(codes)[codes]
+        return (counts > 1).take(kinds)
+    several = np.bincount(codes) > 1
+    return several.take(codes) if several.any() else np.zeros(len(codes), dtype=bool)
 
 
 def cells(table: npt.NDArray[Number], rows: Ints, columns: Ints) -> npt.NDArray[Number]:

@@ -71,7 +71,7 @@ class Labels:
         found = np.zeros(len(slots), dtype=np.int64)
         if len(slots) and slots.max() >= len(self._some):  # free tuples that came since
             self._some = np.concatenate([self._some, np.zeros(int(slots.max()) + 1, dtype=bool)])
-        carrying = np.flatnonzero(self._some[slots])
+        carrying = np.flatnonzero(self._some.take(slots))
         if len(carrying):
             places = _place(slots[carrying], query[carrying])
             first = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)

@@ -95,11 +95,11 @@ class LiveTuples:
 
     def wanted(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
         """What partners of members by edges look like: which have any at all, and the hashes of those."""
-        values = self._values(members, self.key_sets.source[edge])
+        values = self._values(members, self.key_sets.source.take(edge))
         known: Flags = values != NULL
         if not known.all():
             edge, values = edge[known], values[known]
-        return known, index_hashes(self.key_sets.edge_index[edge], values)
+        return known, index_hashes(self.key_sets.edge_index.take(edge), values)
 
     def gather(self, edge: Ints, members: Ints) -> None:
         """See to it that all partners of members by edges are here; to be called before looking them up."""
@@ -108,7 +108,7 @@ class LiveTuples:
 
     def joining(self, edge: Ints, members: Ints) -> tuple[Ints, Ints]:
         """The edges by which members have partners at all, with the values that those have."""
-        values = self._values(members, self.key_sets.source[edge])
+        values = self._values(members, self.key_sets.source.take(edge))
         known = values != NULL
         return edge[known], values[known]
 

@@ -234,10 +234,10 @@ class ColumnarMesh:
                 front = front.taken(~complete)
             partial, groups, wanted = self._spread(front)
             places, slots = self._partners(front, partial, groups, wanted)
-            grown = self._pairs.joined(front, groups[places], partial[places], slots)
-            stays = np.flatnonzero((front.end > horizon)[partial] & ~self._operators.passing(groups))
+            grown = self._pairs.joined(front, groups.take(places), partial.take(places), slots)
+            stays = np.flatnonzero((front.end > horizon).take(partial) & ~self._operators.passing(groups))
             if len(stays):
-                newcomers.add(front, partial[stays], groups[stays], wanted[stays])
+                newcomers.add(front, partial.take(stays), groups.take(stays), wanted.take(stays))
             front = grown
         if len(newcomers):
             self._waiting.add(*newcomers.all())
@@ -245,14 +245,14 @@ class ColumnarMesh:
 
     def _partners(self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes) -> tuple[Ints, Ints]:
         """Live tuples for groups, as (place in ``groups``, slot); ``partial``: of which partials they are."""
-        query = front.query[partial]
+        query = front.query.take(partial)
         is_open, by_query = self._operators.open(groups), mixed(wanted, query)
         self._gather(front, partial, groups, is_open)
         open_places, free = _probe_some(self._live.probe, wanted, np.flatnonzero(is_open))
         closed_places, carrying = _probe_some(self._labelled.probe, by_query, np.flatnonzero(~is_open))
         places, slots = [open_places, closed_places], [free, carrying]
         bridged = np.flatnonzero(self._operators.bridged(groups))
-        bridged = bridged[self._bridges.reached(by_query[bridged])]
+        bridged = bridged.take(self._bridges.reached(by_query.take(bridged)))
         if len(bridged):
             self._gather(front, partial, groups, bridged)
             bridged, bridges = _probe_some(self._live.probe, wanted, bridged)
@@ -296,5 +296,5 @@ def _probe_some(
     """Probe with the hashes at some places; positions are those among all of them."""
     if not len(places):
         return NOTHING, NOTHING
-    positions, found = probe(hashes[places])
-    return places[positions], found
+    positions, found = probe(hashes.take(places))
+    return places.take(positions), found

@@ -34,13 +34,13 @@ class Pairs:
         where the partial and the tuple stand.
         """
         tuples = self._live.tuples
-        start = np.maximum(partials.start[places], tuples.start[partners])
-        end = np.minimum(partials.end[places], tuples.end[partners])
+        start = np.maximum(partials.start.take(places), tuples.start.take(partners))
+        end = np.minimum(partials.end.take(places), tuples.end.take(partners))
         kept = np.flatnonzero(start < end)  # of many pairs one is dead: this rules out most for least
-        places, partners = places[kept], partners[kept]
-        query = partials.query[places].astype(np.int64, copy=False)
+        places, partners = places.take(kept), partners.take(kept)
+        query = partials.query.take(places).astype(np.int64, copy=False)
         labels = self._labels.of(query, partners)
-        operators = self._operators.next(groups[kept].astype(np.int64, copy=False), labels)
+        operators = self._operators.next(groups.take(kept).astype(np.int64, copy=False), labels)
         members = partials.members.take(places, axis=0)
         wanted = operators != NONE
         for node in range(self._width - 1):
@@ -48,10 +48,10 @@ class Pairs:
         chosen = np.flatnonzero(wanted)
         if self._in_order:
             chosen = chosen[self._in_sequence(operators[chosen], members[chosen], partners[chosen])]
-        operators, kept = operators[chosen], kept[chosen]
+        operators, kept = operators.take(chosen), kept.take(chosen)
         members = members.take(chosen, axis=0).astype(np.int64, copy=False)
-        members[np.arange(len(chosen)), self._operators.size(operators) - 1] = partners[chosen]
-        return Partials(query[chosen], operators, members, start[kept], end[kept])
+        members[np.arange(len(chosen)), self._operators.size(operators) - 1] = partners.take(chosen)
+        return Partials(query.take(chosen), operators, members, start.take(kept), end.take(kept))
 
     def _in_sequence(self, operators: Ints, members: Ints, partners: Ints) -> Flags:
         """Which partners came before and after those members that their keywords ask it of."""

@@ -91,7 +91,7 @@ class Table:
 
     def _moved(self, column: Ints, chosen: Ints | slice) -> Ints:
         """Some rows of a column at its beginning; space that they will hardly need again is let go."""
-        rows = column[chosen]
+        rows = column[chosen] if isinstance(chosen, slice) else column.take(chosen, axis=0)
         moved = column if len(column) <= _SPARE * max(_LEAST, self.size) else np.empty_like(rows)
         moved[: self.size] = rows
         return moved
@@ -147,7 +147,7 @@ class PartialStore(Table):
         # Who is alive has live members only; NO_MEMBER, being -1, takes the number behind the last.
         places = self.keep(self._columns[4][: self.size] > horizon)
         members = self.columns()[2]
-        members[:] = np.append(slots, NO_MEMBER)[members]
+        members[:] = np.append(slots, NO_MEMBER).take(members)
         return places
 
     def end(self, slots: Ints, ends: Ints) -> Ints:

@@ -78,17 +78,18 @@ class OperatorTable:
 
     def complete(self, operators: Ints) -> Flags:
         """Which operators give out results."""
-        return self._complete[operators]
+        return self._complete.take(operators)
 
     def groups(self, operators: Ints) -> tuple[Ints, Ints]:
         """First group and number of groups of each operator, made if need be."""
-        for new in distinct(operators[self._first_group[operators] == NONE]).tolist():
-            self._expand(new)
-        return self._first_group[operators], self._group_count[operators]
+        new = operators.take(np.flatnonzero(self._first_group.take(operators) == NONE))
+        for operator in distinct(new).tolist():
+            self._expand(operator)
+        return self._first_group.take(operators), self._group_count.take(operators)
 
     def size(self, operators: Ints) -> Ints:
         """The number of nodes of each operator's tree."""
-        return self._size[operators]
+        return self._size.take(operators)
 
     def joins(self, operators: Ints, node: int) -> tuple[Ints, Ints]:
         """For each operator the parent of a node, and the edge from there: NONE if there is no such node."""
@@ -100,23 +101,23 @@ class OperatorTable:
 
     def node(self, groups: Ints) -> Ints:
         """The member that each group joins next."""
-        return self._node[groups]
+        return self._node.take(groups)
 
     def open(self, groups: Ints) -> Flags:
         """Which groups join any free tuple; to the others only bridges and tuples with keywords matter."""
-        return self._open[groups]
+        return self._open.take(groups)
 
     def bridged(self, groups: Ints) -> Flags:
         """Which groups join bridges besides tuples with keywords."""
-        return self._bridged[groups]
+        return self._bridged.take(groups)
 
     def passing(self, groups: Ints) -> Flags:
         """Which groups end with a bridge: they do not wait."""
-        return self._passing[groups]
+        return self._passing.take(groups)
 
     def edge(self, groups: Ints) -> Ints:
         """The edge by which each group joins."""
-        return self._edge[groups]
+        return self._edge.take(groups)
 
     def next(self, groups: Ints, keywords: Ints) -> Ints:
         """The operator of each match, NONE where no network can come of it."""

@@ -113,9 +113,10 @@ class Waiting:
 
     def _follow(self, renumbered: Ints) -> None:
         """Partials have got new places, those of negative ones are gone."""
-        moved = renumbered[self._entries.columns()[0]]
-        entries = self._entries.keep(moved >= 0)
-        self._entries.columns()[0][:] = moved[moved >= 0]
+        moved = renumbered.take(self._entries.columns()[0])
+        kept = moved >= 0
+        entries = self._entries.keep(kept)
+        self._entries.columns()[0][:] = moved.take(np.flatnonzero(kept))
         self._open.remap(entries)
         self._closed.remap(entries)
 

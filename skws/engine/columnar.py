@@ -236,9 +236,8 @@ class ColumnarEngine:
         followed = np.isin(batch.relation, list(self._settling.relations))
         places = np.arange(self._arrived, self._arrived + len(batch), dtype=np.int64)
         self._arrived += len(batch)
-        settled = self._settling.settle(
-            batch.taken(np.flatnonzero(followed)), ticks[followed], places[followed]
-        )
+        mine = np.flatnonzero(followed)
+        settled = self._settling.settle(batch.taken(mine), ticks.take(mine), places.take(mine))
         self.counts.unmatched_deletions += settled.unmatched
         output: list[Output] = [*self._results.end([known for known, _ in settled.ended])]
         standing = self._results.anew(settled.prolonged)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mesh.columnar import LiveTuples
-from mesh.columnar.columns import Flags, Ints, occurrences
+from mesh.columnar.columns import Flags, Ints, repeated
 from schema.model import Row, Schema
 from skws.batches import Rows
 from skws.engine.row_store import RowStore
@@ -141,4 +141,4 @@ def _with_twins(relation: Ints, start: Ints) -> Flags:
         instant = np.unique(start, return_inverse=True)[1]
     else:
         instant = np.cumsum(np.diff(start, prepend=start[:1]) != 0)
-    return occurrences(instant * (int(relation.max(initial=0)) + 1) + relation) > 1
+    return repeated(instant * (int(relation.max(initial=0)) + 1) + relation)

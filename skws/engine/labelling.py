@@ -67,10 +67,10 @@ class Labelling:
         places, queries, labels = [], [], []
         first = np.cumsum([0, *map(len, rows.blocks)])
         # Where each row stands among all of the blocks: cheaper than to go block by block.
-        at = first[rows.block] + rows.place
+        at = first.take(rows.block) + rows.place
         for query, matcher in self._matchers.items():
             found = self._bitmaps(matcher, rows.blocks)
-            here = np.concatenate(found)[at] if found else np.zeros(0, dtype=np.int64)
+            here = np.concatenate(found).take(at) if found else np.zeros(0, dtype=np.int64)
             carrying = np.flatnonzero(here)
             places.append(carrying)
             labels.append(here[carrying].astype(np.int64))

@@ -75,5 +75,5 @@ class RowStore(Table):
         block, *_ = self.columns()
         used = np.zeros(len(self._blocks), dtype=bool)
         used[block] = True
-        block[:] = (np.cumsum(used) - 1)[block]
+        block[:] = (np.cumsum(used) - 1).take(block)
         self._blocks = [self._blocks[number] for number in np.flatnonzero(used).tolist()]

@@ -66,10 +66,10 @@ def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints
     left, right = row + left, row + right
     made = []
     for lane in range(2):
-        of = members[:, lane][tuples]
+        of = members[:, lane].take(tuples)
         pairs = of.take(left) * np.uint64(_LEFT)
         pairs ^= of.take(right) * np.uint64(_RIGHT)
-        pairs += joins[:, lane][names]
+        pairs += joins[:, lane].take(names)
         made.append(_mixed(of.sum(axis=1) + _mixed(pairs).sum(axis=1, dtype=np.uint64)))
     text = np.column_stack(made).astype(">u8").tobytes().hex()
     return made[0], [text[first : first + _SHOWN] for first in range(0, len(text), 32)]

@@ -8,8 +8,7 @@ the same: ``director{tarantino} - movie{} - plays{} - actor{travolta}``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from itertools import chain
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 from mesh.tree import Tree, neighbours
@@ -36,10 +35,10 @@ class CandidateNetwork(NamedTuple):
 
     @classmethod
     def of(cls, tree: Tree) -> CandidateNetwork:
-        places = range(len(tree.relations))
-        if tree.parents == (-1, *places[:-1]) and _slots(tree.keywords[0]) < _slots(tree.keywords[-1]):
+        if tree.parents == _chain(len(tree.parents)) and _slots(tree.keywords[0]) < _slots(tree.keywords[-1]):
             # Most do not branch, and stand in the order in which they read.
-            return cls(tree.relations, tree.keywords, tree.parents, tree.edges, tuple(places))
+            positions = tuple(range(len(tree.relations)))
+            return cls(tree.relations, tree.keywords, tree.parents, tree.edges, positions)
         around = neighbours(tree)
         reading: list[tuple[int, int, int]] = []
         _read(tree, around, _reading_start(tree, around), -1, -1, reading)
@@ -54,15 +53,7 @@ class CandidateNetwork(NamedTuple):
 
     def joins(self, schema: Schema) -> tuple[tuple[int, int, str], ...]:
         """Each join as (node on its left side, node on its right side, its name), in reading order."""
-        names, ends = schema.joins, zip(self.parents[1:], self.edges[1:], strict=True)
-        return tuple(
-            [
-                (parent, node, names[edge // 2].name)
-                if edge % 2 == 0
-                else (node, parent, names[edge // 2].name)
-                for node, (parent, edge) in enumerate(ends, 1)
-            ]
-        )
+        return tuple(map(partial(_join, schema), self.parents[1:], range(1, self.size), self.edges[1:]))
 
     def text(self, schema: Schema, keywords: Sequence[str]) -> str:
         """One line; joins are named where more than one connects the two relations."""
@@ -86,19 +77,40 @@ class Wording:
 
     def __init__(self, schema: Schema, keywords: Sequence[str]) -> None:
         self._connectors = _connectors(schema)
-        self._node = cache(lambda relation, bitmap: node_text(schema, relation, bitmap, keywords))
+        self._node = cache(partial(node_text, schema, keywords=keywords))
+        self._step = cache(partial(self._step_text, edges(schema)))
+        self._join = cache(partial(_join, schema))
+
+    def joins(self, network: CandidateNetwork) -> tuple[tuple[int, int, str], ...]:
+        """As ``CandidateNetwork.joins``."""
+        return tuple(map(self._join, network.parents[1:], range(1, network.size), network.edges[1:]))
 
     def text(self, network: CandidateNetwork) -> str:
         """As ``CandidateNetwork.text``."""
+        if network.parents == _chain(network.size):  # most do not branch
+            first = self._node(network.relations[0], network.keywords[0])
+            return " ".join([first, *map(self._step, network.edges[1:], network.keywords[1:])])
         labels = list(map(self._node, network.relations, network.keywords))
-        if network.parents == tuple(range(-1, network.size - 1)):  # most do not branch
-            joined = zip(map(self._connectors.__getitem__, network.edges[1:]), labels[1:], strict=True)
-            return " ".join([labels[0], *chain.from_iterable(joined)])
         branches: list[list[str]] = [[] for _ in labels]  # of each node, the last one first
         for node in range(network.size - 1, 0, -1):
             text = f"{self._connectors[network.edges[node]]} {_branching(labels[node], branches[node])}"
             branches[network.parents[node]].append(text)
         return _branching(labels[0], branches[0])
+
+    def _step_text(self, walked: Sequence[Edge], edge: int, bitmap: int) -> str:
+        return f"{self._connectors[edge]} {self._node(walked[edge].target, bitmap)}"
+
+
+def _join(schema: Schema, parent: int, node: int, edge: int) -> tuple[int, int, str]:
+    """A join by the node on its left side, the one on its right side, and its name."""
+    left, right = (parent, node) if edge % 2 == 0 else (node, parent)
+    return left, right, schema.joins[edge // 2].name
+
+
+@lru_cache(maxsize=64)
+def _chain(size: int) -> tuple[int, ...]:
+    """The parents of nodes that do not branch."""
+    return tuple(range(-1, size - 1))
 
 
 def _branching(label: str, branches: list[str]) -> str:

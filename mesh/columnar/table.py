@@ -197,7 +197,7 @@ class OperatorTable:
                 self._open, self._bridged = _doubled(self._open, False), _doubled(self._bridged, False)
                 self._passing = _doubled(self._passing, False)
             self._owner[group] = operator
-            joins_free = any(not keywords for keywords, _ in place.choices)
+            joins_free = (0, False) in place.choices
             self._bridged[group] = joins_free and to_bridge
             self._open[group] = joins_free and not to_bridge
             self._passing[group] = on_bridge

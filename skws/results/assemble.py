@@ -6,9 +6,9 @@ depends on neither engine nor slicing nor order of arrival.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from hashlib import blake2b
 from itertools import repeat
 from typing import NamedTuple, TypeAlias
@@ -125,7 +125,7 @@ class Reading(NamedTuple):
     """How a candidate network reads: the members in their order, the keywords of each, the text, the joins.
 
     ``positions`` are those of the members in the tree, which is kept so that its id stays its own.
-    ``columns`` are 64-bit integers: the positions, the bitmaps of keywords, the left and the right nodes
+    ``columns`` has the positions, the bitmaps of keywords, the left and the right nodes
     of joins, and the numbers of joins in the schema.
     """
 
@@ -135,7 +135,7 @@ class Reading(NamedTuple):
     carried: tuple[tuple[str, ...], ...]
     text: str
     joins: Joins
-    columns: bytes
+    columns: tuple[int, ...]
 
 
 class Assembler:
@@ -144,7 +144,7 @@ class Assembler:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._wording = Wording(plan.schema, plan.keywords)
-        self._keywords = plan.keywords
+        self._carried = cache(partial(carried, keywords=plan.keywords))
         self._readings: dict[int, Reading] = {}
 
     def result(
@@ -176,18 +176,17 @@ class Assembler:
 
     def _read(self, tree: Tree) -> Reading:
         network = CandidateNetwork.of(tree)
-        joins = network.joins(self._plan.schema)
+        joins = self._wording.joins(network)
         left, right, _ = zip(*joins, strict=True) if joins else ((), (), ())
         numbers = [edge // 2 for edge in network.edges[1:]]
-        columns = array("q", (*network.positions, *network.keywords, *left, *right, *numbers))
         reading = self._readings[id(tree)] = Reading(
             tree,
             self._plan.query.text,
             network.positions,
-            tuple([carried(bitmap, self._keywords) for bitmap in network.keywords]),
+            tuple(map(self._carried, network.keywords)),
             self._wording.text(network),
             joins,
-            columns.tobytes(),
+            (*network.positions, *network.keywords, *left, *right, *numbers),
         )
         return reading
 

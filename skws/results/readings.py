@@ -66,8 +66,7 @@ class Readings:
         rows = np.empty_like(sizes)
         for size in distinct(sizes).tolist():
             mine = np.flatnonzero(sizes == size)
-            columns = b"".join([new[place].columns for place in mine.tolist()])
-            table = np.frombuffer(columns, dtype=np.int64).reshape(len(mine), -1)
+            table = np.array([new[place].columns for place in mine.tolist()], dtype=np.int64)
             kept = self._of_size.setdefault(size, Table((np.empty((0, table.shape[1]), dtype=np.int64),)))
             rows[mine] = kept.append((table,)) + np.arange(len(mine))
         queries = [self._queries.setdefault(reading.query, len(self._queries)) for reading in new]

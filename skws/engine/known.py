@@ -94,7 +94,7 @@ class KnownTuples:
         for relation, mine, rows in self._rows.by_block(plain):
             made = self._names.relations[relation].firsts(rows, tuples.start[mine].tolist())
             named.update(zip(mine.tolist(), made, strict=True))
-        for slot in plain[self._rows.twins[plain] != 0].tolist():
+        for slot in plain[self._rows.twins[plain]].tolist():
             named[slot] = self._names.of(self.member(slot))
         return list(map(named.__getitem__, asked))
 

@@ -17,13 +17,13 @@ class RowStore(Table):
     """Rows stay in the blocks that they came in, until none of a block's rows is alive."""
 
     def __init__(self) -> None:
-        one = np.empty(0, dtype=np.int64)
-        super().__init__((one, one, one, one))
+        number, time, flag = (np.empty(0, dtype=kind) for kind in (np.int32, np.int64, bool))
+        super().__init__((number, number, time, flag))  # narrow, as there can be millions
         self._blocks: list[Block] = []
 
     def add(self, rows: Rows, times: Ints, twins: Flags) -> None:
         """Add rows for the next slots; ``times`` in microseconds."""
-        self.append((rows.block + len(self._blocks), rows.place, times, twins.astype(np.int64)))
+        self.append((rows.block + len(self._blocks), rows.place, times, twins))  # type: ignore[arg-type]  # as above
         self._blocks.extend(rows.blocks)
 
     def row(self, slot: int) -> Row:
@@ -45,9 +45,10 @@ class RowStore(Table):
         return self.columns()[2]
 
     @property
-    def twins(self) -> Ints:
-        """By slot: 0 if the tuple was the only one of its relation at its instant."""
-        return self.columns()[3]
+    def twins(self) -> Flags:
+        """By slot: False if the tuple was the only one of its relation at its instant."""
+        flags: Flags = self.columns()[3]  # type: ignore[assignment]  # as above
+        return flags
 
     def time(self, slot: int) -> int:
         """Event time in microseconds."""
@@ -55,12 +56,12 @@ class RowStore(Table):
 
     def has_twins(self, slot: int) -> bool:
         """False if the tuple was the only one of its relation at its instant."""
-        return bool(self._columns[3].item(slot))
+        return bool(self.twins[slot])
 
     def rows(self) -> Rows:
         """All of them, by slot."""
         block, place, _, _ = self.columns()
-        return Rows(block, place, tuple(self._blocks))
+        return Rows(block.astype(np.int64), place.astype(np.int64), tuple(self._blocks))
 
     def pack(self) -> None:
         """Copy the rows of blocks that mostly hold others."""

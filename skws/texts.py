@@ -67,12 +67,11 @@ class Texts:
 
     def at(self, places: Places) -> list[str]:
         """Some of the texts."""
-        bounds = list(zip(self.offsets[places].tolist(), self.offsets[places + 1].tolist(), strict=True))
-        data = self.data
+        data, begins, ends = self.data, self.offsets[places].tolist(), self.offsets[1:][places].tolist()
         try:
-            return [data[first:end].decode() for first, end in bounds]
+            return [data[first:end].decode() for first, end in zip(begins, ends, strict=True)]
         except UnicodeDecodeError:  # to ask for what is rare takes twice as long
-            return [data[first:end].decode("utf-8", _LONE) for first, end in bounds]
+            return [data[first:end].decode("utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
 
     def tolist(self) -> list[str]:
         """All of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 
 import pytest
@@ -15,6 +16,7 @@ from skws.engine.columnar import ColumnarEngine
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.records import Record
+from skws.results.assemble import Reading
 from skws.results.model import Result
 from tests.oracle import instants
 from tests.strategies import WORDS, schemas, static_rows, streams
@@ -111,6 +113,23 @@ def test_queries_of_one_text_are_run_and_told_once() -> None:
     assert len(list(engine.process([Record(0, 3, ("alpha beta", 3))]))) == 1
     engine.remove("two")
     assert not list(engine.process([Record(0, 4, ("alpha beta", 4))]))
+
+
+def test_what_networks_of_a_removed_query_read_like_is_let_go() -> None:
+    schema, plan = _plan("gone soon")
+    other = _plan("soon")[1]
+    engine = ColumnarEngine(schema, plan.window)
+    engine.add(plan, "one")
+    engine.add(other, "other")
+    assert len(list(engine.process([Record(0, 1, ("gone soon", 1))]))) == 2
+    assert {plan.query.text, other.query.text} <= _texts_read()
+    engine.remove("one")
+    assert plan.query.text not in _texts_read()
+    assert [r.query for r in engine.process([Record(0, 2, ("gone soon", 2))])] == [other.query.text]
+
+
+def _texts_read() -> set[str]:
+    return {known.query for known in gc.get_objects() if isinstance(known, Reading)}
 
 
 def test_names_are_taken_once_and_known() -> None:

@@ -274,6 +274,8 @@ class ArrowBlock:
 
 def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
     """A column of several blocks, one after the other, if all its values are integers (or truth values)."""
+    if len(blocks) == 1:
+        return blocks[0].integers(column)
     if all(isinstance(block, RowBlock) for block in blocks):  # many are small
         return packed_integers(list(chain.from_iterable(block.values(column) for block in blocks)))
     parts = [block.integers(column) for block in blocks]

@@ -111,8 +111,12 @@ class HashRuns:
             entries = np.concatenate([self._entries[first : self._size], entries])
         ordered, begins = _in_buckets(entries, run.bits)
         self._size = first + size
-        self._entries = written(self._entries, first, ordered)
-        self._begins = written(self._begins, sum(other.directory for other in self._runs), begins + first)
+        if first:
+            directories = sum(other.directory for other in self._runs)
+            self._entries = written(self._entries, first, ordered)
+            self._begins = written(self._begins, directories, begins + first)
+        else:
+            self._entries, self._begins = ordered, begins
         self._set_runs([*self._runs, run])
 
     def _keep(self, kept: Flags, entries: Hashes) -> None:

@@ -80,12 +80,17 @@ class Table:
 
     def keep(self, kept: Flags) -> Ints:
         """Drop all other rows; gives each row's new place, -1 for the dropped."""
-        places = np.flatnonzero(kept)
-        renumbered = np.full(len(kept), -1, dtype=np.int64)
-        renumbered[places] = np.arange(len(places))
-        first, self.size = self.size - len(places), len(places)
-        # What is oldest goes first: most often the kept rows are the last ones, and are moved as one.
-        chosen = slice(first, first + self.size) if kept[first:].all() else places
+        left = int(np.count_nonzero(kept))
+        first, self.size = self.size - left, left
+        chosen: Ints | slice
+        if kept[first:].all():  # the oldest go, as is usual, and the others are moved as one
+            chosen = slice(first, first + left)
+            renumbered = np.arange(-first, left)
+            renumbered[:first] = -1
+        else:
+            chosen = np.flatnonzero(kept)
+            renumbered = np.full(len(kept), -1, dtype=np.int64)
+            renumbered[chosen] = np.arange(left)
         self._columns = [self._moved(column, chosen) for column in self._columns]
         return renumbered
 

@@ -90,10 +90,12 @@ class KnownTuples:
         plain = slots
         if named:
             plain = np.array([slot for slot in asked if slot not in named], dtype=np.int64)
-        tuples = self._live.tuples
-        for relation, mine, rows in self._rows.by_block(plain):
-            made = self._names.relations[relation].firsts(rows, tuples.start[mine].tolist())
-            named.update(zip(mine.tolist(), made, strict=True))
+        plain = self._rows.in_order(plain)
+        starts = self._live.tuples.start[plain].tolist()
+        made: list[Named] = []
+        for relation, rows in self._rows.by_block(plain):
+            made += self._names.relations[relation].firsts(rows, starts[len(made) : len(made) + len(rows)])
+        named.update(zip(plain.tolist(), made, strict=True))
         for slot in plain[self._rows.twins[plain]].tolist():
             named[slot] = self._names.of(self.member(slot))
         return list(map(named.__getitem__, asked))

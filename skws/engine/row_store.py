@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,14 +31,17 @@ class RowStore(Table):
         block, place, _, _ = self._columns
         return self._blocks[block.item(slot)].row(place.item(slot))
 
-    def by_block(self, slots: Ints) -> Iterator[tuple[int, Ints, list[Row]]]:
-        """Some slots with their relation and rows, block by block."""
-        block, place, _, _ = self.columns()
-        order = np.argsort(block[slots], kind="stable")
-        numbers, first = np.unique(block[slots][order], return_index=True)
-        for number, mine in zip(numbers.tolist(), np.split(slots[order], first[1:]), strict=False):
-            rows = self._blocks[number]
-            yield rows.relation, mine, rows.rows(place[mine])
+    def in_order(self, slots: Ints) -> Ints:
+        """Some slots in order of the blocks that their rows are in."""
+        return slots.take(np.argsort(self._columns[0].take(slots), kind="stable"))
+
+    def by_block(self, slots: Ints) -> Iterator[tuple[int, list[Row]]]:
+        """Relation and rows of slots that are in such order, block by block."""
+        numbers, places = (column.take(slots) for column in self._columns[:2])
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(slots)]
+        for first, end in pairwise(bounds if len(slots) else []):
+            block = self._blocks[numbers[first]]
+            yield block.relation, block.rows(places[first:end])
 
     @property
     def times(self) -> Ints:

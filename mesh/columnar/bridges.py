@@ -54,11 +54,14 @@ class Bridges:
         self._is_closer: Flags = np.zeros(0, dtype=bool)  # by slot
         self._is_bridge: Flags = np.zeros(0, dtype=bool)  # by slot: of some query
         self._filter = HashFilter()
+        self._is_due = False  # flags and filter: when the next tuples come, since much changes then anyway
 
     def insert(self, arrived: Arrived, labelled: Labelled) -> Entrances:
         """Take in tuples that came to the live ones; gives bridges that are new, or to new tuples."""
         if not self._used:
             return _NO_ENTRANCES
+        if self._is_due:
+            self._renew()
         entry, waiting = self._index.probe(arrived.hashes)
         bridges, closers = [arrived.slots[entry]], [self._closers.columns()[0][waiting]]
         first = self._new_closers(labelled)
@@ -83,7 +86,7 @@ class Bridges:
         self._closers.columns()[0][:] = moved[moved >= 0]
         self._is_closer = np.zeros(len(self._live), dtype=bool)
         self._is_closer[self._closers.columns()[0]] = True
-        self._renew()
+        self._is_due = True
 
     def mark(self, referred: Flags) -> None:
         """Flag the tuples, by slot, that are next to one that may close a network."""
@@ -153,6 +156,7 @@ class Bridges:
 
     def _renew(self) -> None:
         """Find the bridges among the live tuples, for the filter and the flags."""
+        self._is_due = False
         self._filter = HashFilter()
         self._is_bridge[:] = False
         source, bridge = self._look_around(0)

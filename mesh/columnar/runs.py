@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, ranges
+from mesh.columnar.columns import NOTHING, Hashes, Ints, ranges
 from mesh.columnar.filter import HashFilter
 from mesh.columnar.store import written
 
 _LEAST_PAYLOAD_BITS = 20
 _DIGIT = 16  # bits by which NumPy sorts in linear time: several times as fast as by 64
-_WIDE = 8  # times as many buckets as entries, at most
+_NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
 
 
 class _Run(NamedTuple):
@@ -45,15 +45,16 @@ class HashRuns:
     """
 
     def __init__(self) -> None:
-        self._runs: list[_Run] = []  # as their entries, and their directories, stand one after the other
         self._size = 0
-        self._entries: Hashes = np.empty(0, dtype=np.uint64)  # with space for more
-        self._begins: Ints = NOTHING  # places among the entries; with space for more
+        self._entries = _NO_ENTRIES  # with space for more
+        self._begins = NOTHING  # places among the entries; with space for more
+        self._set_runs([])
+        self._unordered = _NO_ENTRIES  # left by a renumbering; most often more come before any is looked up
         self._set_payload_bits(_LEAST_PAYLOAD_BITS)
         self._filter = HashFilter()
 
     def __len__(self) -> int:
-        return self._size
+        return self._size + len(self._unordered)
 
     def add(self, hashes: Hashes, payload: Ints) -> None:
         """Add entries in any order."""
@@ -71,6 +72,8 @@ class HashRuns:
         wanted = self._filter.passing(hashes)
         if not len(wanted):
             return NOTHING, NOTHING
+        if len(self._unordered):
+            self._push(_NO_ENTRIES)
         prefixes = hashes.take(wanted) & self._hash_part
         bucket = ((prefixes >> self._shifts).view(np.int64) + self._directories).ravel()
         first = self._begins.take(bucket)
@@ -86,22 +89,28 @@ class HashRuns:
         left = int(new_payload.max(initial=-1)) + 1
         self._make_room(left - 1)
         entries = self._entries[: self._size]
+        if len(self._unordered):
+            entries = np.concatenate([entries, self._unordered])
         payload = (entries & self._payload_part).view(np.int64)
         gone = len(new_payload) - left
-        kept: Flags
         if left and new_payload[gone] == 0:  # the oldest went, and all others moved alike
-            kept = payload >= gone
-            entries = entries.take(np.flatnonzero(kept)) - np.uint64(gone)
+            entries = entries.take(np.flatnonzero(payload >= gone)) - np.uint64(gone)
         else:
             renumbered = new_payload.take(payload)
-            kept = renumbered >= 0
-            stays = np.flatnonzero(kept)
+            stays = np.flatnonzero(renumbered >= 0)
             entries = (entries.take(stays) & self._hash_part) | renumbered.take(stays).view(np.uint64)
-        self._keep(kept, entries)
+        self._size, self._entries, self._begins = 0, _NO_ENTRIES, NOTHING
+        self._set_runs([])
+        self._unordered = entries
         self._renew_filter()
 
     def _push(self, entries: Hashes) -> None:
-        """Add a run; it becomes one with the last ones if they are not twice as large."""
+        """Add a run, of what has no order yet as well.
+
+        It becomes one with the last ones if they are not twice as large.
+        """
+        if len(self._unordered):
+            entries, self._unordered = np.concatenate([self._unordered, entries]), _NO_ENTRIES
         first, size = self._size, len(entries)
         while self._runs and self._runs[-1].size < 2 * size:
             first -= self._runs[-1].size
@@ -119,27 +128,8 @@ class HashRuns:
             self._entries, self._begins = ordered, begins
         self._set_runs([*self._runs, run])
 
-    def _keep(self, kept: Flags, entries: Hashes) -> None:
-        """Of all entries only some stay, in their order; they may have got other payloads."""
-        before = np.zeros(len(kept) + 1, dtype=np.int64)
-        np.cumsum(kept, out=before[1:])
-        runs, directories = [], []
-        first = 0
-        for run in self._runs:
-            begins = before.take(self._begins[first : first + run.directory])
-            first += run.directory
-            if begins[0] < begins[-1]:
-                runs.append(_Run(int(begins[-1] - begins[0]), run.bits))
-                directories.append(begins)
-        self._entries, self._size = entries, len(entries)
-        self._begins = np.concatenate(directories) if directories else NOTHING
-        self._set_runs(runs)
-        if len(self._begins) > _WIDE * (self._size + 1):
-            self._runs, self._size, self._begins = [], 0, NOTHING
-            self._push(entries)
-
     def _set_runs(self, runs: list[_Run]) -> None:
-        self._runs = runs
+        self._runs = runs  # as their entries, and their directories, stand one after the other
         self._shifts = np.array([64 - run.bits for run in runs], dtype=np.uint64)[:, None]
         directories = np.array([run.directory for run in runs], dtype=np.int64)
         self._directories = (np.cumsum(directories) - directories)[:, None]
@@ -154,11 +144,13 @@ class HashRuns:
             return
         old = self._payload_part
         self._set_payload_bits(payload.bit_length() + 1)
-        self._entries = (self._entries & self._hash_part) | (self._entries & old)
+        left = self._hash_part | old
+        self._entries, self._unordered = self._entries & left, self._unordered & left
 
     def _renew_filter(self) -> None:
-        self._filter = HashFilter(self._size)
-        self._filter.add(self._entries[: self._size])
+        self._filter = HashFilter(len(self))
+        for entries in (self._entries[: self._size], self._unordered):
+            self._filter.add(entries)
 
 
 def _in_buckets(entries: Hashes, bits: int) -> tuple[Hashes, Ints]:

@@ -7,7 +7,7 @@ the same: ``director{tarantino} - movie{} - plays{} - actor{travolta}``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
@@ -78,7 +78,7 @@ class Wording:
     def __init__(self, schema: Schema, keywords: Sequence[str]) -> None:
         self._connectors = _connectors(schema)
         self._node = cache(partial(node_text, schema, keywords=keywords))
-        self._step = cache(partial(self._step_text, edges(schema)))
+        self._step = cache(partial(_step_text, self._connectors, edges(schema), self._node))
         self._join = cache(partial(_join, schema))
 
     def joins(self, network: CandidateNetwork) -> tuple[tuple[int, int, str], ...]:
@@ -97,8 +97,12 @@ class Wording:
             branches[network.parents[node]].append(text)
         return _branching(labels[0], branches[0])
 
-    def _step_text(self, walked: Sequence[Edge], edge: int, bitmap: int) -> str:
-        return f"{self._connectors[edge]} {self._node(walked[edge].target, bitmap)}"
+
+def _step_text(
+    connectors: Sequence[str], walked: Sequence[Edge], node: Callable[[int, int], str], edge: int, bitmap: int
+) -> str:
+    """A connector, and the node that it leads to."""
+    return f"{connectors[edge]} {node(walked[edge].target, bitmap)}"
 
 
 def _join(schema: Schema, parent: int, node: int, edge: int) -> tuple[int, int, str]:

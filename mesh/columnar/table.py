@@ -152,8 +152,9 @@ class OperatorTable:
         owners, complete = self._owner[groups], table[codes] == _UNKNOWN_COMPLETE
         met = zip(owners.tolist(), groups.tolist(), keywords.tolist(), complete.tolist(), strict=True)
         grown = [grow(trees[owner], places[group], *child) for owner, group, *child in met]
-        kept = [place for place, tree in enumerate(grown) if tree is not None and self._needed(tree)]
-        new = self._add([tree for tree in map(grown.__getitem__, kept) if tree is not None], complete[kept])
+        made = [(place, tree) for place, tree in enumerate(grown) if tree is not None and self._needed(tree)]
+        kept = [place for place, _ in made]
+        new = self._add([tree for _, tree in made], complete[kept])
         owners, groups = owners[kept], groups[kept]
         last = self._size[owners]  # the place of the node that is new
         self._size[new] = last + 1

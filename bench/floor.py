@@ -21,11 +21,16 @@ FORMATS = ("jsonl", "parquet")
 
 @dataclass(frozen=True, slots=True)
 class FloorReport:
-    """Medians of processor seconds over interleaved runs, on one core where the system allows it."""
+    """Medians of processor seconds over interleaved runs, on one core where the system allows it.
+
+    ``fastest_ratio``: of the fastest run of each. Neighbours on a shared machine slow the two down unequally;
+    the fastest runs had the fewest, where there were many runs.
+    """
 
     tuples: int
     floor_seconds: float
     engine_seconds: float
+    fastest_ratio: float
     wall_seconds: float
     results: int
     peak_bytes: int
@@ -73,10 +78,13 @@ def run(hours: float, file_format: str, runs: int, limit: float, told: Callable[
             told(f"run {number + 1} of {runs}: {tuples:,} tuples from {file_format}")
             floors.append(_finished(measure(FLOOR, load, path, limit)))
             engines.append(_finished(measure(DEFAULT, load, path, limit)))
+    floor_seconds = [m.cpu_seconds or 0 for m in floors]
+    engine_seconds = [m.cpu_seconds or 0 for m in engines]
     return FloorReport(
         tuples=tuples,
-        floor_seconds=median(m.cpu_seconds or 0 for m in floors),
-        engine_seconds=median(m.cpu_seconds or 0 for m in engines),
+        floor_seconds=median(floor_seconds),
+        engine_seconds=median(engine_seconds),
+        fastest_ratio=min(engine_seconds) / min(floor_seconds),
         wall_seconds=median(m.wall_seconds for m in engines),
         results=engines[0].results or 0,
         peak_bytes=max(m.peak_bytes or 0 for m in engines),

@@ -59,8 +59,9 @@ def texts_at(array: pa.Array, places: Ints) -> list[str | None]:
 
 
 def of_integers(values: Ints) -> pa.Array:
-    """An int64 array over the same memory."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+    """An int64 array, over the same memory where the integers have 64 bits."""
+    memory = pa.py_buffer(np.ascontiguousarray(values, dtype=np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, memory])
 
 
 def _bits(buffer: pa.Buffer, array: pa.Array) -> Flags:

@@ -37,7 +37,7 @@ class RowStore(Table):
 
     def by_block(self, slots: Ints) -> Iterator[tuple[int, list[Row]]]:
         """Relation and rows of slots that are in such order, block by block."""
-        numbers, places = (column.take(slots) for column in self._columns[:2])
+        numbers, places = (column.take(slots).astype(np.int64) for column in self._columns[:2])
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(slots)]
         for first, end in pairwise(bounds if len(slots) else []):
             block = self._blocks[numbers[first]]

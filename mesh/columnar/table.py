@@ -164,7 +164,7 @@ class OperatorTable:
         table[codes[kept]] = new
 
     def _add(self, trees: Sequence[Tree], complete: Flags | bool) -> Ints:
-        """Operators for trees; gives their numbers."""
+        """Operators for trees, with the columns of a single node; gives their numbers."""
         numbers = np.arange(len(self.trees), len(self.trees) + len(trees))
         self.trees += trees
         while len(self.trees) > len(self._complete):

@@ -101,6 +101,9 @@ class History:
         for position, seen in self._tuples.items():
             yield position, seen.relation, seen.row, seen.time, seen.successor
 
+    def __contains__(self, position: int) -> bool:
+        return position in self._tuples
+
     def at(self, position: int) -> tuple[int, int]:
         """Time and tick of the tuple at a position."""
         seen = self._tuples[position]

@@ -194,6 +194,8 @@ class WindowedPattern:
 
     def _forget(self, spans: Spans) -> None:
         """Let go what no window can hold any more."""
+        # What the runs over a key have forgotten is in no window of that key any more.
+        self._waiting = [match for match in self._waiting if match.marks[0][0] in match.lane.history]
         if self._waiting:
             first = np.array([match.marks[0][0] for match in self._waiting], dtype=np.int64)
             times = [match.lane.history.at(match.marks[0][0])[0] for match in self._waiting]

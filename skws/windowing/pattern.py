@@ -194,18 +194,19 @@ class WindowedPattern:
 
     def _forget(self, spans: Spans) -> None:
         """Let go what no window can hold any more."""
-        # What the runs over a key have forgotten is in no window of that key any more.
-        self._waiting = [match for match in self._waiting if match.marks[0][0] in match.lane.history]
         if self._waiting:
             first = np.array([match.marks[0][0] for match in self._waiting], dtype=np.int64)
             times = [match.lane.history.at(match.marks[0][0])[0] for match in self._waiting]
             left = spans.leaving(first, np.array(times, dtype=np.int64), self._keys())
             self._waiting = list(compress(self._waiting, (left == FOREVER).tolist()))
         for code, oldest in spans.leaving.open_after() if self._by_key else ((_ALL, self._oldest()),):
+            lane = self._lanes.get(code)
+            if lane is not None:
+                lane.forget(FOREVER if oldest is None else oldest)
             if oldest is None:
                 self._lanes.pop(code, None)
-            elif code in self._lanes:
-                self._lanes[code].forget(oldest)
+        # Nothing was told of keys without records in the batch: matches go with the tuples they begin with.
+        self._waiting = [match for match in self._waiting if match.marks[0][0] in match.lane.history]
 
     def _oldest(self) -> int | None:
         return min(self.tracker.open.values(), default=None)

@@ -134,6 +134,23 @@ def test_every_match_of_every_window_is_told_once_at_its_first_end(
         assert (result.start, result.end, result.tuples[-1].position) == (times[last], times[end], last)
 
 
+def test_a_match_of_a_key_whose_window_is_closed_goes_with_its_tuples() -> None:
+    """The last record completes a match that begins before the only open window, which is of another key."""
+    pattern = parse_pattern("A a AND B b AND C c where a.x = b.x", SCHEMA)
+    compiled = compile_pattern(pattern, SCHEMA, contains)
+    query = PatternQuery("P", compiled.pcea, None, compiled, {}, compiled.root)
+    window = ExpressionWindow("match [A] [B]* [x = 0] per A.x")
+    read = [(0, (1, 0)), (1, (0, 0)), (0, (0, 0)), (2, (0, 0)), (0, (1, 0)), (1, (0, 0)), (0, (0, 0))]
+    records = [Record(relation, time, row, False) for time, (relation, row) in enumerate(read)]
+    evaluated = WindowedPattern(query, SCHEMA, window)
+    found = []
+    for record in records:
+        found += ended(evaluated, [record])
+        held = {position for position, *_ in evaluated.state()["tuples"]}
+        assert {match.marks[0][0] for match in evaluated._waiting} <= held
+    assert {match_of(result): end for end, *_, result in found} == by_definition(pattern, window, records)
+
+
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
 @settings(max_examples=25, deadline=None)
 def test_neither_batches_nor_failures_matter_to_patterns(

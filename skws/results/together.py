@@ -50,6 +50,8 @@ def put_together(
     back = np.empty(len(which), dtype=np.int64)
     back[_flat(group.places for group in groups)] = np.arange(len(which))
     at, of = back.tolist(), readings.some(which)
+    if not len(starts) == len(ends) == len(of):
+        raise ValueError(f"{len(of)} results, {len(starts)} starts, {len(ends)} ends")
     # By map, since a loop of Python takes as long again.
     results = map(
         Result,

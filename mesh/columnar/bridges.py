@@ -81,9 +81,7 @@ class Bridges:
         """Tuples have got new slots, those of negative ones are gone."""
         if not self._used:
             return
-        moved = slots[self._closers.columns()[0]]
-        self._index.remap(self._closers.keep(moved >= 0))
-        self._closers.columns()[0][:] = moved[moved >= 0]
+        self._index.remap(self._closers.follow(slots))
         self._is_closer = np.zeros(len(self._live), dtype=bool)
         self._is_closer[self._closers.columns()[0]] = True
         self._is_due = True

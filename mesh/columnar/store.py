@@ -94,6 +94,17 @@ class Table:
         self._columns = [self._moved(column, chosen) for column in self._columns]
         return renumbered
 
+    def follow(self, renumbered: Ints) -> Ints:
+        """The first column has places elsewhere, which have got new numbers; rows of negative ones go.
+
+        Gives each row's new place, as ``keep`` does.
+        """
+        moved = renumbered.take(self.columns()[0])
+        kept = moved >= 0
+        places = self.keep(kept)
+        self.columns()[0][:] = moved.take(np.flatnonzero(kept))
+        return places
+
     def _moved(self, column: Ints, chosen: Ints | slice) -> Ints:
         """Some rows of a column at its beginning; space that they will hardly need again is let go."""
         rows = column[chosen] if isinstance(chosen, slice) else column.take(chosen, axis=0)

@@ -113,10 +113,7 @@ class Waiting:
 
     def _follow(self, renumbered: Ints) -> None:
         """Partials have got new places, those of negative ones are gone."""
-        moved = renumbered.take(self._entries.columns()[0])
-        kept = moved >= 0
-        entries = self._entries.keep(kept)
-        self._entries.columns()[0][:] = moved.take(np.flatnonzero(kept))
+        entries = self._entries.follow(renumbered)
         self._open.remap(entries)
         self._closed.remap(entries)
 

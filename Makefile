@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check test-all bench format clean
+.PHONY: demo test check test-all golden bench format clean
 
 ## The built-in movie stream, answered on local Spark
 demo: $(READY)
@@ -29,6 +29,10 @@ check: $(READY)
 ## All tests, the long ones too
 test-all: $(READY)
 	$(PYTEST)
+
+## Golden scripts written anew from what is right today; read the difference before you keep it
+golden: $(READY)
+	$(BIN)/python -m tests.scripts
 
 ## Speed and memory on this machine, in small; `skws bench` alone measures in full
 bench: $(READY)

@@ -86,14 +86,19 @@ def _name(path: Path, name: Any, told: Any) -> str:
 
 
 def _alert(path: Path, name: str, told: Any) -> Alert:
-    if isinstance(told, str) and told:
-        return Alert(Query(told))
     try:
-        if not isinstance(told, dict):
-            raise UsageError(f"{told!r}: {_EXPECTED}, as text")
-        return _of_mapping(told)
+        return alert_of(told)
     except SkwsError as error:
         raise UsageError(f"{path}: {name}: {error}") from None
+
+
+def alert_of(told: Any) -> Alert:
+    """The alert that a value of the file describes: keywords, or a mapping. Raises SkwsError."""
+    if isinstance(told, str) and told:
+        return Alert(Query(told))
+    if not isinstance(told, dict):
+        raise UsageError(f"{told!r}: {_EXPECTED}, as text")
+    return _of_mapping(told)
 
 
 def _of_mapping(told: Mapping[Any, Any]) -> Alert:

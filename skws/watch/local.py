@@ -16,7 +16,7 @@ from schema.errors import SourceError, UsageError
 from skws.engine.collector import expect_long_lived_objects
 from skws.live.changing import changed
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Batch, Feed, Offset
+from skws.sources.feed import Batch, Feed, Offset, Source
 from skws.watch.checkpoint import Checkpoint
 from skws.watch.control import Answer, Command, ControlFolder
 from skws.watch.delivery import Delivery
@@ -40,8 +40,8 @@ class LocalWatch:
 
     ``answered`` hears what became of commands. ``each_step`` is called in the
     thread that runs it, after every look at the source; ``onlooker`` sees its
-    records there. Raises QueryError,
-    UsageError, SourceError, before anything is opened.
+    records there. ``source``: followed instead of the request's address.
+    Raises QueryError, UsageError, SourceError, before anything is opened.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class LocalWatch:
         answered: Callable[[Answer], None] = lambda _: None,
         each_step: Callable[[], None] = lambda: None,
         onlooker: Onlooker | None = None,
+        source: Source | None = None,
     ) -> None:
         self.request = request
         self.clock = clock or StoppableClock()
@@ -68,7 +69,9 @@ class LocalWatch:
         self._state: State = "starting"
         self._behind = ("", 0)
         self._committed_at = self.clock.now()
-        self._source = parse_source(request.source, folder=_kept(request.checkpoint), clock=self._pace)
+        self._source = source or parse_source(
+            request.source, folder=_kept(request.checkpoint), clock=self._pace
+        )
         if request.checkpoint is not None and self._source.local_only:
             raise UsageError("--checkpoint needs a source that can be read again, and standard input cannot")
         self._checkpoint: Checkpoint | None = None

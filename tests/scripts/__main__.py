@@ -1,0 +1,32 @@
+"""``python -m tests.scripts [PATH ...]``: write golden scripts anew from what the session gives."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from skws.choices import EngineName
+from tests.scripts.hosts import ReplaySearch, SessionHost
+from tests.scripts.script import parse_script, play, replayed, script_of
+
+
+def rewrite(path: Path) -> bool:
+    """Play a script and keep what came of it; True if that is something else than before."""
+    before = path.read_text(encoding="utf-8")
+    with TemporaryDirectory() as folder:
+        search = ReplaySearch(Path(folder), EngineName.LOCAL)
+        after = script_of(replayed(play(parse_script(before), SessionHost(), search)))
+    path.write_text(after, encoding="utf-8")
+    return after != before
+
+
+def main(arguments: list[str]) -> None:
+    here = Path(__file__).parent
+    for path in map(Path, arguments) if arguments else sorted(here.glob("*/*.skws")):
+        if rewrite(path):
+            print(f"changed: {path}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

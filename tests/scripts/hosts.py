@@ -1,0 +1,236 @@
+"""The hosts that golden scripts are played on: the session, the local job, shards, searches of replays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from schema.model import Schema
+from skws.batches import RecordBatch
+from skws.bounded.search import SelectedSearch
+from skws.choices import EngineName
+from skws.live.ranked import SIZE, ranking_of, top_of
+from skws.live.search import LiveSearch
+from skws.live.search import Told as Past
+from skws.live.share import Spread
+from skws.live.standing import PATTERN, SELECT, SELECTED, SQL, Query
+from skws.pattern_search import PatternRequest, PatternSearch
+from skws.ranking.choice import RankingChoice
+from skws.records import Record
+from skws.results.model import LiveResult
+from skws.search import Search, SearchRequest
+from skws.sources.feed import Batch, Feed, Item, Offset
+from skws.watch.control import Answer, Command
+from skws.watch.local import LocalWatch
+from skws.watch.request import WatchRequest
+from skws.watch.standing import StandingQueries
+from tests.replays import write_replay
+from tests.scripts.rendering import line_of
+from tests.scripts.script import Asked, Stage, Told
+from tests.streaming.shard_runs import KeptShard, all_shards, parcel_of
+from tests.watch.watching import Collected, Notes
+
+
+def checked(known: StandingQueries, commands: Sequence[Command]) -> tuple[list[Command], list[str]]:
+    """The commands that can be done, and why the others cannot."""
+    good, refused = known.checked(commands)
+    return good, [answer.error for answer in refused]
+
+
+class SessionHost:
+    """The live search alone, with the whole log."""
+
+    def start(self, request: WatchRequest, tables: Sequence[Record]) -> None:
+        self._late: list[Record] = []
+        self._log: list[Past] = []
+        self._live = LiveSearch(request.stream, on_late=self._late.append, past=lambda: self._log)
+        self._standing = StandingQueries(request, self._live)
+        self._live.load_tables(tables)
+
+    def work(self, asked: Asked) -> Told:
+        commands, errors = checked(self._standing, asked.commands)
+        results = [result for command in commands for result in self._standing.apply(command)]
+        batch = RecordBatch.of(asked.records)
+        before = self._live.position, self._live.now
+        results += self._live.take(batch, ended=asked.ended)
+        self._log.append(Past(*before, batch))
+        late = len(self._late)
+        self._late.clear()
+        return Told(results, errors, late)
+
+    def close(self) -> None:
+        self._log.clear()
+
+
+@dataclass
+class ScriptFeed:
+    """Gives the records of one micro-batch after the other; their numbers are the offsets."""
+
+    rows: Sequence[Record]
+    batches: list[Asked] = field(default_factory=list)
+
+    def start(self) -> Offset:
+        return {"batch": 0}
+
+    def tables(self) -> Iterator[Item]:
+        yield from self.rows
+
+    def poll(self, start: Offset, limit: int) -> Batch:
+        number = start["batch"]
+        if number == len(self.batches):
+            return Batch((), start)
+        asked = self.batches[number]
+        return Batch(asked.records, {"batch": number + 1}, ended=asked.ended)
+
+    def again(self, start: Offset, end: Offset) -> Iterator[Item]:
+        for asked in self.batches[start["batch"] : end["batch"]]:
+            yield from asked.records
+
+    def commit(self, end: Offset) -> None:
+        """Everything can be read again."""
+
+    def behind(self, offset: Offset) -> str:
+        return ""
+
+    def adopt(self, schema: Schema) -> None:
+        """Records are there already."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass
+class ScriptSource:
+    """Opens the same feed again."""
+
+    feed: ScriptFeed
+    name: str = "script"
+    local_only: bool = False
+
+    def open(self, schema: Schema) -> Feed:
+        return self.feed
+
+
+class JobHost:
+    """The local job with a checkpoint; ``restarted``: ended and begun again before each micro-batch."""
+
+    def __init__(self, folder: Path, *, restarted: bool = False) -> None:
+        self._folder = folder
+        self._restarted = restarted
+        self._answers: list[Answer] = []
+        self._late = 0
+
+    def start(self, request: WatchRequest, tables: Sequence[Record]) -> None:
+        self._request = replace(request, checkpoint=self._folder / "checkpoint")
+        self._feed = ScriptFeed(tables)
+        self._open()
+
+    def _open(self) -> None:
+        self._sink = Collected()
+        source = ScriptSource(self._feed)
+        self._job = LocalWatch(
+            self._request, [self._sink], Notes().log, answered=self._answers.append, source=source
+        )
+        self._job.open()
+
+    def work(self, asked: Asked) -> Told:
+        if self._restarted:
+            self._job.close()
+            self._open()
+        self._feed.batches.append(asked)
+        for command in asked.commands:
+            self._job.post(command)
+        before = self._job.metrics().late
+        changes = any(command.op == "schema" for command in asked.commands)
+        self._job.step()
+        if changes:  # it is alone in its micro-batch
+            self._job.step()
+        results, errors = list(self._sink.results), [one.error for one in self._answers if one.error]
+        self._sink.results.clear()
+        self._answers.clear()
+        return Told(results, errors, self._job.metrics().late - before)
+
+    def close(self) -> None:
+        self._job.close()
+
+
+class ShardsHost:
+    """Three shards of the Spark job, worked by hand, each rebuilt from its log between two micro-batches."""
+
+    def __init__(self, *, rebuilt: bool = False, spread: Spread = Spread.ROOTS) -> None:
+        self._rebuilt = rebuilt
+        self._spread = spread
+
+    def start(self, request: WatchRequest, tables: Sequence[Record]) -> None:
+        self._request = replace(request, engine=EngineName.SPARK)
+        self._known = StandingQueries(self._request)
+        self._shards: list[KeptShard] = all_shards(self._request, 3, self._spread)
+        self._tables = tables
+
+    def work(self, asked: Asked) -> Told:
+        commands, errors = checked(self._known, asked.commands)
+        for command in commands:
+            self._known.apply(command)
+        parcel = parcel_of(asked.records, commands, self._tables)
+        if asked.ended:
+            parcel = replace(parcel, head=replace(parcel.head, ended=True))
+        self._tables = ()
+        results: list[LiveResult] = []
+        late = 0
+        for shard in self._shards:
+            if self._rebuilt:
+                shard.rebuild()
+            worked = shard.work(parcel)
+            results += worked.results
+            late += worked.told.get("late", 0)
+        return Told(results, errors, late)
+
+    def close(self) -> None:
+        self._shards.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySearch:
+    """Searches the records of a stage as a replay file, in process or on Spark."""
+
+    folder: Path
+    engine: EngineName
+
+    def __call__(self, stage: Stage, name: str, query: Query) -> list[str]:
+        path = write_replay(self.folder / f"{name}.jsonl", stage.described, [*stage.tables, *stage.records])
+        return [line_of(result) for result in self._results(stage, path, query)]
+
+    def _results(self, stage: Stage, path: Path, query: Query) -> Iterator[LiveResult]:
+        request = stage.request()
+        if query.kind in (PATTERN, SELECTED):
+            asked = PatternRequest(
+                query.text,
+                stage.described,
+                (path,),
+                request.window,
+                engine=self.engine,
+                allow_unbounded_windows=request.allow_unbounded_windows,
+            )
+            if query.kind == SELECTED:
+                yield from SelectedSearch(asked, query.options[SELECT]).results()
+            else:
+                yield from PatternSearch(asked).results()
+            return
+        assert query.kind != SQL, "a search is of keywords or of a pattern"
+        best = top_of(query.options) if SIZE in query.options else None
+        yield from Search(
+            SearchRequest(
+                query.text,
+                stage.described,
+                (path,),
+                request.window,
+                query.max_size or request.max_size,
+                request.match_names,
+                self.engine,
+                allow_unbounded_windows=request.allow_unbounded_windows,
+                evaluator=request.evaluator,
+                ranking=ranking_of(query.options) or (RankingChoice() if best else None),
+                top=best,
+            )
+        ).results()

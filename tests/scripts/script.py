@@ -1,0 +1,278 @@
+"""The format of golden scripts, and how one is played on a host.
+
+A line that begins with ``#`` is a comment. Blocks are separated by blank lines; each has input lines, a line
+``---``, and the output that the input leads to. A block whose first line is
+
+- ``schema`` reads the YAML below it; the first block of a script;
+- ``options`` reads the YAML below it: ``window``, ``lateness``, ``max_size``, ``match_names``, ``evaluator``,
+  ``force_unbounded``, ``allow_unbounded_windows``, as on the command line;
+- ``change`` goes on with the schema of the YAML below it;
+- ``explain NAME`` shows what becomes of a keyword query: its networks and its mesh;
+- ``search NAME`` searches all records so far as a replay, in one go; ``search`` does so for all queries.
+
+Every other block is a micro-batch, line by line:
+
+- ``query NAME: TEXT`` or ``query NAME: {YAML}`` adds a query as in a file of queries, or with ``sql``;
+- ``remove NAME`` removes one;
+- ``= RELATION {...}`` is a row of a table, before all queries and records;
+- ``+ RELATION SECONDS {...}`` and ``- RELATION SECONDS {...}`` insert and delete a tuple;
+- ``end`` ends the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import orjson
+import yaml
+
+from schema.errors import SkwsError
+from schema.load import parse_schema
+from schema.model import Schema
+from skws.alerts.file import alert_of
+from skws.choices import EngineName
+from skws.explain import explain, to_text
+from skws.keywords import parse_query
+from skws.live.standing import SQL, Query
+from skws.plan import Plan
+from skws.records import BadRecord, Record
+from skws.replay.jsonl import LineReader
+from skws.replay.splits import END, Format, Split
+from skws.results.model import LiveResult
+from skws.watch.control import Command
+from skws.watch.request import WatchRequest
+from tests.scripts.rendering import line_of
+from windows.window import parse_duration, parse_window
+
+SOURCE: Final = Path("script")
+NETWORKS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Input lines and the output that they lead to; ``comments`` stand before them."""
+
+    input: tuple[str, ...]
+    output: tuple[str, ...]
+    comments: tuple[str, ...] = ()
+
+    @property
+    def verb(self) -> str:
+        return self.input[0].split(maxsplit=1)[0]
+
+    @property
+    def text(self) -> str:
+        """What stands below the first line."""
+        return "\n".join(self.input[1:])
+
+    def __str__(self) -> str:
+        return "\n".join([*self.comments, *self.input, "---", *self.output]) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a micro-batch asks of a host. ``ended``: the stream ends with it."""
+
+    commands: tuple[Command, ...]
+    records: tuple[Record, ...]
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a host answers: results in their order, the reasons of refused commands, how many were late."""
+
+    results: Sequence[LiveResult]
+    errors: Sequence[str] = ()
+    late: int = 0
+
+    def lines(self) -> list[str]:
+        errors = (line for error in self.errors for line in _error(error))
+        late = [f"late: {self.late}"] if self.late else []
+        return [*errors, *late, *map(line_of, self.results)]
+
+
+class Host(Protocol):
+    """Something that answers standing queries over a stream; ``start`` first."""
+
+    def start(self, request: WatchRequest, tables: Sequence[Record]) -> None: ...
+
+    def work(self, asked: Asked) -> Told: ...
+
+    def close(self) -> None: ...
+
+
+Searcher = Callable[["Stage", str, Query], list[str]]
+"""Answers a query over the records of a stage, as a replay in one go."""
+
+
+def parse_script(text: str) -> list[Block]:
+    """The blocks of a script. Raises ValueError for one without ``---``."""
+    blocks = []
+    for part in text.strip("\n").split("\n\n"):
+        lines = part.strip("\n").split("\n")
+        comments = [line for line in lines if line.startswith("#")]
+        rest = [line for line in lines if not line.startswith("#")]
+        if "---" not in rest:
+            if rest:
+                raise ValueError(f"a block without '---': {part!r}")
+            blocks.append(Block((), (), tuple(comments)))
+            continue
+        at = rest.index("---")
+        blocks.append(Block(tuple(rest[:at]), tuple(rest[at + 1 :]), tuple(comments)))
+    return blocks
+
+
+def script_of(blocks: Sequence[Block]) -> str:
+    """Inverse of ``parse_script``."""
+    parts = ("\n".join(block.comments) + "\n" if not block.input else str(block) for block in blocks)
+    return "\n".join(parts)
+
+
+@dataclass
+class Stage:
+    """A script as far as it has been played."""
+
+    schema: Schema | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    tables: list[Record] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    queries: dict[str, Query] = field(default_factory=dict)
+
+    @property
+    def described(self) -> Schema:
+        assert self.schema is not None, "a script begins with a schema"
+        return self.schema
+
+    def request(self) -> WatchRequest:
+        """The live search that the options ask for. Raises UsageError."""
+        given = dict(self.options)
+        if "window" in given:
+            given["window"] = parse_window(given["window"])
+        if "lateness" in given:
+            given["lateness"] = parse_duration(given["lateness"])
+        return WatchRequest({}, self.described, str(SOURCE), engine=EngineName.LOCAL, sinks=(), **given)
+
+
+def play(
+    blocks: Sequence[Block], host: Host, search: Searcher | None = None
+) -> list[tuple[Block, list[str] | None]]:
+    """Each block with what comes of it on a host; None for a search if there is no searcher."""
+    stage, played, started = Stage(), [], False
+    for block in blocks:
+        output: list[str] | None = []
+        try:
+            if not block.input:
+                pass
+            elif block.verb == "schema":
+                stage.schema = parse_schema(block.text, default_name="script")
+                output = [_sized(stage.schema)]
+            elif block.verb == "options":
+                stage.options = yaml.safe_load(block.text)
+                stage.request()
+            elif block.verb == "explain":
+                output = _explained(stage, block.input[0].split()[1])
+            elif block.verb == "search":
+                output = None if search is None else _searched(stage, block, search)
+            else:
+                asked = _asked(stage, block)
+                if not started and (asked.commands or asked.records or asked.ended):
+                    host.start(stage.request(), stage.tables)
+                    started = True
+                if started:
+                    output = host.work(asked).lines()
+                if block.verb == "change" and not any(line.startswith("error: ") for line in output or ()):
+                    stage.schema = parse_schema(block.text, default_name="script")
+        except SkwsError as error:
+            output = _error(str(error))
+        played.append((block, output))
+    if started:
+        host.close()
+    return played
+
+
+def replayed(played: Sequence[tuple[Block, list[str] | None]]) -> list[Block]:
+    """The blocks with what came of them; what was not played stays."""
+    return [block if output is None else replace(block, output=tuple(output)) for block, output in played]
+
+
+def _error(text: str) -> list[str]:
+    first, *rest = text.split("\n")
+    return [f"error: {first}", *(f"  {line}".rstrip() for line in rest)]
+
+
+def _sized(schema: Schema) -> str:
+    return f"ok: {len(schema.relations)} relations, {len(schema.joins)} joins"
+
+
+def _asked(stage: Stage, block: Block) -> Asked:
+    """Raises SkwsError for a query that cannot be written so; ValueError for a line that is none."""
+    if block.verb == "change":
+        return Asked((Command("schema", "", id="change", schema=block.text),), ())
+    commands: list[Command] = []
+    records: list[Record] = []
+    ended = False
+    for line in block.input:
+        verb, _, rest = line.partition(" ")
+        match verb:
+            case "query":
+                name, _, text = rest.partition(": ")
+                asked = _query(text)
+                stage.queries[name] = asked
+                commands.append(
+                    Command("add", name, asked.text, asked.max_size, name, asked.kind, asked.options)
+                )
+            case "remove":
+                commands.append(Command("remove", rest, id=rest))
+            case "+" | "-":
+                relation, seconds, row = rest.split(" ", maxsplit=2)
+                records += _records(stage, relation, row, time=float(seconds), op=verb)
+            case "=":
+                relation, row = rest.split(" ", maxsplit=1)
+                stage.tables += _records(stage, relation, row)
+            case "end":
+                ended = True
+            case _:
+                raise ValueError(f"{line!r}: no such line in a script")
+    stage.records += records
+    return Asked(tuple(commands), tuple(records), ended)
+
+
+def _query(text: str) -> Query:
+    told = yaml.safe_load(text) if text.startswith("{") else text
+    if isinstance(told, dict) and SQL in told:
+        return Query(told.pop(SQL), kind=SQL, options=told)
+    return alert_of(told).query
+
+
+def _records(stage: Stage, relation: str, row: str, **more: Any) -> list[Record]:
+    """As a line of a replay is read. Raises ValueError for one that is no record."""
+    line = orjson.dumps({"relation": relation, "row": yaml.safe_load(row)} | more)
+    reader = LineReader(Split(SOURCE, Format.JSON_LINES, None, 0, END, len(line), 0), stage.described)
+    (found,) = reader.items(BytesIO(line))
+    if isinstance(found, BadRecord):
+        raise ValueError(f"{row}: {found.reason}")  # noqa: TRY004 - what is wrong is the script
+    return [found]
+
+
+def _explained(stage: Stage, name: str) -> list[str]:
+    asked, request = stage.queries[name], stage.request()
+    query = parse_query(asked.text, stage.described, match_names=request.match_names)
+    plan = Plan(stage.described, query, request.plan_window, asked.max_size or request.max_size)
+    return to_text(explain(plan, NETWORKS).branches).rstrip("\n").split("\n")
+
+
+def _searched(stage: Stage, block: Block, search: Searcher) -> list[str]:
+    names = block.input[0].split()[1:] or list(stage.queries)
+    found: list[str] = []
+    for name in names:
+        try:
+            lines = search(stage, name, stage.queries[name])
+        except SkwsError as error:
+            lines = _error(str(error))
+        found += [f"{name}:", *(f"  {line}" for line in lines)]
+    return found

@@ -120,8 +120,8 @@ class LiveSearch:
         """Answer a query no longer. Raises UsageError if there is none of that name."""
         if name not in self._standing:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._standing)}")
-        kind = self._standing.pop(name).kind
-        if kind == KEYWORDS and self._engine is not None and self._share.answers(name):
+        standing = self._standing.pop(name)
+        if standing.kind == KEYWORDS and self._engine is not None and self._share.answers(standing.query):
             self._engine.remove(name)
         self._evaluators.pop(name, None)
 
@@ -264,7 +264,7 @@ class LiveSearch:
 
     def _add_keywords(self, standing: Standing) -> list[LiveResult]:
         plan = keyword_plan(standing, self.stream)
-        if not self._share.answers(standing.name):
+        if not self._share.answers(standing.query):
             return []
         if self._engine is None:
             self._engine = self._begun_engine()
@@ -287,7 +287,7 @@ class LiveSearch:
         )
         _exhaust(engine.load_tables(self._tables))
         for name, standing in self._standing.items():
-            if standing.kind == KEYWORDS and self._share.answers(name):
+            if standing.kind == KEYWORDS and self._share.answers(standing.query):
                 engine.add(keyword_plan(standing, self.stream), name)
         engine.restore(state)
         engine.begin_at(self.position)

@@ -50,9 +50,9 @@ class Share:
         """Whether the query of a name, whole, is its own."""
         return crc32(name.encode()) % self.shards == self.number
 
-    def answers(self, name: str) -> bool:
-        """Whether it takes part in answering the keyword query of a name."""
-        return self.spread is Spread.ROOTS or self.owns(name)
+    def answers(self, text: str) -> bool:
+        """Whether it takes part in answering the keyword queries of a text, which share their results."""
+        return self.spread is Spread.ROOTS or self.owns(text)
 
 
 WHOLE: Final = Share(0, 1, Spread.ROOTS)

@@ -24,8 +24,11 @@ def rewrite(path: Path) -> bool:
 def main(arguments: list[str]) -> None:
     here = Path(__file__).parent
     for path in map(Path, arguments) if arguments else sorted(here.glob("*/*.skws")):
-        if rewrite(path):
-            print(f"changed: {path}")
+        try:
+            if rewrite(path):
+                print(f"changed: {path}")
+        except (ValueError, AssertionError) as error:
+            print(f"wrong: {path}: {error!r}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def _span(shown: dict[str, Any]) -> str:
 def _number(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:g}" if abs(value) < 1e6 else repr(value)
+    return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 def _extras(shown: dict[str, Any]) -> list[str]:

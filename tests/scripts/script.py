@@ -189,6 +189,8 @@ def play(
                     stage.schema = parse_schema(block.text, default_name="script")
         except SkwsError as error:
             output = _error(str(error))
+            if block.verb == "schema" and len(blocks) > 2:
+                raise ValueError(f"a script that goes on has no faults in its schema: {error}") from None
         played.append((block, output))
     if started:
         host.close()

@@ -166,6 +166,11 @@ class SelectedRun:
         self._position += 1
         return self._run.step(self._position, rows)
 
+    @property
+    def waits(self) -> bool:
+        """True if the current time has added something that was not given yet."""
+        return bool(self._found)
+
     def end(self) -> Iterator[Added]:
         """What the tuples of the current time added, as no more of it will come."""
         found, self._found = self._found, Counter()

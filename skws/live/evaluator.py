@@ -82,6 +82,10 @@ class Evaluator(Protocol):
     def take(self, arrived: Arrived) -> Iterable[LiveResult]:
         """Take in what came next; gives the results in order of time."""
 
+    @property
+    def waits(self) -> bool:
+        """True if the end of the stream would give results."""
+
     def end(self) -> Iterable[LiveResult]:
         """The stream has ended: what waited for more of it."""
 
@@ -106,6 +110,10 @@ class MadeFromLog:
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Takes no tables."""
+
+    @property
+    def waits(self) -> bool:
+        return False
 
     def end(self) -> Iterable[LiveResult]:
         return ()

@@ -89,8 +89,9 @@ class LiveSearch:
 
     @property
     def waits(self) -> bool:
-        """True if records wait for earlier ones that may still come, or for the end of the stream."""
-        return bool(self._evaluators) and self._order.waits
+        """True if the end of the stream would give results, or let records go that wait for earlier ones."""
+        evaluators = self._evaluators.values()
+        return bool(evaluators) and (self._order.waits or any(each.waits for each in evaluators))
 
     @property
     def keeps(self) -> set[Window]:

@@ -63,6 +63,10 @@ class StandingSelected(StandingSynopses):
             if not record.delete:
                 yield from map(self._told, self._run.take(record.relation, record.time, record.row))
 
+    @property
+    def waits(self) -> bool:
+        return self._run.waits
+
     def end(self) -> Iterator[SqlResult]:
         return map(self._told, self._run.end())
 

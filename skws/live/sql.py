@@ -79,6 +79,10 @@ class StandingSql(StandingSynopses):
                 self._now = record.time
             self._rows.setdefault(name, []).append(record.row)
 
+    @property
+    def waits(self) -> bool:
+        return self._now is not None
+
     def end(self) -> Iterator[SqlResult]:
         if self._now is None:
             return

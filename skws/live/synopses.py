@@ -33,6 +33,10 @@ class StandingSynopses(ABC):
     def take(self, arrived: Arrived) -> Iterable[LiveResult]:
         """Raises BadRecordsError for what the verdict excludes."""
 
+    @property
+    @abstractmethod
+    def waits(self) -> bool: ...
+
     @abstractmethod
     def end(self) -> Iterable[LiveResult]:
         """What the last tuples add, as no more of their time will come."""

@@ -105,6 +105,10 @@ class StandingWhole(StandingSynopses):
         if relation in self._endless:
             self._passing.append(position)
 
+    @property
+    def waits(self) -> bool:
+        return False
+
     def end(self) -> Iterable[PatternResult]:
         return ()
 

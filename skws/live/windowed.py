@@ -73,6 +73,10 @@ class WindowedQuery:
     def take(self, arrived: Arrived) -> Iterable[LiveResult]:
         return self._told(self._group.take(self._member, arrived, self._tables))
 
+    @property
+    def waits(self) -> bool:
+        return False
+
     def end(self) -> Iterable[LiveResult]:
         """Windows that are open are not told."""
         return ()

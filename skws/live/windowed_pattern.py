@@ -88,6 +88,10 @@ class StandingWindowedPattern:
             self._shared.begin(arrived.position)
         return self._pattern.process(arrived.batch)
 
+    @property
+    def waits(self) -> bool:
+        return False
+
     def end(self) -> Iterable[PatternResult]:
         """Windows that are open are not told."""
         return ()

@@ -44,6 +44,8 @@ class Counted:
                 yield PatternResult(self._text, identity, record.time / 1_000_000, None, ())
             position += 1
 
+    waits = False
+
     def succeed(self, former: Evaluator) -> Iterable[PatternResult]:
         self.restore(former.snapshot())
         return ()

@@ -21,7 +21,7 @@ from tests.engine.test_oracle_keyword_order import DENSE, rows, tables
 from windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 
 WINDOWS: list[Window] = [TimeWindow(12), CountWindow(20)]
-SHARES = [WHOLE, Share(1, 2, Spread.ROOTS), Share(1, 2, Spread.QUERIES)]
+SHARES = [WHOLE, Share(1, 2, Spread.ROOTS), Share(0, 2, Spread.QUERIES)]
 
 
 def told(evaluator: EvaluatorName, window: Window, share: Share) -> list[list[LiveResult]]:

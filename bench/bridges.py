@@ -12,7 +12,7 @@ from statistics import median
 from time import process_time
 
 from bench.child import plan_of
-from bench.load import KEYWORDS, START, Load
+from bench.load import HEAVY, KEYWORDS, START, Load
 from mesh.columnar import bridges
 from skws.batches import batched
 from skws.engine.collector import expect_long_lived_objects
@@ -49,7 +49,7 @@ def run(load: Load, stream: list[Record], least_size: int) -> tuple[int, float]:
 
 def main() -> None:
     expect_long_lived_objects()
-    load = Load()
+    load = HEAVY
     print(f"{'root':>6} {'other':>6} {'results':>8} {'with s':>7} {'without s':>9} {'ratio':>6}")
     for root, other in CASES:
         stream = list(records(load, root, other))

@@ -43,11 +43,29 @@ def _draw(figure: Figure, mine: list[Point], path: Path, title: str) -> None:
         memory.plot(values, [(p.measured.peak_bytes or 0) / 1e6 for p in done], marker="o", label=label)
     _label(cpu, figure, "processor seconds")
     _label(memory, figure, "peak memory (MB)")
+    _under(cpu, "|R|", {p.value: f"{p.measured.results:,}" for p in mine if p.measured.results is not None})
+    _under(
+        memory,
+        "I (s)",
+        {p.value: _initialised(p) for p in mine if p.mode == "full" and p.measured.status == FINISHED},
+    )
     cpu.set_yscale("log")
     lines, names = cpu.get_legend_handles_labels()
     canvas.legend(lines, names, loc="outside lower center", ncols=len(names), fontsize="small")
     canvas.suptitle(f"Figure {figure.name}: {title}", fontsize="medium")
     canvas.savefig(path)
+
+
+def _initialised(point: Point) -> str:
+    """How long the full mesh took to be made, in seconds."""
+    return f"{point.measured.init_seconds or 0:.2g}"
+
+
+def _under(axes: Any, name: str, told: dict[float, str]) -> None:
+    """A number under each value of the parameter, as the paper has them."""
+    ticks = sorted(told)
+    axes.set_xticks(ticks, [f"{value:g}\n{told[value]}" for value in ticks], fontsize="x-small")
+    axes.text(-0.02, -0.14, name, transform=axes.transAxes, ha="right", fontsize="x-small")
 
 
 def _label(axes: Any, figure: Figure, what: str) -> None:

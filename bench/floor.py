@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.child import DEFAULT, FLOOR
-from bench.load import Load
+from bench.load import HEAVY, Load
 from bench.point import FINISHED, Measured, measure
 from schema.errors import SkwsError, UsageError
 
@@ -70,7 +70,7 @@ def _write_parquet(load: Load, seconds: int, folder: Path) -> tuple[Path, int]:
 
 def run(hours: float, file_format: str, runs: int, limit: float, told: Callable[[str], None]) -> FloorReport:
     """Measure both, turn and turn about. Raises SkwsError if a run does not finish."""
-    load = Load()
+    load = HEAVY
     with TemporaryDirectory() as folder:
         path, tuples = write_load(load, int(hours * 3600), Path(folder), file_format)
         floors, engines = [], []

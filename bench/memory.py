@@ -10,10 +10,11 @@ from __future__ import annotations
 import gc
 import sys
 import tracemalloc
+from dataclasses import replace
 from typing import NamedTuple
 
 from bench.child import plan_of
-from bench.load import Load
+from bench.load import HEAVY, Load
 from skws.batches import batched
 from skws.engine.columnar import ColumnarEngine
 
@@ -49,7 +50,7 @@ def held(load: Load) -> Held:
 def main() -> None:
     sys.stdout.write("window, min  live tuples   waiting  held MB  bytes a live tuple  peak MB\n")
     for minutes in MINUTES:
-        live, waiting, size, peak = held(Load(minutes=minutes))
+        live, waiting, size, peak = held(replace(HEAVY, minutes=minutes))
         sys.stdout.write(
             f"{minutes:11} {live:12,} {waiting:9,} {size / 1e6:8.1f} {size / live:19,.0f} {peak / 1e6:8.1f}\n"
         )

@@ -1,6 +1,6 @@
 """Many standing queries in one engine: what a tuple costs as their number grows.
 
-Two-keyword queries over the default load: the first asks for the load's own
+Two-keyword queries over the heavy load: the first asks for the load's own
 keywords, the others for two of its 10,000 words each, so that a keyword is in
 about one tuple of a thousand. The engine is the default one.
 """
@@ -15,7 +15,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.child import QUERIES
-from bench.load import Load
+from bench.load import HEAVY
 from bench.point import FINISHED, measure
 from schema.errors import SkwsError, UsageError
 
@@ -45,7 +45,7 @@ def points(
     hours: float, numbers: Iterable[int], runs: int, limit: float, told: Callable[[str], None]
 ) -> Iterator[Point]:
     """Measure each number of queries, reading included. Raises SkwsError if a run does not finish."""
-    load = Load()
+    load = HEAVY
     alone: float | None = None
     with TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"

@@ -1,4 +1,4 @@
-"""Latency and throughput of live searches on Spark, on the paper's default load.
+"""Latency and throughput of live searches on Spark, on the heavy load.
 
     python -m bench.streaming latency --rate 1000 --seconds 60
     python -m bench.streaming throughput --minutes 300 --shards 2
@@ -6,7 +6,7 @@
 Latency: a file grows by so many tuples a second, each stamped with the clock
 as it is written; a result's latency is from the stamp of its youngest tuple
 to when a sink has it. The window is as long as makes the live tuples those of
-the default load, 24,000.
+the heavy load, 24,000.
 
 Throughput: a replay as fast as it goes, from its second micro-batch to its
 last; ``stage`` counts only the time from when a batch was read to when its
@@ -29,7 +29,7 @@ from threading import Thread, Timer
 
 import orjson
 
-from bench.load import Load
+from bench.load import HEAVY
 from bench.processes import processor_seconds
 from skws.choices import EngineName
 from skws.results.model import LiveResult
@@ -67,7 +67,7 @@ class Clocked:
 
 
 def request(source: str, cores: int, window: TimeWindow | None = None) -> WatchRequest:
-    load = Load()
+    load = HEAVY
     return WatchRequest(
         {load.query: load.query},
         load.schema(),
@@ -80,7 +80,7 @@ def request(source: str, cores: int, window: TimeWindow | None = None) -> WatchR
 
 def grow(path: Path, rate: int, until: float) -> None:
     """Append tuples of the load, stamped with the time, ten times a second."""
-    load = Load()
+    load = HEAVY
     schema = load.schema()
     names = [[a.name for a in relation.attributes] for relation in schema.relations]
     records = load.records(10**9)
@@ -150,7 +150,7 @@ def throughput(minutes: int, shards: int, cores: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"
-        Load().write(path, minutes * 60)
+        HEAVY.write(path, minutes * 60)
         sink = Clocked()
         asked = request(f"replay:{path}?speed=1000000000", cores)
         watch = SparkWatch(asked, Log(quiet=True), sinks=[sink], shards=shards, each_step=note)

@@ -14,13 +14,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
 import orjson
 
-from bench.load import Load
+from bench.load import HEAVY, Load
 from schema.write import to_yaml
 
 PART = 0.005  # seconds between two writes
@@ -79,7 +80,7 @@ def quantile(ages: list[float], share: float) -> float:
 
 def measure(rate: int, seconds: float, *, checkpoint: bool) -> tuple[list[float], str]:
     """Ages of results in seconds, and what the search said of itself."""
-    load = Load(kwf=0.03)
+    load = replace(HEAVY, kwf=0.03)
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "in.jsonl").touch()

@@ -17,18 +17,18 @@ def make_evaluator(
     generator: CNGen,
     window: Window,
     mesh: MeshKind = MeshKind.HASHED,
-    purge: PurgeKind = PurgeKind.LAZY,
+    purge: PurgeKind | None = None,
     demand: bool = True,
 ) -> Evaluator:
     """An evaluator without tuples.
 
-    ``demand`` matters to the full mesh only, and ``purge`` not to the hashed
-    one, which sweeps its buffers when that pays.
+    ``demand`` matters to the full mesh only. ``purge``: None for the one usual
+    with the mesh; the hashed one sweeps its buffers when that pays.
     """
     if mesh is MeshKind.HASHED:
         return Mesh(generator)
     by_demand = demand and mesh is MeshKind.FULL
-    policy = _policy(purge, by_demand)
+    policy = _policy(purge or PurgeKind.usual(mesh), by_demand)
     if mesh is MeshKind.PARTIAL:
         return PartialMesh(generator, window, policy)
     if mesh is MeshKind.FOREST:

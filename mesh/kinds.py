@@ -19,3 +19,8 @@ class PurgeKind(StrEnum):
 
     LAZY = "lazy"
     EAGER = "eager"
+
+    @classmethod
+    def usual(cls, mesh: MeshKind) -> PurgeKind:
+        """What the paper's experiments use: lazy purging rests on demand, which only the full mesh has."""
+        return cls.LAZY if mesh is MeshKind.FULL else cls.EAGER

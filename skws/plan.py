@@ -40,7 +40,7 @@ class Plan:
     lateness: int = 0
     frequencies: tuple[float, ...] | None = None
     mesh: str = MeshKind.HASHED
-    purge: str = PurgeKind.LAZY
+    purge: str | None = None
     demand: bool = True
     ranking: RankingChoice | None = None
     evaluated_by: str = EvaluatorName.MESH
@@ -49,7 +49,8 @@ class Plan:
     def __post_init__(self) -> None:
         _check("evaluator", self.evaluated_by, list(EvaluatorName))
         _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
-        _check("purge", self.purge, [str(kind) for kind in PurgeKind])
+        if self.purge is not None:
+            _check("purge", self.purge, [str(kind) for kind in PurgeKind])
         object.__setattr__(self, "matcher", Matcher(self.query, self.schema))
 
     @cached_property
@@ -77,7 +78,11 @@ class Plan:
     def evaluator(self) -> Evaluator:
         """The mesh that the plan asks for, without tuples."""
         return make_evaluator(
-            self.generator(), self.window, MeshKind(self.mesh), PurgeKind(self.purge), self.demand
+            self.generator(),
+            self.window,
+            MeshKind(self.mesh),
+            None if self.purge is None else PurgeKind(self.purge),
+            self.demand,
         )
 
     @property

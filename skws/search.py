@@ -122,7 +122,7 @@ class SearchRequest:
             max_size=self.max_size,
             lateness=self.lateness or 0,
             mesh=self.mesh or MeshKind.HASHED,
-            purge=self.purge or PurgeKind.LAZY,
+            purge=self.purge,
             demand=self.demand,
             ranking=self.ranking,
             evaluated_by=self.evaluator,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -124,11 +125,13 @@ def peers(
 
     skws bench peers --hours 0.25 --engines duckdb
     """
-    from bench.load import Load  # noqa: PLC0415 - only who measures loads it
+    from bench.load import HEAVY  # noqa: PLC0415 - only who measures loads it
     from bench.peers import compare, environment, table  # noqa: PLC0415
 
     wanted = environment.chosen(engines)
-    rows = compare.rows(Load(max_size=max_size), int(hours * 3600), slice_seconds, wanted, time_limit, tell)
+    rows = compare.rows(
+        replace(HEAVY, max_size=max_size), int(hours * 3600), slice_seconds, wanted, time_limit, tell
+    )
     found = compare.write_csv(rows, output)
     for line in table.lines(found):
         typer.echo(line)

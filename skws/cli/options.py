@@ -156,7 +156,11 @@ Mesh = Annotated[
 ]
 Purge = Annotated[
     PurgeKind | None,
-    typer.Option("--purge", help="When expired partials leave a paper's mesh.", show_default="lazy"),
+    typer.Option(
+        "--purge",
+        help="When expired partials leave a paper's mesh.",
+        show_default="lazy with --mesh full, else eager",
+    ),
 ]
 ForceUnbounded = Annotated[
     bool,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.child import DEFAULT, FLOOR, run
-from bench.load import KEYWORDS, START, Load
+from bench.load import HEAVY, KEYWORDS, START, Load
 from schema.drawing import join_graph
 from skws.cli.main import run as command
 
@@ -25,8 +25,15 @@ def test_rates_keywords_and_values_follow_the_parameters() -> None:
     assert sum(values) / len(values) == pytest.approx(25.5, abs=1)
 
 
+def test_defaults_are_those_of_the_paper() -> None:
+    """The bold values of Table 5.1."""
+    load = Load()
+    assert (load.minutes, load.keywords, load.max_size, load.relations) == (20, 2, 4, 15)
+    assert (load.kwf, load.selectivity) == (0.01, 1000)
+
+
 def test_relations_are_joined_as_a_ternary_tree() -> None:
-    graph = join_graph(Load().schema())
+    graph = join_graph(HEAVY.schema())
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (20, 19)
     assert dict(graph.degree())["r0"] == 3
     assert max(dict(graph.degree()).values()) == 4

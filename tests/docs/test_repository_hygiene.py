@@ -46,3 +46,9 @@ def test_every_page_is_in_the_list_of_pages() -> None:
     pages = [page.relative_to(docs) for page in docs.rglob("*.md") if page != docs / "README.md"]
     assert pages
     assert [page for page in pages if f"({page.as_posix()})" not in listed] == []
+
+
+def test_files_that_the_glossary_names_are_there() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "glossary.md").read_text())
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []

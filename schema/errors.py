@@ -94,6 +94,10 @@ class SourceError(SkwsError):
     exit_code = 4
 
 
+class NotYetError(SourceError):
+    """A server is away, or busy with what will end: trying again may help."""
+
+
 class BadRecordsError(SkwsError):
     """Records could not be read and the policy is to fail."""
 

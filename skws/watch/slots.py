@@ -20,9 +20,10 @@ def drop(source: str, folder: Path | None = None) -> str:
 
     database = parse_source(source, folder=folder)
     assert isinstance(database, PostgresSource)  # noqa: S101 - what the address says
-    if not database.drop_slot():
-        return f"there is no slot {database.address.slot!r} in {database.name}"
-    return f"dropped the slot {database.address.slot!r} in {database.name}"
+    dropped = database.drop_slot()
+    said = "dropped the slot" if dropped.slot else "there is no slot"
+    kept = f"; its publication stays, as {', '.join(dropped.readers)} may read it" if dropped.readers else ""
+    return f"{said} {database.address.slot!r} in {database.name}{kept}"
 
 
 def drop_behind(source: str) -> str:

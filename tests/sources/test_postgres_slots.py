@@ -63,8 +63,8 @@ def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) ->
         pytest.raises(SourceError, match=r"is there already.*--drop-slot"),
     ):
         feed.start()
-    assert left.drop_slot()
-    assert not left.drop_slot()
+    assert left.drop_slot().slot
+    assert not left.drop_slot().slot
     assert left.slot_line().startswith("no slot")
     assert database.ask("SELECT count(*) FROM pg_publication") == [(0,)]
     with (
@@ -100,7 +100,7 @@ def test_a_publication_of_others_is_not_dropped(database: Database) -> None:
     database.run(*TABLES, "CREATE PUBLICATION skws FOR ALL TABLES")
     with closing(opened(database)) as feed:
         feed.start()
-    assert source(database).drop_slot()
+    assert source(database).drop_slot().slot
     assert database.ask("SELECT pubname::text FROM pg_publication") == [("skws",)]
 
 

@@ -105,7 +105,7 @@ def test_what_is_for_libpq_reaches_it_as_written() -> None:
     parsed = parse_source("postgresql://joe@h/db?slot=mine&options=-c%20a%3Db&password=a+b%26&snapshot=no")
     assert isinstance(parsed, PostgresSource)
     address = parsed.address
-    assert (address.slot, address.publication, address.snapshot) == ("mine", "skws", False)
+    assert (address.slot, address.publication, address.snapshot) == ("mine", None, False)
     assert address.parameters["options"] == "-c a=b"
     assert address.parameters["password"] == "a+b&"
     assert "slot" not in address.parameters

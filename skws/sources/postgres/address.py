@@ -6,21 +6,30 @@ representation. psycopg2 is loaded here and beside, so only for such sources.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import psycopg2
 from psycopg2.extensions import connection, parse_dsn
 from psycopg2.extras import LogicalReplicationConnection
 
-from schema.errors import SourceError, UsageError, nearest
+from schema.errors import NotYetError, SourceError, UsageError, nearest
 from skws.sources.redact import HIDDEN, redacted
 
 OLDEST: Final = 130000
 """The first version that tells a slot's state and publishes partitions by their root."""
+# What passes by itself: a server that restarts, has no room or has not noticed yet that we are gone, locks.
+_PASSING: Final = ("08", "53", "57P", "55006", "55P03")
+# Why no connection came about, where another one may: no code tells.
+_AWAY: Final = re.compile(
+    "Connection refused|could not translate host name|Is the server running|time(d out|out expired)"
+    "|No route to host|unreachable|Host is down|closed the connection|Connection reset|SSL SYSCALL error"
+    "|could not (receive|send)|the database system is|terminating connection|too many|connection slots"
+)
 OWN: Final = ("slot", "publication", "snapshot")
 # Texts of values that do not depend on the server's settings.
 _SETTINGS: Final = (
@@ -34,20 +43,27 @@ _DEFAULTS: Final = {
     "keepalives_interval": "10",
     "keepalives_count": "3",
 }
+Connected = TypeVar("Connected", bound=connection)
+
+
+def passing(error: psycopg2.Error) -> bool:
+    """Whether it is worth to try again: no code means that the connection broke."""
+    return error.pgcode is None or error.pgcode.startswith(_PASSING)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a database is, and the names of what skws makes there.
 
-    ``shown``: the URI without passwords. ``snapshot``: whether a new run
-    begins with the rows that are there.
+    ``shown``: the URI without passwords. ``publication``: None for the one of
+    the slot. ``snapshot``: whether a new run begins with the rows that are
+    there.
     """
 
     shown: str
     parameters: dict[str, str] = field(repr=False)
     slot: str = "skws"
-    publication: str = "skws"
+    publication: str | None = None
     snapshot: bool = True
 
     @classmethod
@@ -67,24 +83,27 @@ class Address:
             shown,
             _parameters(f"{base}?{rest}" if rest else base, shown),
             _name(own.get("slot", "skws"), "slot"),
-            _name(own.get("publication", "skws"), "publication"),
+            _name(own["publication"], "publication") if "publication" in own else None,
             _yes(own.get("snapshot", "yes")),
         )
 
-    def failure(self, error: BaseException) -> SourceError:
-        """What psycopg2 or the server says, behind the address, without passwords."""
+    def failure(self, error: psycopg2.Error) -> SourceError:
+        """What psycopg2 or the server says, without passwords; NotYetError if it passes."""
+        return (NotYetError if passing(error) else SourceError)(self._told(error))
+
+    def _told(self, error: BaseException) -> str:
         lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
         text = "; ".join(lines[:3]) or type(error).__name__
         for name in ("password", "sslpassword"):
             secret = self.parameters.get(name)
             if secret:
                 text = text.replace(secret, HIDDEN)
-        return SourceError(f"{self.shown}: {redacted(text)}")
+        return f"{self.shown}: {redacted(text)}"
 
     def connected(self) -> connection:
-        """A connection for SQL. Raises SourceError."""
+        """A connection for SQL. Raises SourceError, NotYetError while the server is away."""
         try:
-            made = psycopg2.connect(None, connection, **self._arguments())
+            made = self._opened(connection)
         except psycopg2.Error as error:
             raise self.failure(error) from None
         if made.server_version < OLDEST:
@@ -93,11 +112,11 @@ class Address:
         return made
 
     def replicating(self) -> LogicalReplicationConnection:
-        """A connection for replication commands. Raises psycopg2.Error, for those who try again."""
-        made: LogicalReplicationConnection = psycopg2.connect(
-            None, LogicalReplicationConnection, **self._arguments()
-        )
-        return made
+        """A connection for replication commands.
+
+        Raises psycopg2.Error, for those who try again, SourceError where that is of no use.
+        """
+        return self._opened(LogicalReplicationConnection)
 
     @contextmanager
     def sql(self) -> Iterator[connection]:
@@ -107,6 +126,16 @@ class Address:
                 yield connected
         except psycopg2.Error as error:
             raise self.failure(error) from None
+
+    def _opened(self, kind: type[Connected]) -> Connected:
+        try:
+            made: Connected = psycopg2.connect(None, kind, **self._arguments())
+        except psycopg2.OperationalError as error:
+            # Of several hosts, the last one that was tried.
+            if _AWAY.search(str(error).rpartition("connection to server ")[2]):
+                raise
+            raise SourceError(self._told(error)) from None
+        return made
 
     def _arguments(self) -> dict[str, Any]:
         given = {**_DEFAULTS, **self.parameters}

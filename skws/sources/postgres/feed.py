@@ -50,7 +50,7 @@ class PostgresFeed:
         """Changes of tables that are new are read; the rows that are in them are not."""
         with self._address.sql() as connected:
             fitted = fit(schema, tables(connected), self._address.shown)
-            extend_publication(connected, self._address.publication, list(fitted.streams.values()))
+            extend_publication(connected, self._address, list(fitted.streams.values()))
         self._schema, self._fitted = schema, fitted
         self._notices += fitted.warnings
         self._drop()

@@ -11,14 +11,18 @@ from schema.errors import SkwsError, SourceError
 from schema.model import Schema
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.fitting import Fitted
+from skws.sources.postgres.locking import check_files, lock_tables
 from skws.sources.postgres.position import Position
-from skws.sources.postgres.publication import ensure_publication
+from skws.sources.postgres.publication import drop_publication, ensure_publication
 from skws.sources.postgres.slot import SlotState, create_slot, drop_slot, slot_state
 from skws.sources.postgres.spool import Spool, copy_tables
 
 
 def begin(address: Address, schema: Schema, fitted: Fitted, spool: Spool) -> Position:
-    """Where a new run starts: at the snapshot's first row, or at the slot without one. Raises SourceError."""
+    """Where a new run starts: at the snapshot's first row, or at the slot without one.
+
+    Raises SourceError; NotYetError if all of it may be tried again.
+    """
     with address.sql() as connected:
         _check_level(connected)
         with connected.cursor() as cursor:
@@ -27,40 +31,55 @@ def begin(address: Address, schema: Schema, fitted: Fitted, spool: Spool) -> Pos
             return _taken_up(address, state, spool)
         if state is not None:
             drop_slot(address)
-        ensure_publication(connected, address.publication, list(fitted.streams.values()))
-        # Before the slot: no change that it brings may be older than the snapshot's rows.
-        time = _time(connected)
-    spool.begin()
-    return _begun(address, schema, fitted, spool, time)
+        try:
+            ensure_publication(connected, address, list(fitted.streams.values()))
+            # Before the slot: no change that it brings may be older than the snapshot's rows.
+            time = _time(connected)
+            spool.begin()
+            return _begun(address, schema, fitted, spool, time)
+        except BaseException:
+            with suppress(SkwsError), address.sql() as left:
+                drop_publication(left, address)
+            raise
 
 
 def _begun(address: Address, schema: Schema, fitted: Fitted, spool: Spool, time: int) -> Position:
     try:
         with closing(address.replicating()) as replicating:
-            lsn, snapshot = create_slot(replicating, address.slot)
+            lsn, snapshot = create_slot(replicating, address)
             try:
                 if not address.snapshot:
                     spool.remove()
                     return Position(lsn)
-                with address.sql() as connected:
-                    _enter(connected, snapshot)
-                    copy_tables(connected, fitted.static, schema, time, spool.tables)
-                    copy_tables(connected, fitted.streams, schema, time, spool.rows)
+                _copy(address, schema, fitted, spool, snapshot, time)
                 spool.finish(lsn, time)
             except BaseException:
                 # A slot that nobody knows of would fill the server's disk.
                 with suppress(SkwsError):
                     drop_slot(address)
+                    spool.remove()
                 raise
     except psycopg2.Error as error:
         raise address.failure(error) from None
     return Position(lsn, time=time, spool=0)
 
 
+def _copy(address: Address, schema: Schema, fitted: Fitted, spool: Spool, snapshot: str, time: int) -> None:
+    tables = (*fitted.static.values(), *fitted.streams.values())
+    with address.sql() as connected:
+        _enter(connected, snapshot)
+        lock_tables(connected, tables, address.shown)
+        check_files(connected, tables, address.shown)
+        copy_tables(connected, fitted.static, schema, time, spool.tables)
+        copy_tables(connected, fitted.streams, schema, time, spool.rows)
+
+
 def static_rows(address: Address, schema: Schema, fitted: Fitted, spool: Spool) -> None:
     """Copy the static tables as they are now, for a run that goes on without its snapshot."""
     with address.sql() as connected:
         connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
+        # Before the first row is read, and so before the transaction's snapshot.
+        lock_tables(connected, fitted.static.values(), address.shown)
         copy_tables(connected, fitted.static, schema, 0, spool.tables)
 
 

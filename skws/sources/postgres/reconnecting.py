@@ -9,11 +9,12 @@ from typing import Final
 
 import psycopg2
 
+from schema.errors import NotYetError
 from skws.sources.clock import Clock
 from skws.sources.outage import Outage
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.pgoutput import Change
-from skws.sources.postgres.stream import Stream, passing
+from skws.sources.postgres.stream import Stream
 
 _IN_USE: Final = "55006"
 _RELEASE_WAIT: Final = 50_000  # microseconds
@@ -71,7 +72,7 @@ class Reconnecting:
         """The stream broke. Raises SourceError if that will not pass, or has lasted too long."""
         self.drop()
         failure = self._address.failure(error)
-        if not passing(error):
+        if not isinstance(failure, NotYetError):
             raise failure
         self._outage.failed(failure)
 

@@ -15,6 +15,14 @@ from skws.sources.postgres.slot import drop_slot, slot_state
 from skws.sources.postgres.spool import Spool
 
 
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """``slot``: whether there was one. ``readers``: the slots for which the publication had to stay."""
+
+    slot: bool
+    readers: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class PostgresSource:
     """A database to follow.
@@ -35,17 +43,17 @@ class PostgresSource:
     def open(self, schema: Schema) -> Feed:
         return PostgresFeed(self.address, schema, self.folder, self.clock)
 
-    def drop_slot(self) -> bool:
-        """Drops the slot, removes the snapshot, and a publication that skws made; False if there was no slot.
+    def drop_slot(self) -> Dropped:
+        """Drops the slot, the snapshot, and the publication if skws made it and no other slot needs it.
 
         Raises SourceError, also while the slot is being read.
         """
-        dropped = drop_slot(self.address)
+        there = drop_slot(self.address)
         with self.address.sql() as connected:
-            drop_publication(connected, self.address.publication)
+            readers = drop_publication(connected, self.address)
         if self.folder is not None:
             Spool(self.folder, self.address.slot).remove()
-        return dropped
+        return Dropped(there, readers)
 
     def slot_line(self) -> str:
         """The slot and its lag, for the user. Raises SourceError."""

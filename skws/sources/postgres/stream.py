@@ -12,32 +12,27 @@ from schema.errors import SourceError
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.lsn import lsn_text
 from skws.sources.postgres.pgoutput import Change, decode
+from skws.sources.postgres.publication import publication_of
 from skws.sources.postgres.slot import SlotState, slot_state
 from skws.sources.readiness import readable
 
-# What passes by itself: a server that restarts, has no room, or has not noticed yet that we are gone.
-_PASSING: Final = ("08", "53", "57P", "55006")
 # Answers in a row that the server asked for.
 _INSISTING: Final = 5
-
-
-def passing(error: psycopg2.Error) -> bool:
-    """Whether it is worth to try again: no code means that the connection broke."""
-    return error.pgcode is None or error.pgcode.startswith(_PASSING)
 
 
 class Stream:
     """Follows a slot from a position on. Methods raise psycopg2.Error when the connection breaks."""
 
     def __init__(self, address: Address, lsn: int) -> None:
-        """Raises SourceError if the slot is gone or no longer has what lies behind ``lsn``."""
+        """Raises SourceError if we are refused, or the slot no longer has what lies behind ``lsn``."""
         self._connection = address.replicating()
         self._replies = 0
         self._replied: object = None
         try:
             self._cursor = self._connection.cursor()
             _check(slot_state(self._cursor, address.slot), address, lsn)
-            options = {"proto_version": "1", "publication_names": f'"{address.publication}"'}
+            publication = publication_of(self._cursor, address, going_on=True)
+            options = {"proto_version": "1", "publication_names": f'"{publication}"'}
             self._cursor.start_replication(
                 slot_name=address.slot,
                 slot_type=REPLICATION_LOGICAL,

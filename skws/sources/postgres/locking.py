@@ -1,0 +1,126 @@
+"""Locks of tables that are copied, and who holds others back.
+
+A snapshot does not hold for a table whose file is replaced: copied after a
+TRUNCATE or an ALTER TABLE that rewrites it, the table is empty, whatever the
+snapshot has. A lock keeps that from happening from then on; whether it
+happened between the snapshot and the lock is told by the files. Nothing is
+waited for: a lock that waits holds up all who come to the table later, and a
+slot waits for transactions that may wait for our locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from psycopg2.errors import LockNotAvailable
+from psycopg2.extensions import connection, cursor
+from psycopg2.sql import SQL, Identifier
+
+from schema.errors import NotYetError
+from skws.sources.postgres.catalog import Table
+
+# Materialized views and foreign tables take no LOCK; a refresh leaves rows that every snapshot sees.
+_LOCKABLE: Final = frozenset("rpv")
+# All that was meant, partitions too, is locked and has the file that it has in the snapshot: statements read
+# the catalog as of the snapshot, functions as it is now.
+_CHANGED: Final = """
+    WITH RECURSIVE meant (oid) AS (
+        SELECT unnest(%s::oid[])
+        UNION SELECT i.inhrelid FROM pg_inherits i JOIN meant m ON i.inhparent = m.oid),
+    held (oid) AS (
+        SELECT DISTINCT relation FROM pg_locks
+        WHERE locktype = 'relation' AND pid = pg_backend_pid() AND relation::bigint >= 16384)
+    SELECT coalesce(c.relname::text, oid::regclass::text)
+    FROM meant FULL JOIN held USING (oid) LEFT JOIN pg_class c USING (oid)
+    WHERE held.oid IS NULL OR c.relfilenode IS DISTINCT FROM coalesce(pg_relation_filenode(oid), 0)
+    ORDER BY 1"""
+_CHANGE_WAIT: Final = "SET LOCAL lock_timeout = '2s'"
+_HOLDERS: Final = """
+    WITH RECURSIVE meant (oid) AS (
+        SELECT unnest(%s::oid[])
+        UNION SELECT i.inhrelid FROM pg_inherits i JOIN meant m ON i.inhparent = m.oid)
+    SELECT l.relation::regclass::text, a.pid, a.usename, a.application_name, a.state, a.query
+    FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'relation' AND l.relation IN (SELECT oid FROM meant)
+      AND l.mode = ANY(%s) AND l.pid IS DISTINCT FROM pg_backend_pid()
+    ORDER BY l.granted DESC, l.pid
+    LIMIT 1"""
+# What keeps others from reading, and from putting a table into a publication.
+_UNREADABLE: Final = ("AccessExclusiveLock",)
+_UNCHANGEABLE: Final = (
+    *_UNREADABLE,
+    "ExclusiveLock",
+    "ShareRowExclusiveLock",
+    "ShareLock",
+    "ShareUpdateExclusiveLock",
+)
+
+
+def lock_tables(connected: connection, tables: Iterable[Table], shown: str) -> None:
+    """Lock tables against all but reading and writing of rows, until the transaction ends.
+
+    Raises NotYetError, which names the table and who holds it, psycopg2.Error.
+    """
+    lockable = [table for table in tables if table.kind in _LOCKABLE]
+    if not lockable:
+        return
+    names = SQL(", ").join(Identifier(table.namespace, table.name) for table in lockable)
+    with connected.cursor() as statement:
+        try:
+            statement.execute(SQL("LOCK TABLE {} IN ACCESS SHARE MODE NOWAIT").format(names))
+        except LockNotAvailable as error:
+            connected.rollback()
+            reason = _holder(statement, lockable, _UNREADABLE) or str(error).splitlines()[0]
+            raise NotYetError(f"{shown}: the snapshot needs to read all tables, and {reason}") from None
+
+
+def check_files(connected: connection, tables: Iterable[Table], shown: str) -> None:
+    """Check that locked tables are as in the transaction's snapshot. Raises NotYetError, psycopg2.Error."""
+    oids = [table.oid for table in tables if table.kind in _LOCKABLE]
+    with connected.cursor() as statement:
+        statement.execute(_CHANGED, (oids,))
+        changed = ", ".join(name for (name,) in statement.fetchall())
+    if changed:
+        raise NotYetError(
+            f"{shown}: {changed}: emptied, rewritten or made anew since the snapshot was taken;"
+            " it is taken again"
+        )
+
+
+@contextmanager
+def publishing(connected: connection, tables: Sequence[Table], shown: str) -> Iterator[cursor]:
+    """A transaction that puts tables into a publication, and does not wait long for them.
+
+    Raises NotYetError, which names the table and who holds it.
+    """
+    try:
+        with connected, connected.cursor() as statement:
+            statement.execute(_CHANGE_WAIT)
+            yield statement
+    except LockNotAvailable as error:
+        with connected, connected.cursor() as statement:
+            reason = _holder(statement, tables, _UNCHANGEABLE) or str(error).splitlines()[0]
+        raise NotYetError(f"{shown}: the publication needs all tables, and {reason}") from None
+
+
+def _holder(statement: cursor, tables: Sequence[Table], modes: Sequence[str]) -> str:
+    """Which of the tables somebody has locked, or waits to lock, in one of ``modes``, and who; else empty."""
+    statement.execute(_HOLDERS, ([table.oid for table in tables], list(modes)))
+    found = statement.fetchone()
+    if found is None:
+        return ""
+    table, pid, user, application, state, query = found
+    if pid is None:
+        return f"{table} is locked by a prepared transaction (pg_prepared_xacts)"
+    return f"{table} is locked by the server's process {pid} ({client_of(user, application, state, query)})"
+
+
+def client_of(*known: str | None) -> str:
+    """What ``pg_stat_activity`` tells of a process, its statement last.
+
+    Two words of that, as the rest may be secret.
+    """
+    *about, query = (text or "" for text in known)
+    return ", ".join(part for part in (*about, " ".join(query.split()[:2])) if part)

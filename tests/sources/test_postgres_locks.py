@@ -1,0 +1,244 @@
+"""Tables that are rewritten, emptied or locked while a snapshot of others is taken."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg2
+import pytest
+from psycopg2.extensions import connection
+
+from schema.errors import NotYetError, SourceError
+from skws.sources.postgres import opening, spool
+from skws.sources.postgres.slot import create_slot
+from tests.postgres import Database
+from tests.sources.following import TABLES, follow, insert, movies, opened, shown
+
+# Each leaves a file of its own behind, in which an older snapshot sees nothing.
+CHANGES = (
+    "ALTER TABLE movie ALTER COLUMN gid TYPE bigint",
+    "TRUNCATE movie",
+    "DROP TABLE movie",
+    "VACUUM FULL movie",
+    "CLUSTER movie USING movie_pkey",
+)
+
+
+def run_alone(database: Database, statement: str) -> None:
+    """Outside of a transaction block."""
+    with closing(psycopg2.connect(database.uri())) as connected:
+        connected.autocommit = True
+        connected.cursor().execute(statement)
+
+
+@contextmanager
+def behind_the_slot(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> Iterator[None]:
+    """``change`` comes between the slot's first position and the first lock."""
+    changes = iter([change])
+
+    def made(*arguments: object) -> tuple[int, str]:
+        found = create_slot(*arguments)  # type: ignore[arg-type]
+        next(changes, lambda: None)()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(opening, "create_slot", made)
+        yield
+
+
+@contextmanager
+def locking(database: Database, statement: str) -> Iterator[connection]:
+    """A transaction that has executed ``statement``, and is idle."""
+    with closing(psycopg2.connect(database.uri(application_name="migration"))) as connected:
+        connected.cursor().execute(statement)
+        yield connected
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_comes_while_another_table_is_copied_waits(
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str
+) -> None:
+    database.run(*TABLES, insert(1, 100), "INSERT INTO genre VALUES (1, 'noir')")
+    changing = threading.Thread(target=run_alone, args=(database, change))
+    copy = spool.copy_tables
+
+    def copied(*arguments: object) -> None:
+        copy(*arguments)  # type: ignore[arg-type]
+        if not changing.ident:  # the static tables are copied, and the streams are not
+            changing.start()
+            waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+            deadline = time.monotonic() + 5
+            while not database.ask(waiting) and changing.is_alive() and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+    monkeypatch.setattr(opening, "copy_tables", copied)
+    with closing(opened(database, tmp_path)) as feed:
+        offset = feed.start()
+        changing.join(10)
+        assert not changing.is_alive()
+        items = feed.poll(offset, 1000).items
+    assert shown(list(items)) == movies(*range(1, 101))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_came_before_the_lock_is_noticed(
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str
+) -> None:
+    database.run(*TABLES, insert(1, 3))
+    with (
+        behind_the_slot(monkeypatch, lambda: run_alone(database, change)),
+        closing(opened(database, tmp_path)) as feed,
+    ):
+        if change.startswith("DROP"):
+            with pytest.raises(SourceError, match=r'relation "public.movie" does not exist'):
+                feed.start()
+            return
+        with pytest.raises(NotYetError, match=r"movie: emptied, rewritten or made anew"):
+            feed.start()
+        assert database.ask("SELECT 1 FROM pg_replication_slots WHERE database = current_database()") == []
+        assert database.ask("SELECT 1 FROM pg_publication") == []
+        items, _, _ = follow(feed, database, feed.start())
+    assert shown(items) == ([] if change.startswith("TRUNCATE") else movies(1, 2, 3))
+
+
+def test_a_table_made_anew_is_noticed_and_then_read(
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    database.run(*TABLES, insert(1, 3))
+    anew = ("DROP TABLE movie", TABLES[1], insert(4, 5))
+    with behind_the_slot(monkeypatch, lambda: database.run(*anew)):
+        with closing(opened(database, tmp_path)) as feed, pytest.raises(NotYetError, match="movie"):
+            feed.start()
+        with closing(opened(database, tmp_path)) as feed:
+            items, offset, _ = follow(feed, database, feed.start())
+            database.run(insert(6, 6))
+            more, _, _ = follow(feed, database, offset)
+    assert shown(items + more) == movies(4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("TRUNCATE movie_old", "movie_old"),
+        ("ALTER TABLE movie DETACH PARTITION movie_old", "movie_old"),
+        ("CREATE TABLE movie_later PARTITION OF movie FOR VALUES FROM (200) TO (300)", "movie_later"),
+    ],
+)
+def test_partitions_are_looked_at(
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str, named: str
+) -> None:
+    database.run(
+        TABLES[0],
+        "CREATE TABLE movie (mid int PRIMARY KEY, title text, gid int) PARTITION BY RANGE (mid)",
+        "CREATE TABLE movie_old PARTITION OF movie FOR VALUES FROM (0) TO (100)",
+        "CREATE TABLE movie_new PARTITION OF movie FOR VALUES FROM (100) TO (200)",
+        *TABLES[2:],
+        insert(99, 101),
+    )
+    with (
+        behind_the_slot(monkeypatch, lambda: run_alone(database, change)),
+        closing(opened(database, tmp_path)) as feed,
+        pytest.raises(NotYetError, match=f": {named}: emptied"),
+    ):
+        feed.start()
+    with closing(opened(database, tmp_path)) as feed:
+        items, _, _ = follow(feed, database, feed.start())
+    assert shown(items) == (movies(99, 100, 101) if "CREATE" in change else movies(100, 101))
+
+
+def test_a_table_below_a_view_is_looked_at(
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    database.run(
+        *TABLES[1:],
+        "CREATE TABLE kind (gid int, label text)",
+        "CREATE VIEW genre AS SELECT * FROM kind",
+        "INSERT INTO kind VALUES (1, 'noir')",
+    )
+    rewritten = "ALTER TABLE kind ADD COLUMN at timestamptz DEFAULT clock_timestamp()"
+    with (
+        behind_the_slot(monkeypatch, lambda: database.run(rewritten)),
+        closing(opened(database, tmp_path)) as feed,
+    ):
+        with pytest.raises(NotYetError, match=r": kind: emptied"):
+            feed.start()
+        feed.start()
+        assert shown(list(feed.tables())) == [("+", "genre", 1, "noir")]
+
+
+def test_a_materialized_view_is_copied(database: Database, tmp_path: Path) -> None:
+    database.run(
+        *TABLES[1:],
+        "CREATE MATERIALIZED VIEW genre AS SELECT 1 AS gid, 'noir' AS label",
+    )
+    with closing(opened(database, tmp_path)) as feed:
+        feed.start()
+        assert shown(list(feed.tables())) == [("+", "genre", 1, "noir")]
+
+
+def test_a_table_that_is_locked_is_named_with_who_locks_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    database.run(*TABLES, insert(1, 3))
+    held: list[connection] = []
+
+    def lock() -> None:
+        held.append(psycopg2.connect(database.uri(application_name="migration")))
+        held[0].cursor().execute("LOCK TABLE movie IN ACCESS EXCLUSIVE MODE; SELECT 'a secret'")
+
+    expected = (
+        r"t\d+x\d+\?.*: the snapshot needs to read all tables, and movie is locked by the server's process"
+        r" \d+ \(owner, migration, idle in transaction, LOCK TABLE\)$"
+    )
+    with (
+        behind_the_slot(monkeypatch, lock),
+        closing(opened(database, tmp_path)) as feed,
+        pytest.raises(NotYetError, match=expected),
+    ):
+        feed.start()
+    held[0].close()
+    with closing(opened(database, tmp_path)) as feed:
+        items, _, _ = follow(feed, database, feed.start())
+    assert shown(items) == movies(1, 2, 3)
+
+
+def test_a_table_that_cannot_be_published_now_is_named(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES, insert(1, 3))
+    with (
+        locking(database, "LOCK TABLE sighting IN SHARE MODE"),
+        closing(opened(database, tmp_path)) as feed,
+        pytest.raises(NotYetError, match=r"publication needs all tables, and sighting is locked by .*LOCK"),
+    ):
+        feed.start()
+    with closing(opened(database, tmp_path)) as feed:
+        items, _, _ = follow(feed, database, feed.start())
+    assert shown(items) == movies(1, 2, 3)
+
+
+def test_static_tables_are_locked_before_any_is_read(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read anew, as the snapshot is gone with its process."""
+    database.run(*TABLES, "INSERT INTO genre VALUES (1, 'noir')")
+    with closing(opened(database, snapshot="no")) as feed:
+        feed.start()
+        with (
+            locking(database, "LOCK TABLE genre IN ACCESS EXCLUSIVE MODE"),
+            pytest.raises(NotYetError, match="genre is locked"),
+        ):
+            feed.tables()
+        assert shown(list(feed.tables())) == [("+", "genre", 1, "noir")]
+
+
+def test_writers_and_readers_do_not_hold_a_snapshot_up(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES, insert(1, 3))
+    with (
+        locking(database, "LOCK TABLE genre IN EXCLUSIVE MODE"),
+        closing(opened(database, tmp_path)) as feed,
+    ):
+        items, _, _ = follow(feed, database, feed.start())
+    assert shown(items) == movies(1, 2, 3)

@@ -1,0 +1,173 @@
+"""Which publication a slot is read by, who else may need it, and when it goes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from schema.errors import SourceError
+from skws.sources.feed import Feed
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.source import Dropped, PostgresSource
+from tests.postgres import Database
+from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, shown
+
+LEGACY = (
+    "CREATE PUBLICATION skws FOR TABLE movie, sighting WITH (publish_via_partition_root = true)",
+    "COMMENT ON PUBLICATION skws IS 'made by skws'",
+)
+"""As earlier versions made it, one for all slots."""
+
+
+@pytest.fixture
+def slots(database: Database) -> tuple[str, str]:
+    """Names are of the whole server."""
+    return f"{database.name}_a", f"{database.name}_b"
+
+
+def of(database: Database, slot: str, **parameters: str) -> PostgresSource:
+    return PostgresSource(Address.of(database.uri(slot=slot, **parameters)))
+
+
+def published(database: Database) -> list[object]:
+    return [name for (name,) in database.ask("SELECT pubname::text FROM pg_publication ORDER BY 1")]
+
+
+def makes_slot(database: Database, slot: str) -> None:
+    database.run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+
+
+def confirmed(database: Database, slot: str) -> dict[str, object]:
+    """The offset behind the snapshot of a run that has stopped."""
+    ((lsn,),) = database.ask(
+        f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{slot}'"
+    )
+    return {"lsn": lsn, "change": 0, "time": 0}
+
+
+def read_on(feed: Feed, database: Database, slot: str, number: int) -> None:
+    """A change made while nobody read comes, and one that is made now."""
+    items, offset, _ = follow(feed, database, confirmed(database, slot))
+    assert shown(items) == movies(number)
+    database.run(insert(number + 1, number + 1))
+    items, _, _ = follow(feed, database, offset)
+    assert shown(items) == movies(number + 1)
+
+
+def test_a_slot_has_its_own_and_takes_it_with_it(database: Database, slots: tuple[str, str]) -> None:
+    database.run(*TABLES)
+    one, two = slots
+    for slot in slots:
+        with closing(of(database, slot).open(SCHEMA)) as feed:
+            feed.start()
+    assert published(database) == [one, two]
+    assert of(database, two).drop_slot() == Dropped(slot=True, readers=())
+    assert published(database) == [one]
+    database.run(insert(1, 1))
+    with closing(of(database, one).open(SCHEMA)) as feed:
+        read_on(feed, database, one, 1)
+
+
+def test_slots_of_before_go_on_with_the_shared_one(database: Database, slots: tuple[str, str]) -> None:
+    """It goes with the last of them; slots that have their own do not count."""
+    database.run(*TABLES, *LEGACY)
+    one, two = slots
+    for slot in slots:
+        makes_slot(database, slot)
+    database.run(insert(1, 1))
+    with closing(of(database, one).open(SCHEMA)) as feed:
+        read_on(feed, database, one, 1)
+    third = f"{database.name}_c"
+    with closing(of(database, third).open(SCHEMA)) as feed:
+        feed.start()
+    assert published(database) == ["skws", third]
+    dropped = of(database, one).drop_slot()
+    assert (dropped.slot, dropped.readers) == (True, (two,))
+    assert of(database, third).drop_slot().readers == ()
+    with closing(of(database, two).open(SCHEMA)) as feed:
+        items, _, _ = follow(feed, database, confirmed(database, two))
+    assert shown(items) == movies(1, 2)
+    assert of(database, two).drop_slot().readers == ()
+    assert published(database) == []
+
+
+def test_the_default_slot_takes_up_what_was_left_of_it(database: Database) -> None:
+    """Another run's tables are no hindrance in a publication that skws has made."""
+    database.run(*TABLES, "CREATE PUBLICATION skws FOR TABLE movie", LEGACY[1])
+    source = PostgresSource(Address.of(database.uri()))
+    with closing(source.open(SCHEMA)) as feed:
+        offset = feed.start()
+        _, offset, _ = follow(feed, database, offset)
+        database.run("INSERT INTO sighting VALUES (1, 'seen')")
+        items, _, _ = follow(feed, database, offset)
+    assert shown(items) == [("+", "sighting", 1, "seen")]
+    assert source.drop_slot().readers == ()
+    assert published(database) == []
+
+
+def test_one_that_others_made_for_all_serves_new_slots(database: Database, slots: tuple[str, str]) -> None:
+    database.run(*TABLES, LEGACY[0], insert(1, 1))
+    with closing(of(database, slots[0]).open(SCHEMA)) as feed:
+        items, offset, _ = follow(feed, database, feed.start())
+        database.run(insert(2, 2))
+        more, _, _ = follow(feed, database, offset)
+    assert shown(items + more) == movies(1, 2)
+    of(database, slots[0]).drop_slot()
+    assert published(database) == ["skws"]
+
+
+def test_one_that_is_named_serves_several_slots(database: Database, slots: tuple[str, str]) -> None:
+    database.run(*TABLES)
+    one, two = (of(database, slot, publication="both") for slot in slots)
+    for source in (one, two):
+        with closing(source.open(SCHEMA)) as feed:
+            feed.start()
+    assert published(database) == ["both"]
+    assert one.drop_slot().readers == (slots[1],)
+    database.run(insert(1, 1))
+    with closing(two.open(SCHEMA)) as feed:
+        read_on(feed, database, slots[1], 1)
+    assert two.drop_slot().readers == ()
+    assert published(database) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "named", "message"),
+    [
+        (
+            "CREATE PUBLICATION {0} FOR TABLE movie, sighting",
+            "",
+            r"which skws has not made: name it with \?pub",
+        ),
+        ("CREATE PUBLICATION {0} FOR TABLE movie", "{0}", "lacks public.sighting"),
+        (
+            "CREATE PUBLICATION {0} FOR TABLE movie, sighting WITH (publish = 'insert')",
+            "{0}",
+            "leaves out inserts, updates or deletes",
+        ),
+    ],
+)
+def test_one_that_cannot_be_used(
+    database: Database, slots: tuple[str, str], made: str, named: str, message: str
+) -> None:
+    database.run(*TABLES, made.format(slots[0]))
+    more = {"publication": named.format(slots[0])} if named else {}
+    with (
+        closing(of(database, slots[0], **more).open(SCHEMA)) as feed,
+        pytest.raises(SourceError, match=message),
+    ):
+        feed.start()
+    assert published(database) == [slots[0]]
+
+
+def test_that_of_another_slot_cannot_be_named(database: Database, slots: tuple[str, str]) -> None:
+    database.run(*TABLES)
+    with closing(of(database, slots[0]).open(SCHEMA)) as feed:
+        feed.start()
+    with (
+        closing(of(database, slots[1], publication=slots[0]).open(SCHEMA)) as feed,
+        pytest.raises(SourceError, match="is that of the slot"),
+    ):
+        feed.start()
+    assert published(database) == [slots[0]]

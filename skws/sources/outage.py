@@ -6,15 +6,18 @@ user is told of each try.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from schema.errors import SourceError
+from schema.errors import NotYetError, SourceError
 from skws.sources.clock import Clock
 
 FIRST_WAIT: Final = 100_000
 LONGEST_WAIT: Final = 10_000_000
 GIVE_UP: Final = 300_000_000
 """Microseconds."""
+
+T = TypeVar("T")
 
 
 class Outage:
@@ -37,6 +40,11 @@ class Outage:
         """True while it is not yet time to try again."""
         return self._since is not None and self._clock.now() < self._next_try
 
+    @property
+    def left(self) -> int:
+        """Microseconds until it is time to try again."""
+        return max(0, self._next_try - self._clock.now()) if self.lasts else 0
+
     def failed(self, failure: SourceError) -> None:
         """It did not work. Raises SourceError if that has lasted too long."""
         now = self._clock.now()
@@ -56,10 +64,31 @@ class Outage:
 
     def wait(self) -> None:
         """Sleeps until it is time to try again."""
-        self._clock.sleep(max(0, self._next_try - self._clock.now()))
+        self._clock.sleep(self.left)
 
     def told(self) -> tuple[str, ...]:
         """The notices so far, once."""
         told = tuple(self.notices)
         self.notices.clear()
         return told
+
+
+def awaited(
+    attempt: Callable[[], T], clock: Clock, wait: Callable[[float], bool], tell: Callable[[str], None]
+) -> T | None:
+    """What ``attempt`` gives, tried again while it raises NotYetError; None if the run ends meanwhile.
+
+    ``wait`` lets some seconds pass and says False if the run shall end;
+    ``tell`` takes lines for the user. Raises SourceError where trying again is
+    of no use, or has lasted too long.
+    """
+    outage = Outage("", clock)
+    while True:
+        try:
+            return attempt()
+        except NotYetError as failure:
+            outage.failed(failure)
+        for notice in outage.told():
+            tell(notice)
+        if not wait(outage.left / 1_000_000):
+            return None

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeVar
 
 from schema.errors import SourceError, UsageError
 from skws.engine.collector import expect_long_lived_objects
 from skws.live.changing import changed
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Batch, Feed, Offset, Source
+from skws.sources.feed import Batch, Feed, Item, Offset, Source
+from skws.sources.outage import awaited
 from skws.watch.checkpoint import Checkpoint
 from skws.watch.control import Answer, Command, ControlFolder
 from skws.watch.delivery import Delivery
@@ -28,10 +29,11 @@ from skws.watch.pipeline import Onlooker, Pipeline
 from skws.watch.recovery import Begun, begin, known_standing, resume
 from skws.watch.request import WatchRequest
 from skws.watch.sinks.base import Sink
-from skws.watch.slots import drop_behind
+from skws.watch.slots import leave_nothing
 from skws.watch.speeds import Rest, paced, replay_rate
 from windows.window import MICROSECOND
 
+T = TypeVar("T")
 _BEHIND_EVERY: Final = 5 * MICROSECOND  # a database is asked for it
 
 
@@ -133,7 +135,7 @@ class LocalWatch:
             self.close(failed=failed)
 
     def open(self) -> None:
-        """Make everything ready, and answer the given queries."""
+        """Make everything ready, and answer the given queries. Waits for a source that is away."""
         expect_long_lived_objects()
         request = self.request
         if request.checkpoint is not None:
@@ -142,11 +144,13 @@ class LocalWatch:
         pipeline = self.pipeline = Pipeline(request, self._checkpoint, self.clock.now, self._onlooker)
         control = None if request.control is None else ControlFolder(request.control)
         run = pipeline.run(
-            lambda seconds: not self.clock.stopping.wait(seconds),
+            self._goes_on,
             lambda line: self._log.warning("sink", line),
         )
         pipeline.deliver_to(Delivery(self._sinks, request.dead_letters, run))
         begun = self._begun(request)
+        if begun is None:
+            return
         self._inbox.open(control, begun.control)
         self._stand(begun)
         self._state = "ended" if pipeline.full else "running"
@@ -183,7 +187,7 @@ class LocalWatch:
     def close(self, *, failed: bool = False) -> None:
         """Commit, unless the run broke, and let go of everything."""
         try:
-            if not failed:
+            if not failed and self._state != "starting":
                 self._commit()
         except BaseException:
             failed = True
@@ -220,18 +224,42 @@ class LocalWatch:
             known.restarted(self._given, checkpoint.given(), checkpoint.new_schema())
         return first
 
-    def _begun(self, request: WatchRequest) -> Begun:
+    def _begun(self, request: WatchRequest) -> Begun | None:
+        """None if the run ended before its source was there."""
         checkpoint, pipeline = self._checkpoint, self.pipeline
         if checkpoint is None or checkpoint.fresh:
+            return self._begun_anew(request)
+        begun = resume(pipeline.worker, checkpoint, pipeline.deliver)
+        pipeline.speak_of_schema()
+        schema = pipeline.worker.standing.stream.schema
+        self._feed = self._awaited(lambda: self._source.open(schema))
+        if self._feed is None:
+            return None
+        self._log.info("resumed", f"going on behind micro-batch {begun.number}", batch=begun.number)
+        return begun
+
+    def _begun_anew(self, request: WatchRequest) -> Begun | None:
+        def attempt() -> tuple[Offset, list[Item]]:
+            if self._feed is not None:
+                self._feed.close()  # what it knows may be why it could not start
             self._feed = self._source.open(request.schema)
             offset = self._feed.start()
             self._started = True
-            return begin(pipeline.worker, self._feed, pipeline.tables, checkpoint, offset)
-        begun = resume(pipeline.worker, checkpoint, pipeline.deliver)
-        pipeline.speak_of_schema()
-        self._feed = self._source.open(pipeline.worker.standing.stream.schema)
-        self._log.info("resumed", f"going on behind micro-batch {begun.number}", batch=begun.number)
-        return begun
+            return offset, list(self._feed.tables())
+
+        found = self._awaited(attempt)
+        if found is None:
+            return None
+        offset, tables = found
+        return begin(self.pipeline.worker, self.pipeline.tables(tables), self._checkpoint, offset)
+
+    def _awaited(self, attempt: Callable[[], T]) -> T | None:
+        """None if the run ends before the source is there."""
+        return awaited(attempt, self.clock, self._goes_on, lambda line: self._log.warning("source", line))
+
+    def _goes_on(self, seconds: float) -> bool:
+        """Whether the run does, after so long."""
+        return not self.clock.stopping.wait(seconds)
 
     def _stand(self, begun: Begun) -> None:
         """Take up where the run stands, and make its queries those that are given."""
@@ -290,14 +318,8 @@ class LocalWatch:
 
         What was there before it began is of another run.
         """
-        if self._checkpoint is not None or not self._started:
-            return
-        try:
-            line = drop_behind(self.request.source)
-        except SourceError as error:
-            line = str(error)
-        if line:
-            self._log.info("source", line)
+        if self._checkpoint is None and self._started:
+            leave_nothing(self.request.source, self._log)
 
     def _how_far_behind(self, now: int) -> str:
         text, at = self._behind

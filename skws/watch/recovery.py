@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from skws.records import Record
-from skws.sources.feed import Feed, Item, Offset
+from skws.sources.feed import Offset
 from skws.watch.atomic import damaged
 from skws.watch.checkpoint import Checkpoint
 from skws.watch.control import Command
@@ -27,15 +27,8 @@ class Begun:
     given: tuple[str, ...] = ()
 
 
-def begin(
-    worker: Worker,
-    feed: Feed,
-    parted: Callable[[list[Item]], tuple[Record, ...]],
-    checkpoint: Checkpoint | None,
-    offset: Offset,
-) -> Begun:
-    """A new run behind the source's first ``offset``, with its static tables in the engine."""
-    tables = list(parted(list(feed.tables())))
+def begin(worker: Worker, tables: Sequence[Record], checkpoint: Checkpoint | None, offset: Offset) -> Begun:
+    """A new run behind the source's first ``offset``, with the rows of its static tables in the engine."""
     if checkpoint is not None:
         checkpoint.begin(tables, offset)
     worker.load_tables(tables)

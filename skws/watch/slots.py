@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schema.errors import UsageError
+from schema.errors import SourceError, UsageError
 from skws.sources.addresses import is_postgres, parse_source
 from skws.sources.redact import redacted
+from skws.watch.log import Log
 
 
 def drop(source: str, folder: Path | None = None) -> str:
@@ -26,13 +27,18 @@ def drop(source: str, folder: Path | None = None) -> str:
     return f"{said} {database.address.slot!r} in {database.name}{kept}"
 
 
-def drop_behind(source: str) -> str:
-    """After a run that nobody can go on with: drop the slot that it made. Gives a line, or nothing.
+def leave_nothing(source: str, notes: Log) -> None:
+    """After a run that nobody can go on with: drop the slot that it made, and say so.
 
-    With ``snapshot=no`` the slot itself is what a run goes on with, and stays. Raises SourceError.
+    With ``snapshot=no`` the slot itself is what a run goes on with, and stays.
     """
     if not is_postgres(source):
-        return ""
+        return
     from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
 
-    return drop(source) if Address.of(source).snapshot else ""
+    if Address.of(source).snapshot:
+        try:
+            line = drop(source)
+        except SourceError as error:
+            line = str(error)
+        notes.info("source", line)

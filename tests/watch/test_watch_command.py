@@ -78,7 +78,10 @@ def test_a_replay_gives_what_a_search_gives(capsys: pytest.CaptureFixture[str]) 
     assert "769 tuples, 2 results" in shown.err
 
 
-def test_exit_codes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skws.sources.outage.GIVE_UP", 0)
     (folder / "bad.yaml").write_text("relations: 1")
     (folder / "bad.jsonl").write_text("nonsense\n")
     (folder / "queries.yaml").write_text("- no names\n")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from schema.errors import SchemaError, SourceError
+from schema.errors import NotYetError, SchemaError, SourceError
 from skws.sources.kafka.address import Address
 from skws.sources.kafka.merging import Partition
 from skws.sources.kafka.settings import Settings
@@ -129,11 +129,14 @@ class Client:
     def close(self) -> None:
         self._consumer.close()
 
-    def failure(self, error: KafkaError | KafkaException) -> SourceError:
-        told = _told(error.args[0] if isinstance(error, KafkaException) else error)
+    def failure(self, error: KafkaException) -> SourceError:
+        """What the client says, without passwords; NotYetError if it passes."""
+        cause = error.args[0]
+        told = _told(cause)
         if self._reason and self._reason not in told:
             told = f"{told} ({self._reason})"
-        return SourceError(f"{self._shown}: {self._settings.clean(told)}")
+        kind = NotYetError if isinstance(cause, KafkaError) and passing(cause) else SourceError
+        return kind(f"{self._shown}: {self._settings.clean(told)}")
 
     def _hear(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in _FINAL:

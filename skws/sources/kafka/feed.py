@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
-from schema.errors import SourceError
+from schema.errors import NotYetError, SourceError
 from schema.model import Schema
 from skws.records import Record
 from skws.sources.clock import Clock
 from skws.sources.feed import Batch, Item, Offset
 from skws.sources.kafka.address import Address, Begin, Lost
-from skws.sources.kafka.client import Client, passing
+from skws.sources.kafka.client import Client
 from skws.sources.kafka.finding import Topics, found_topics
 from skws.sources.kafka.following import Following, GapError
 from skws.sources.kafka.merging import Message, Partition, in_order
@@ -36,7 +36,7 @@ class KafkaFeed:
     """Follows the topics of ``address``."""
 
     def __init__(self, address: Address, schema: Schema, clock: Clock) -> None:
-        """Raises SourceError if the brokers or topics are not there, SchemaError for wrong settings."""
+        """Raises SourceError without topics, NotYetError without brokers, SchemaError for wrong settings."""
         self._address = address
         self._schema = schema
         self._clock = clock
@@ -125,8 +125,9 @@ class KafkaFeed:
         try:
             self._client.commit(self._checked(end).next)
         except KafkaException as error:
-            if not passing(error.args[0]):
-                raise self._client.failure(error) from None
+            failure = self._client.failure(error)
+            if not isinstance(failure, NotYetError):
+                raise failure from None
 
     def behind(self, offset: Offset) -> str:
         """How many messages wait, as the brokers told last."""
@@ -228,8 +229,7 @@ class KafkaFeed:
 
     def _failed(self, error: KafkaException) -> None:
         failure = self._client.failure(error)
-        cause = error.args[0]
-        if not (isinstance(cause, KafkaError) and passing(cause)):
+        if not isinstance(failure, NotYetError):
             raise failure
         self._outage.failed(failure)
 

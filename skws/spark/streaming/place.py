@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -67,15 +68,15 @@ class Place:
         return self.folder / "spark"
 
     def first_offset(self) -> Offset:
-        """Where the run began; it begins here if it is new, with its static tables kept."""
+        """Where the run began; it begins here if it is new, with its static tables kept.
+
+        Raises NotYetError while the source is away.
+        """
         if self.checkpoint.fresh:
             source = parse_source(self._request.source, folder=self.folder / "source")
-            feed = source.open(self._request.schema)
-            try:
+            with closing(source.open(self._request.schema)) as feed:
                 offset = feed.start()
                 self.checkpoint.begin(self._tables(list(feed.tables())), offset)
-            finally:
-                feed.close()
         return self.checkpoint.start()
 
     def register(self) -> Register:

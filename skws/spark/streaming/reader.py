@@ -21,6 +21,7 @@ from skws.live.changing import changed
 from skws.records import Record
 from skws.replay.policy import place
 from skws.sources.addresses import parse_source
+from skws.sources.awaited import AwaitedFeed
 from skws.sources.clock import SystemClock
 from skws.sources.feed import Batch, Offset
 from skws.spark.streaming.ahead import Polled, PolledAhead
@@ -149,7 +150,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         if self._feed is None:
             request = self._reading.request
             source = parse_source(request.source, folder=self._reading.folder / "source", clock=self._pace)
-            self._feed = PolledAhead(source.open(schema))
+            self._feed = PolledAhead(AwaitedFeed(source, schema, SystemClock()))
         return self._feed
 
     def _schema_behind(self, commands: int) -> Schema:

@@ -15,6 +15,8 @@ from schema.errors import SkwsError, UsageError
 from skws.engine.collector import expect_long_lived_objects
 from skws.live.standing import Standing
 from skws.sources.addresses import parse_source
+from skws.sources.feed import Offset
+from skws.sources.outage import awaited
 from skws.spark.classes import Classes
 from skws.spark.faults import told_plainly
 from skws.spark.interrupts import interrupts_deferred
@@ -45,6 +47,7 @@ from skws.watch.request import WatchRequest
 from skws.watch.signals import ending_on_signals
 from skws.watch.sinks import Sink, open_sinks
 from skws.watch.sinks.base import Run
+from skws.watch.slots import leave_nothing
 from skws.watch.speeds import paced, replay_rate
 from windows.window import MICROSECOND
 
@@ -178,7 +181,11 @@ class SparkWatch:
         spark = self._session(stack)
         layout = self._layout(spark, place, layout)
         keepers.only(layout.shares)
-        first = place.first_offset()
+        first = self._first_offset(place)
+        if first is None:
+            return
+        if self.request.checkpoint is None:
+            stack.callback(leave_nothing, self.request.source, self._log)
         copies = self._copied(place)
         commanding = self._commanding = Commanding(self.request, place, self._inbox, self._given)
         self._gauges.schema = commanding.stream.schema
@@ -209,6 +216,16 @@ class SparkWatch:
         outgoing.commit()
         self._look_on(copies)
 
+    def _first_offset(self, place: Place) -> Offset | None:
+        """None if the run ends before its source is there."""
+        return awaited(
+            place.first_offset, self.clock, self._goes_on, lambda line: self._log.warning("source", line)
+        )
+
+    def _goes_on(self, seconds: float) -> bool:
+        """Whether the run does, after so long."""
+        return not self.clock.stopping.wait(seconds)
+
     def _hold(self, reins: Reins) -> None:
         """From any thread, also before the run has its folder."""
         self._reins = reins
@@ -238,7 +255,7 @@ class SparkWatch:
             place.checkpoint.sinks,
             self._gauges.schema,
             self.request.match_names,
-            lambda seconds: not self.clock.stopping.wait(seconds),
+            self._goes_on,
             lambda line: self._log.warning("sink", line),
         )
         delivery = Delivery(self._sinks, self.request.dead_letters, run)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 import psycopg2
-from psycopg2.extensions import connection
+from psycopg2.extensions import connection, cursor
 from psycopg2.extras import execute_batch
 
-from schema.errors import SourceError
+from schema.errors import NotYetError, SourceError
 from skws.results.model import LiveResult
 from skws.sources.postgres.address import Address
 from skws.watch.sinks.base import Run, SinkError
@@ -30,7 +30,10 @@ _TYPES: Final = {
     "score": "double precision",
     "explanation": "jsonb",
 }
-_PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 30.0)
+# Five minutes, as sources have.
+_PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 11.5, *(30.0,) * 9)
+
+T = TypeVar("T")
 
 
 class PostgresSink:
@@ -57,27 +60,13 @@ class PostgresSink:
     def open(self, run: Run) -> None:
         self._run = run
         self._key = self._statements.progress_key(run.id)
-        try:
-            with self._connected() as connected, connected.cursor() as cursor:
-                for statement in self._statements.create:
-                    cursor.execute(statement)
-                self._done = self._progress()
-        except SourceError as error:
-            raise SinkError(str(error)) from None
-        except psycopg2.Error as error:
-            raise SinkError(str(self._address.failure(error))) from None
+        self._done = self._until_there(self._made)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         """In one transaction; begun anew when the connection breaks."""
         if batch <= self._done or not results:
             return
-        pauses = iter(_PAUSES)
-        while not self._written(batch, results):
-            pause = next(pauses, None)
-            if pause is None:
-                raise SinkError(f"{self.name}: the server is away; {len(results):,} results wait for it")
-            if not self._run.wait(pause):
-                raise SinkError(f"{self.name}: the server is away, and the run was ended meanwhile")
+        self._until_there(lambda cursor: self._write(cursor, batch, results))
         self._done = batch
 
     def flush(self) -> None:
@@ -88,24 +77,42 @@ class PostgresSink:
             self._connection.close()
             self._connection = None
 
-    def _written(self, batch: int, results: Sequence[LiveResult]) -> bool:
-        """False if the server is away."""
-        try:
-            with self._connected() as connected, connected.cursor() as cursor:
-                # A commit whose answer was lost may have come to pass.
-                if self._progress() >= batch:
-                    return True
-                for statement, rows in self._statements.of(results):
-                    execute_batch(cursor, statement, rows)
-                cursor.execute(self._statements.advance, (self._key, batch))
-        except (psycopg2.OperationalError, psycopg2.InterfaceError, SourceError) as error:
-            told = error if isinstance(error, SourceError) else self._address.failure(error)
-            self._run.tell(f"{told}; trying again")
+    def _until_there(self, work: Callable[[cursor], T]) -> T:
+        """What ``work`` gives in a transaction, begun anew while the server is away. Raises SinkError."""
+        for pause in _PAUSES:
+            try:
+                return self._tried(work)
+            except NotYetError as error:
+                self._run.tell(f"{error}; trying again in {pause:g} s")
+            except SourceError as error:
+                raise SinkError(str(error)) from None
             self.close()
-            return False
+            if not self._run.wait(pause):
+                raise SinkError(f"{self.name}: the server is away, and the run was ended meanwhile")
+        raise SinkError(f"{self.name}: the server is away (tried for {sum(_PAUSES):g} seconds)")
+
+    def _tried(self, work: Callable[[cursor], T]) -> T:
+        """Raises NotYetError if the server is away, SourceError."""
+        try:
+            with self._connected() as connected, connected.cursor() as statement:
+                return work(statement)
+        except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
+            raise NotYetError(str(self._address.failure(error))) from None
         except psycopg2.Error as error:
-            raise SinkError(str(self._address.failure(error))) from None
-        return True
+            raise self._address.failure(error) from None
+
+    def _made(self, statement: cursor) -> int:
+        """The tables; gives the last batch that they have."""
+        for each in self._statements.create:
+            statement.execute(each)
+        return self._progress(statement)
+
+    def _write(self, statement: cursor, batch: int, results: Sequence[LiveResult]) -> None:
+        # A commit whose answer was lost may have come to pass.
+        if self._progress(statement) < batch:
+            for each, rows in self._statements.of(results):
+                execute_batch(statement, each, rows)
+            statement.execute(self._statements.advance, (self._key, batch))
 
     def _connected(self) -> connection:
         """Raises SourceError."""
@@ -113,8 +120,7 @@ class PostgresSink:
             self._connection = self._address.connected()
         return self._connection
 
-    def _progress(self) -> int:
-        with self._connected().cursor() as cursor:
-            cursor.execute(self._statements.progress, (self._key,))
-            found = cursor.fetchone()
+    def _progress(self, statement: cursor) -> int:
+        statement.execute(self._statements.progress, (self._key,))
+        found = statement.fetchone()
         return int(found[0]) if found else NONE

@@ -1,0 +1,226 @@
+"""Which failures to connect pass by themselves, and a feed that is opened when its server is there."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from schema.errors import NotYetError, SourceError
+from schema.model import Schema
+from skws.sources.awaited import AwaitedFeed
+from skws.sources.feed import Batch, Feed, Item, Offset
+from skws.sources.outage import GIVE_UP, awaited
+from skws.sources.postgres.address import Address
+from tests.postgres import Database
+from tests.sources.clocks import HandClock
+from tests.sources.following import SCHEMA
+
+
+@contextmanager
+def server_that_says(severity: str, code: str, text: str) -> Iterator[int]:
+    """What a server answers to whoever wants to connect, in the protocol of PostgreSQL; gives its port."""
+    fields = b"".join(
+        f"{kind}{value}\0".encode() for kind, value in (("S", severity), ("C", code), ("M", text))
+    )
+    answer = b"E" + struct.pack(">i", len(fields) + 5) + fields + b"\0"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    taken, _ = listening.accept()
+                except OSError:
+                    return
+                with taken:
+                    while wish := taken.recv(8):
+                        if struct.unpack(">ii", wish)[1] in {80877103, 80877104}:  # encryption
+                            taken.sendall(b"N")
+                        else:
+                            taken.recv(4096)
+                            taken.sendall(answer)
+                            break
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "passes"),
+    [
+        ("57P03", "the database system is starting up", True),
+        ("57P03", "the database system is shutting down", True),
+        ("57P03", "the database system is not yet accepting connections", True),
+        ("57P03", "the database system is in recovery mode", True),
+        ("53300", "sorry, too many clients already", True),
+        ("53300", "remaining connection slots are reserved for roles with the SUPERUSER attribute", True),
+        ("28P01", 'password authentication failed for user "joe"', False),
+        ("28000", 'role "joe" does not exist', False),
+        (
+            "28000",
+            'no pg_hba.conf entry for host "127.0.0.1", user "joe", database "x", no encryption',
+            False,
+        ),
+        ("3D000", 'database "x" does not exist', False),
+    ],
+)
+def test_what_a_server_answers(code: str, text: str, passes: bool) -> None:
+    with server_that_says("FATAL", code, text) as port:
+        for connect in ("connected", "replicating"):
+            address = Address.of(f"postgresql://joe:hush@127.0.0.1:{port}/x")
+            if passes and connect == "replicating":
+                continue  # psycopg2's own error, for those who try again
+            with pytest.raises(SourceError, match=text.partition("(")[0]) as raised:
+                getattr(address, connect)()
+            assert isinstance(raised.value, NotYetError) is passes
+            assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "told", "passes"),
+    [
+        ("postgresql://joe@127.0.0.1:1/x", "Connection refused", True),
+        ("postgresql://joe@nonesuch.invalid/x", "could not translate host name", True),
+        ("postgresql://joe@/x?host=/nonesuch", "No such file or directory", True),
+        ("postgresql://joe@127.0.0.1:1,127.0.0.1:2/x", "Connection refused", True),
+        ("postgresql:///x?service=nonesuch", "definition of service", False),
+        ("postgresql://joe@127.0.0.1:{port}/x", "no password supplied", False),
+        ("postgresql://joe:wrong@127.0.0.1:{port}/x", "password authentication failed", False),
+        ("postgresql://joe:wrong@127.0.0.1:1,127.0.0.1:{port}/x", "password authentication failed", False),
+        ("postgresql://joe:wrong@127.0.0.1:{port}/x?sslmode=require", "SSL was required", False),
+    ],
+)
+def test_what_keeps_a_connection_from_coming_about(
+    database: Database, monkeypatch: pytest.MonkeyPatch, address: str, told: str, passes: bool
+) -> None:
+    monkeypatch.setenv("PGPASSFILE", "/nonesuch")
+    with pytest.raises(SourceError, match=told) as raised:
+        Address.of(address.format(port=database.server.port)).connected()
+    assert isinstance(raised.value, NotYetError) is passes
+
+
+def test_waiting_tells_each_try_and_ends_with_the_run() -> None:
+    clock, told, tries = HandClock(), list[str](), iter((True, True, False))
+
+    def wait(seconds: float) -> bool:
+        clock.sleep(int(seconds * 1_000_000))
+        return len(told) < 3
+
+    def attempt() -> str:
+        if next(tries):
+            raise NotYetError("it is away")
+        return "there"
+
+    assert awaited(attempt, clock, wait, told.append) == "there"
+    assert told == ["it is away; trying again in 0.1 s", "it is away; trying again in 0.2 s"]
+    tries = iter((True,) * 9)
+    assert awaited(attempt, clock, wait, told.append) is None
+    assert len(told) == 3
+
+
+def test_waiting_does_not_last_for_ever() -> None:
+    clock = HandClock()
+
+    def attempt() -> str:
+        raise NotYetError("it is away")
+
+    def wait(seconds: float) -> bool:
+        clock.sleep(int(seconds * 1_000_000))
+        return True
+
+    with pytest.raises(SourceError, match=r"it is away \(tried for 300 seconds\)") as raised:
+        awaited(attempt, clock, wait, lambda _: None)
+    assert not isinstance(raised.value, NotYetError)
+    assert GIVE_UP <= clock.micros <= GIVE_UP + 11_000_000
+
+
+class Late:
+    """A source, and its feed, that is not there at the first tries."""
+
+    name = "late"
+    local_only = False
+
+    def __init__(self, tries: int) -> None:
+        self.tries = tries
+        self.calls: list[str] = []
+
+    def open(self, schema: Schema) -> Feed:
+        self.tries -= 1
+        if self.tries >= 0:
+            raise NotYetError("late: it is away")
+        self.calls.append(f"open {schema.name}")
+        return self
+
+    def start(self) -> Offset:
+        return {"at": 0}
+
+    def tables(self) -> Iterator[Item]:
+        return iter(())
+
+    def poll(self, start: Offset, limit: int) -> Batch:
+        return Batch((), {"at": start["at"] + limit}, ("polled",))
+
+    def again(self, start: Offset, end: Offset) -> Iterator[Item]:
+        self.calls.append("again")
+        return iter(())
+
+    def commit(self, end: Offset) -> None:
+        self.calls.append("commit")
+
+    def behind(self, offset: Offset) -> str:
+        return "behind"
+
+    def adopt(self, schema: Schema) -> None:
+        self.calls.append(f"adopt {schema.name}")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_a_feed_is_empty_until_its_server_is_there() -> None:
+    clock, late = HandClock(), Late(2)
+    with closing(AwaitedFeed(late, SCHEMA, clock)) as feed:
+        first = feed.poll({"at": 5}, 7)
+        assert first == Batch((), {"at": 5}, ("late: it is away; trying again in 0.1 s",))
+        assert feed.poll({"at": 5}, 7) == Batch((), {"at": 5})
+        assert feed.behind({"at": 5}) == ""
+        feed.commit({"at": 5})
+        feed.adopt(Schema("other", SCHEMA.relations, SCHEMA.joins))
+        clock.sleep(100_000)
+        assert feed.poll({"at": 5}, 7).notices == ("late: it is away; trying again in 0.2 s",)
+        clock.sleep(200_000)
+        assert feed.poll({"at": 5}, 7) == Batch((), {"at": 12}, ("late: connected again, going on", "polled"))
+        assert feed.poll({"at": 12}, 7).notices == ("polled",)
+        assert feed.behind({"at": 5}) == "behind"
+    assert late.calls == ["open other", "close"]
+
+
+def test_reading_again_waits_for_the_server() -> None:
+    late = Late(4)
+    feed = AwaitedFeed(late, SCHEMA, HandClock())
+    assert list(feed.again({"at": 0}, {"at": 1})) == []
+    assert late.calls == ["open films", "again"]
+
+
+def test_a_feed_that_is_refused_is_not_waited_for() -> None:
+    class Refused(Late):
+        def open(self, schema: Schema) -> Feed:
+            raise SourceError("no right to read")
+
+    with pytest.raises(SourceError, match="no right"):
+        AwaitedFeed(Refused(0), SCHEMA, HandClock())
+
+
+def test_a_server_that_stays_away_ends_the_run() -> None:
+    clock = HandClock()
+    feed = AwaitedFeed(Late(99), SCHEMA, clock)
+    clock.sleep(GIVE_UP + 1)
+    with pytest.raises(SourceError, match="tried for 300 seconds"):
+        feed.poll({"at": 0}, 1)

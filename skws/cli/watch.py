@@ -24,7 +24,6 @@ from windows.window import parse_window
 
 
 def watch(
-    schema: options.SchemaFile,
     source: Annotated[
         str,
         typer.Option(
@@ -36,6 +35,17 @@ def watch(
             show_default=False,
         ),
     ],
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema",
+            "-s",
+            metavar="FILE",
+            help="YAML of the schema; only --drop-slot needs none.",
+            show_default=False,
+            readable=False,
+        ),
+    ] = None,
     query: options.MaybeQueryWords = None,
     pattern: Annotated[
         list[str] | None,
@@ -141,6 +151,8 @@ def watch(
     if drop_slot:
         tell(drop(source, None if checkpoint is None else checkpoint / "source"))
         return
+    if schema is None:
+        raise UsageError("Missing option '--schema' / '-s'.\nTry 'skws watch --help'.")
     best = options.top_choice(top, group=group, append_only=append_only)
     ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
     alerts = {} if queries is None else read_alerts(queries)

@@ -11,7 +11,7 @@ from schema.errors import SourceError
 from skws.cli.main import run
 from skws.watch.local import LocalWatch
 from tests.postgres import Database
-from tests.watch.watching import QUERY, YAML, Collected, Notes, abandon, lines, opened, request, told
+from tests.watch.watching import QUERY, Collected, Notes, abandon, lines, opened, request, told
 
 
 def until(watch: LocalWatch, path: Path, count: int) -> None:
@@ -61,10 +61,8 @@ def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path
         "SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()"
     )
     assert slots == [("skws", False)]
-    source = ("--source", database.uri(), "--schema", str(tmp_path / "schema.yaml"))
-    (tmp_path / "schema.yaml").write_text(YAML)
-    assert run(["watch", "--drop-slot", *source]) == 0
-    assert run(["watch", "--drop-slot", "--source", "in.jsonl", *source[2:]]) == 2
+    assert run(["watch", "--drop-slot", "--source", database.uri()]) == 0
+    assert run(["watch", "--drop-slot", "--source", "in.jsonl"]) == 2
     assert (
         database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
     )
@@ -102,3 +100,57 @@ def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) ->
             database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
             == []
         )
+
+
+def test_a_second_run_leaves_the_first_one_its_changes(database: Database, tmp_path: Path) -> None:
+    """One with a checkpoint, stopped; another without, by a slot of its own; then the first one again."""
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text)',
+        "INSERT INTO customer VALUES (7, 'ada')",
+    )
+    out = tmp_path / "out.jsonl"
+    asked = request(
+        database.uri(), sinks=(f"jsonl:{out}",), checkpoint=tmp_path / "kept", lateness=60_000_000
+    )
+    opened(asked).close()
+    sink = Collected()
+    other = opened(request(database.uri(slot=f"{database.name}_two")), sink)
+    database.run("INSERT INTO \"order\" VALUES (7, 'lamp')")
+    deadline = time.monotonic() + 30
+    while not sink.results:
+        assert time.monotonic() < deadline
+        other.step()
+    other.close()
+    first = opened(asked)
+    until(first, out, 1)
+    first.close()
+    assert [(op, query) for op, query, _ in told(out)] == [("+", QUERY)]
+    assert database.ask("SELECT pubname::text FROM pg_publication") == [("skws",)]
+    assert (
+        run(["watch", "--drop-slot", "--source", database.uri(), "--checkpoint", str(tmp_path / "kept")]) == 0
+    )
+    assert database.ask("SELECT 1 FROM pg_publication UNION ALL SELECT 1 FROM pg_replication_slots") == []
+
+
+def test_a_slot_that_is_dropped_says_who_needs_the_publication(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY)",
+        "CREATE PUBLICATION skws FOR TABLE customer",
+        "COMMENT ON PUBLICATION skws IS 'made by skws'",
+    )
+    two = f"{database.name}_two"
+    for slot in ("skws", two):
+        database.run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+    for slot, told_of in (("skws", f"; its publication stays, as {two} may read it"), (two, "")):
+        assert run(["watch", "--drop-slot", "--source", database.uri(slot=slot)]) == 0
+        error = capsys.readouterr().err
+        assert f"dropped the slot {slot!r}" in error
+        assert ("its publication stays" in error) == bool(told_of)
+        assert told_of in error
+    assert run(["watch", "--drop-slot", "--source", database.uri()]) == 0
+    assert "there is no slot 'skws'" in capsys.readouterr().err
+    assert run(["watch", "ada", "--source", database.uri()]) == 2
+    assert "Missing option '--schema' / '-s'" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from schema.candidate_keys import Finding, Table, find_key, find_time, widened_keys
 from schema.column_profile import ColumnProfile, profile
@@ -24,20 +25,33 @@ SAMPLE_ROWS = 50_000
 MIN_CONTAINMENT = 0.95
 MIN_CONFIDENCE = 0.6
 
+_TIMELESS: Final = "no attribute says when rows happen"
 _COMMENT_COLUMN = 48
 _KEY_ROUNDS = 4
 
 
+NO_ATTRIBUTE: Final = "no attribute can be called so"
+NO_RELATION: Final = "no relation can be called so"
+NO_ATTRIBUTES: Final = "it has no column that can be an attribute"
+
+
+class LeftOut(NamedTuple):
+    """A table or a column that is in no schema; ``reason`` goes on from "since"."""
+
+    name: str
+    reason: str
+
+
 @dataclass(frozen=True)
 class InferredRelation:
-    """A relation with every guess about it; ``left_out`` are columns whose names cannot be attributes."""
+    """A relation with every guess about it. ``table``: why it is a static table; empty if it is none."""
 
     name: str
     attributes: tuple[Finding[Attribute], ...]
     key: Finding[tuple[str, ...]] | None
     time: Finding[str] | None
-    table: bool
-    left_out: tuple[str, ...] = ()
+    table: str
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,7 +62,7 @@ class Inference:
     relations: tuple[InferredRelation, ...]
     joins: tuple[Finding[Join], ...]
     window: str = "none"
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     min_confidence: float = MIN_CONFIDENCE
 
     def accepts(self, finding: Finding[object] | None) -> bool:
@@ -72,15 +86,15 @@ class Inference:
             key=relation.key.value if relation.key and self.accepts(relation.key) else (),
             search=tuple(a.name for a in attributes if a.type is AttributeType.TEXT),
             time=relation.time.value if relation.time and self.accepts(relation.time) else None,
-            table=relation.table,
+            table=bool(relation.table),
         )
 
     def _lines(self) -> Iterator[str]:
         yield "# Inferred from samples. Comments say how sure each guess is, from 0 to 1, and why."
         yield from head(self.name, self.window)
         yield "relations:"
-        for name in self.left_out:
-            yield f"  # left out, since it or all its attributes cannot be called so: {scalar(name)}"
+        for left in self.left_out:
+            yield f"  # left out, since {left.reason}: {scalar(left.name)}"
         for relation in self.relations:
             yield from self._relation_lines(relation)
         yield "joins:" if self.joins else "joins: []"
@@ -93,14 +107,14 @@ class Inference:
         yield "    attributes:"
         for attribute in relation.attributes:
             yield _noted(f"      {scalar(attribute.value.name)}: {attribute.value.type}", attribute)
-        for name in relation.left_out:
-            yield f"      # left out, since no attribute can be called so: {scalar(name)}"
+        for left in relation.left_out:
+            yield f"      # left out, since {left.reason}: {scalar(left.name)}"
         if relation.key:
             yield self._guess(f"    key: {names(relation.key.value)}", relation.key)
         if relation.time:
             yield self._guess(f"    time: {scalar(relation.time.value)}", relation.time)
         if relation.table:
-            yield "    table: true".ljust(_COMMENT_COLUMN) + "  # no attribute says when rows happen"
+            yield "    table: true".ljust(_COMMENT_COLUMN) + f"  # {relation.table}"
 
     def _guess(self, line: str, finding: Finding[Join] | Finding[tuple[str, ...]] | Finding[str]) -> str:
         if not self.accepts(finding):
@@ -142,8 +156,8 @@ def infer(
                 attributes=tuple(_attribute(c) for c in table.columns.values()),
                 key=keys.get(table.name),
                 time=time,
-                table=timeless and table.name not in timed,
-                left_out=tuple(c for c in tables[table.name] if not is_name(c)),
+                table=_TIMELESS if timeless and table.name not in timed else "",
+                left_out=tuple(LeftOut(c, NO_ATTRIBUTE) for c in tables[table.name] if not is_name(c)),
             )
         )
     found = Inference(
@@ -151,7 +165,11 @@ def infer(
         relations=tuple(relations),
         joins=tuple(joins),
         window=window,
-        left_out=tuple(relation for relation in tables if relation not in usable),
+        left_out=tuple(
+            LeftOut(relation, NO_ATTRIBUTES if is_name(relation) else NO_RELATION)
+            for relation in tables
+            if relation not in usable
+        ),
         min_confidence=min_confidence,
     )
     return replace(found, relations=tuple(_referring(r, found) for r in found.relations))

@@ -84,11 +84,13 @@ def search_database(
 
 def _tell_left_out(inference: Inference) -> None:
     """One line for what a catalog has that no schema can name."""
-    columns = (f"{each.name}.{column}" for each in inference.relations for column in each.left_out)
-    names = [*inference.left_out, *columns]
-    if names:
-        others = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        tell(f"not searched, for their names or types: {', '.join(map(repr, names[:_SHOWN]))}{others}")
+    columns = (
+        (f"{one.name}.{left.name}", left.reason) for one in inference.relations for left in one.left_out
+    )
+    told = [f"{name!r}, since {reason}" for name, reason in (*inference.left_out, *columns)]
+    if told:
+        others = f"; and {len(told) - _SHOWN:,} more" if len(told) > _SHOWN else ""
+        tell(f"not searched: {'; '.join(told[:_SHOWN])}{others}")
 
 
 def _written(

@@ -52,7 +52,7 @@ class PostgresDatabase:
         return table.namespace, table.name, str(count), str(hashes)
 
     def inferred(self) -> Inference:
-        return inferred(self.address, None, "none")
+        return inferred(self.address, None, "none", followed=False)
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         table = self._fitted(relation)

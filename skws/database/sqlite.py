@@ -13,11 +13,13 @@ from schema.candidate_keys import Finding
 from schema.column_profile import profile
 from schema.document import is_name
 from schema.errors import SourceError, nearest, nearest_file
-from schema.infer import Inference, InferredRelation
+from schema.infer import NO_ATTRIBUTE, NO_ATTRIBUTES, NO_RELATION, Inference, InferredRelation, LeftOut
 from schema.model import Attribute, AttributeType, Join, Relation, Row
 from skws.database.address import typed
 
 SAMPLE_ROWS: Final = 1000
+_BYTES: Final = "no attribute holds bytes"
+_STATIC: Final = "a file is read as it is"
 # Parts of declared types, as SQLite itself reads them, and those that tell more.
 _TYPES: Final = (
     ("BOOL", AttributeType.BOOLEAN),
@@ -71,7 +73,7 @@ class SqliteDatabase:
         joins = tuple(self._joins(usable))
         referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
         relations = tuple(self._relation(name, columns, referring) for name, columns in usable.items())
-        left_out = tuple(name for name in self._tables if name not in usable)
+        left_out = tuple(LeftOut(name, self._fault(name)) for name in self._tables if name not in usable)
         return Inference(self._path.stem, relations, joins, "none", left_out)
 
     def rows(self, relation: Relation) -> Iterator[Row]:
@@ -123,7 +125,14 @@ class SqliteDatabase:
         key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
         attributes = tuple(self._attribute(table, column, referring) for column in columns)
         found = Finding(key, 1.0, "the primary key") if key else None
-        return InferredRelation(table, attributes, found, None, True, tuple(c.name for c in left_out))
+        reasons = tuple(LeftOut(c.name, _BYTES if is_name(c.name) else NO_ATTRIBUTE) for c in left_out)
+        return InferredRelation(table, attributes, found, None, _STATIC, reasons)
+
+    def _fault(self, table: str) -> str:
+        """Why a table is in no schema."""
+        if not self._tables[table]:
+            return "it cannot be read"
+        return NO_ATTRIBUTES if is_name(table) else NO_RELATION
 
     def _attribute(self, table: str, column: Column, referring: set[tuple[str, str]]) -> Finding[Attribute]:
         kind = next((kind for part, kind in _TYPES if part in column.declared), None)

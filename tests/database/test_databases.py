@@ -121,17 +121,23 @@ def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: P
         connection.executescript("""
             CREATE TABLE "Order Items" (id INTEGER, what TEXT);
             CREATE VIEW broken AS SELECT * FROM gone;
+            CREATE TABLE picture (bytes BLOB);
             CREATE VIRTUAL TABLE found USING fts5(words);
             INSERT INTO found VALUES ('a red kettle');
-            CREATE TABLE line ("order no" INTEGER, place INTEGER, what TEXT, PRIMARY KEY ("order no", place));
-            INSERT INTO line VALUES (1, 1, 'kettle'), (2, 1, 'kettle of iron');
+            CREATE TABLE line ("order no" INTEGER, place INTEGER, what TEXT, seal BLOB,
+                PRIMARY KEY ("order no", place));
+            INSERT INTO line VALUES (1, 1, 'kettle', NULL), (2, 1, 'kettle of iron', NULL);
             CREATE TABLE note (number INTEGER, place INTEGER, text TEXT,
                 FOREIGN KEY (number, place) REFERENCES line);
             INSERT INTO note VALUES (1, 1, 'dented');
         """)
     done = skws("search", "kettle", "--database", path, "-f", "jsonl")
     assert sorted(one["network"] for one in results(done.out)) == ["found{kettle}", *["line{kettle}"] * 2]
-    assert "not searched, for their names or types: 'Order Items', 'broken', 'line.order no'" in done.err
+    assert (
+        "not searched: 'Order Items', since no relation can be called so; 'broken', since it cannot be read;"
+        " 'picture', since it has no column that can be an attribute; 'line.order no', since no attribute can"
+        " be called so; 'line.seal', since no attribute holds bytes\n"
+    ) in done.err
     assert "no joins" in done.err  # not by the place alone
 
 

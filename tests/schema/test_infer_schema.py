@@ -208,7 +208,10 @@ def test_names_that_cannot_be_used_are_left_out_and_said() -> None:
     text = inference.to_yaml()
     assert "cannot be called so: first name" in text.replace("no attribute can be", "cannot be")
     assert parse_schema(text) == inference.schema()
-    assert inference.left_out == ("b.c", "d")
+    assert inference.left_out == (
+        ("b.c", "no relation can be called so"),
+        ("d", "it has no column that can be an attribute"),
+    )
 
 
 def test_nothing_to_infer_from() -> None:

@@ -74,6 +74,43 @@ def test_tables_types_keys_and_references(database: Database, capsys: pytest.Cap
         assert (part in text) == (part != "s3cret")
 
 
+def test_why_something_is_left_out(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    database.run(
+        """CREATE TABLE film (fid int PRIMARY KEY, tags text[], facts jsonb, "first name" text, title text,
+            loud text GENERATED ALWAYS AS (upper(title)) STORED)""",
+        "CREATE TABLE picture (bytes bytea)",
+        'CREATE TABLE "odd name" (x int)',
+        "CREATE TABLE none ()",
+        "CREATE VIEW newest AS SELECT title FROM film",
+    )
+    _, text = inferred(database, capsys)
+    said = [line.strip() for line in text.splitlines() if "left out" in line]
+    assert said == [
+        "# left out, since it has no column that can be an attribute: none",
+        "# left out, since no relation can be called so: odd name",
+        "# left out, since it has no column that can be an attribute: picture",
+        "# left out, since no attribute has its type: tags (_text)",
+        "# left out, since no attribute has its type: facts (jsonb)",
+        "# left out, since no attribute can be called so: first name (text)",
+        "# left out, since PostgreSQL does not replicate generated columns: loud (text)",
+    ]
+    (table,) = (line for line in text.splitlines() if "table: true" in line)
+    assert table.endswith("  # changes of a view or a foreign table cannot be followed")
+
+
+def test_a_generated_column_is_searched_where_it_is_only_read(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database.run(
+        "CREATE TABLE film (fid int PRIMARY KEY, a text, b text GENERATED ALWAYS AS ('very ' || a) STORED)",
+        "INSERT INTO film VALUES (1, 'noir movie'), (2, 'silent movie')",
+    )
+    assert run(["search", "very", "noir", "--database", database.uri(), "-f", "jsonl"]) == 0
+    told = capsys.readouterr()
+    assert '"b":"very noir movie"' in told.out
+    assert "not searched" not in told.err
+
+
 def test_what_is_inferred_can_be_followed(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
     database.run(*TABLES)
     schema, _ = inferred(database, capsys)

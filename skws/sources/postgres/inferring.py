@@ -7,6 +7,7 @@ or compared as a whole is told from a sample of its values, as for files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from psycopg2.extensions import connection
@@ -16,7 +17,7 @@ from schema.candidate_keys import Finding
 from schema.column_profile import profile
 from schema.document import is_name
 from schema.errors import SourceError
-from schema.infer import Inference, InferredRelation
+from schema.infer import NO_ATTRIBUTE, NO_ATTRIBUTES, NO_RELATION, Inference, InferredRelation, LeftOut
 from schema.model import Attribute, AttributeType, Join
 from schema.words import EVENT, LATER, tokens
 from skws.sources.postgres.address import Address
@@ -45,10 +46,13 @@ def infer_schema(address: Address, name: str | None, window: str) -> str:
     return _HEADING.format(address.shown) + rest
 
 
-def inferred(address: Address, name: str | None, window: str) -> Inference:
-    """What the catalog and samples tell of those tables. Raises SourceError."""
+def inferred(address: Address, name: str | None, window: str, *, followed: bool = True) -> Inference:
+    """What the catalog and samples tell of those tables, whose changes are to be ``followed`` or not.
+
+    Raises SourceError.
+    """
     with address.sql() as connected:
-        known = tables(connected)
+        known = tables(connected) if followed else {n: _readable(t) for n, t in tables(connected).items()}
         if not any(map(_usable, known.values())):
             raise SourceError(f"{address.shown}: no tables in the search path to infer a schema from")
         return _inference(connected, known, name or connected.info.dbname, window)
@@ -59,22 +63,38 @@ def _inference(connected: connection, known: Mapping[str, Table], name: str, win
     joins = list(_joins(usable))
     referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
     relations = tuple(_relation(connected, table, referring) for table in usable.values())
-    left_out = tuple(table for table in known if table not in usable)
+    left_out = tuple(
+        LeftOut(table, NO_ATTRIBUTES if is_name(table) else NO_RELATION)
+        for table in known
+        if table not in usable
+    )
     return Inference(name, relations, tuple(joins), window, left_out)
 
 
 def _usable(table: Table) -> bool:
-    return is_name(table.name) and any(_takes(column) for column in table.columns)
+    return is_name(table.name) and any(not _fault(column) for column in table.columns)
 
 
-def _takes(column: TableColumn) -> bool:
-    return is_name(column.name) and (
-        column.type in _CHARACTERS or column.type in _TYPES or column.kind == "e"
-    )
+def _readable(table: Table) -> Table:
+    """As it is for who only reads it: generated columns are as good as others."""
+    return replace(table, columns=tuple(replace(column, generated=False) for column in table.columns))
+
+
+def _fault(column: TableColumn) -> str:
+    """Why a column cannot be an attribute; empty if it can."""
+    if not is_name(column.name):
+        return NO_ATTRIBUTE
+    if column.type not in _CHARACTERS and column.type not in _TYPES and column.kind != "e":
+        return "no attribute has its type"
+    return "PostgreSQL does not replicate generated columns" if column.generated else ""
+
+
+def _left_out(column: TableColumn) -> LeftOut:
+    return LeftOut(f"{column.name} ({column.type})", _fault(column))
 
 
 def _relation(connected: connection, table: Table, referring: set[tuple[str, str]]) -> InferredRelation:
-    taken = [column for column in table.columns if _takes(column) and not column.generated]
+    taken = [column for column in table.columns if not _fault(column)]
     samples = _samples(connected, table, [c.name for c in taken if c.type in _CHARACTERS])
     attributes = tuple(_attribute(table, column, samples, referring) for column in taken)
     names = {column.name for column in taken}
@@ -84,8 +104,8 @@ def _relation(connected: connection, table: Table, referring: set[tuple[str, str
         attributes,
         Finding(key, _SURE, _key_reason(table)) if key else None,
         _time(taken),
-        not table.replicated,
-        tuple(f"{column.name} ({column.type})" for column in table.columns if column not in taken),
+        "" if table.replicated else "changes of a view or a foreign table cannot be followed",
+        tuple(_left_out(column) for column in table.columns if _fault(column)),
     )
 
 
@@ -166,7 +186,5 @@ def _joinable(table: Table, reference: ForeignKey, usable: Mapping[str, Table]) 
         return False
     sides = ((table, reference.columns), (usable[reference.to], reference.to_columns))
     return all(
-        column.name not in names or (_takes(column) and not column.generated)
-        for side, names in sides
-        for column in side.columns
+        column.name not in names or not _fault(column) for side, names in sides for column in side.columns
     )

@@ -160,9 +160,9 @@ def test_other_tables_of_a_publication_are_passed_over(database: Database, feed:
 
 def test_a_dropped_publication_is_told_of(database: Database, feed: Feed) -> None:
     offset = feed.start()
-    database.run("DROP PUBLICATION skws")
+    database.run(f"DROP PUBLICATION {database.name}")
     database.run("INSERT INTO movie VALUES (2, 'b', 1)")
-    with pytest.raises(SourceError, match='publication "skws" does not exist'):
+    with pytest.raises(SourceError, match=f'publication "{database.name}" does not exist'):
         follow(feed, database, offset)
 
 

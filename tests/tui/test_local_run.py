@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -207,6 +208,21 @@ def test_a_run_that_broke_says_what_to_do_and_takes_no_queries(tmp_path: Path) -
     news = outbox.take()
     assert [line.level for line in news.lines] == ["error"]
     assert news.queries is None
+
+
+def test_a_database_that_is_away_is_waited_for_until_the_end() -> None:
+    outbox = Outbox()
+    run = start_run(replace(movies(), source="postgresql://joe@127.0.0.1:1/none"), outbox)
+    run.start()
+    lines: list[str] = []
+    until = time.monotonic() + 20
+    while not any("trying again in 0.2 s" in line for line in lines):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+        lines += [line.text for line in outbox.take().lines]
+    run.stop()
+    assert not run._thread.is_alive()
+    assert outbox.take().failure == ""
 
 
 def test_bad_records_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from schema.model import Row
 
@@ -20,6 +21,14 @@ class Record(NamedTuple):
     time: int
     row: Row
     delete: bool = False
+
+
+OnLate: TypeAlias = Callable[[Record, int], None]
+"""Hears of a record that is too late, and of the latest time before it, in microseconds."""
+
+
+def unheard(_record: Record, _reached: int) -> None:
+    """Late records that nobody asks for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The command line, the terminal UI and tests all search by this module.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Counts, Engine
 from skws.frequencies import ordered_by_first, ordered_by_first_batch
 from skws.keywords import parse_query
-from skws.late import late_record
+from skws.late import Late, late_notice, late_record
 from skws.plan import Plan
 from skws.progress import Progress, ReportProgress, unreported
 from skws.ranking.best_of_windows import BestOfWindows, check_over_windows
@@ -142,13 +142,15 @@ class Search:
 
     ``found`` and ``retracted`` are the results and retractions given so far,
     which with a limit are fewer than the engine's. ``warning`` is about windows
-    that may pile up, empty if none may.
+    that may pile up, empty if none may. ``tell`` hears at once that records
+    come too late.
 
     Raises QueryError, UsageError, SourceError before anything is read.
     """
 
-    def __init__(self, request: SearchRequest) -> None:
+    def __init__(self, request: SearchRequest, tell: Callable[[str], None] = lambda _: None) -> None:
         self.request = request
+        self._tell = tell
         self.plan = request.plan()
         self.warning = _admitted(request)
         self.replay = Replay.open(request.replay, request.schema)
@@ -235,7 +237,9 @@ class Search:
         yield from engine.load_tables(self.replay.tables(self.bad, reading))
         yield from engine.process_batches(self.replay.batches(self.bad, reading))
 
-    def _on_late(self, record: Record) -> None:
+    def _on_late(self, record: Record, reached: int) -> None:
+        if self.counts.late == 1:  # the first one
+            self._tell(late_notice(Late(record, reached), self.plan.schema, self.plan.lateness))
         if self.request.on_error is OnError.DEAD_LETTER:
             self.bad.set_aside(late_record(record, self.plan.schema, self.plan.lateness))
 

@@ -114,12 +114,22 @@ def window_text(window: Window) -> str:
         return window.text
     if isinstance(window, CountWindow):
         return _counted(window.size, "tuple")
-    if not isinstance(window, TimeWindow):
-        return "none"
+    return duration_text(window.length) if isinstance(window, TimeWindow) else "none"
+
+
+def duration_text(length: int) -> str:
+    """Microseconds as ``parse_duration`` takes them, in the largest unit that is exact."""
     for unit in ("day", "hour", "minute"):
-        if window.length % _UNITS[unit] == 0:
-            return _counted(window.length // _UNITS[unit], unit)
-    return f"{window.length / MICROSECOND:.6f}".rstrip("0").rstrip(".") + " s"
+        if length and length % _UNITS[unit] == 0:
+            return _counted(length // _UNITS[unit], unit)
+    return f"{length / MICROSECOND:.6f}".rstrip("0").rstrip(".") + " s"
+
+
+def rounded_up(length: int) -> int:
+    """A duration of at least ``length`` microseconds, above 0, that is whole in a unit that suits it."""
+    units = (_UNITS["day"], _UNITS["hour"], _UNITS["minute"], MICROSECOND)
+    unit = next((unit for unit in units if length >= unit), 1)
+    return -(-max(length, 1) // unit) * unit
 
 
 def _counted(count: int, noun: str) -> str:

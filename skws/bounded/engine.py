@@ -22,7 +22,7 @@ from skws.bounded.networks import lasting
 from skws.bounded.state import packed, unpacked
 from skws.engine.columnar import ColumnarEngine
 from skws.plan import Plan
-from skws.records import Record
+from skws.records import OnLate, unheard
 from skws.results.model import Result
 from windows.tuples import ALWAYS
 from windows.window import Unbounded, Window
@@ -40,7 +40,7 @@ class BoundedEngine(ColumnarEngine):
         self,
         schema: Schema,
         window: Window = _ENDLESS,
-        on_late: Callable[[Record], None] = lambda _: None,
+        on_late: OnLate = unheard,
         *,
         lateness: int = 0,
         accepts_root: Callable[[Row], bool] | None = None,

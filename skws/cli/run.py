@@ -23,7 +23,7 @@ def run_search(
 ) -> None:
     """Search, write the results and sum up. Raises SkwsError."""
     started = perf_counter()
-    search = Search(request)
+    search = Search(request, tell=tell if not quiet else lambda _: None)
     if search.plan.query.dropped and not quiet:
         tell(f"not searched, as too common or no words: {', '.join(search.plan.query.dropped)}")
     if search.warning and not quiet:

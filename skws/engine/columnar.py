@@ -30,7 +30,7 @@ from skws.engine.settling import Settling
 from skws.engine.stream_order import StreamOrder
 from skws.engine.told import ToldResults
 from skws.plan import Plan
-from skws.records import Record
+from skws.records import OnLate, Record, unheard
 from skws.results.model import Result
 from windows.lifespans import static_tuples
 from windows.tuples import StreamTuple
@@ -51,7 +51,7 @@ class ColumnarEngine:
         self,
         schema: Schema,
         window: Window,
-        on_late: Callable[[Record], None] = lambda _: None,
+        on_late: OnLate = unheard,
         *,
         lateness: int = 0,
         accepts_root: Callable[[Row], bool] | None = None,
@@ -72,7 +72,7 @@ class ColumnarEngine:
         self._places: Ints | None = None
 
     @classmethod
-    def of(cls, plan: Plan, on_late: Callable[[Record], None] = lambda _: None) -> ColumnarEngine:
+    def of(cls, plan: Plan, on_late: OnLate = unheard) -> ColumnarEngine:
         """An engine with one query."""
         engine = cls(plan.schema, plan.window, on_late, lateness=plan.lateness)
         engine.add(plan)
@@ -218,9 +218,9 @@ class ColumnarEngine:
     def _mark(self, horizon: int, referred: Flags) -> None:
         self._results.mark(horizon, referred)
 
-    def _late(self, record: Record) -> None:
+    def _late(self, record: Record, reached: int) -> None:
         self.counts.late += 1
-        self._on_late(record)
+        self._on_late(record, reached)
 
     def _place(self, relation: int) -> int:
         return relation if self._places is None else int(self._places[relation])

@@ -7,7 +7,7 @@ so that equal replays give equal output whatever the order of ties.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, count, groupby
 
@@ -17,7 +17,7 @@ from schema.evolve import SchemaChange
 from schema.model import Row, Schema
 from skws.frequencies import KeywordFrequencies
 from skws.plan import Plan
-from skws.records import Record
+from skws.records import OnLate, Record, unheard
 from skws.results.assemble import Assembler, TupleNames
 from skws.results.model import Op, Result
 from skws.tables.whole import with_sources
@@ -45,7 +45,7 @@ class Counts:
 class Engine:
     """Runs one plan over one stream. ``on_late`` hears of records dropped for coming too late."""
 
-    def __init__(self, plan: Plan, on_late: Callable[[Record], None] = lambda _: None) -> None:
+    def __init__(self, plan: Plan, on_late: OnLate = unheard) -> None:
         self.plan = plan
         self.counts = Counts()
         self.mesh = plan.evaluator()
@@ -120,7 +120,7 @@ class Engine:
     def _drop_late(self, records: Iterable[Record]) -> None:
         for record in records:
             self.counts.late += 1
-            self._on_late(record)
+            self._on_late(record, self._now)
 
     def _step(self, tick: int, time: int, records: Iterable[Record]) -> Iterator[Result]:
         self.expire(tick)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from mesh.columnar.columns import Flags, Ints
 from skws.batches import RecordBatch
-from skws.records import Record
+from skws.records import OnLate
 from windows.tuples import ALWAYS
 
 
@@ -18,7 +16,7 @@ class StreamOrder:
     Records may come up to ``lateness`` after later ones; ``on_late`` hears of those that come later still.
     """
 
-    def __init__(self, *, by_count: bool, lateness: int, on_late: Callable[[Record], None]) -> None:
+    def __init__(self, *, by_count: bool, lateness: int, on_late: OnLate) -> None:
         self.now = ALWAYS
         self._by_count = by_count
         self._lateness = 0 if by_count else lateness
@@ -64,6 +62,7 @@ class StreamOrder:
         late: Flags = time < reached[: len(batch)] - self._lateness
         if not late.any():
             return batch
-        for record in batch.taken(np.flatnonzero(late)).records():
-            self._on_late(record)
+        records = batch.taken(np.flatnonzero(late)).records()
+        for record, latest in zip(records, reached[: len(batch)][late].tolist(), strict=True):
+            self._on_late(record, latest)
         return batch.taken(np.flatnonzero(~late))

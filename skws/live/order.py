@@ -6,7 +6,7 @@ on: a log that holds them is counted as it was when they came.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from skws.batches import RecordBatch, together
 from skws.engine.stream_order import StreamOrder
 from skws.live.evaluator import Arrived
 from skws.live.stream import Stream
-from skws.records import Record
+from skws.records import OnLate, unheard
 
 PASSED_OVER: Final = -1
 """Instead of the relation of a record that counts no longer, but for the positions of others."""
@@ -29,7 +29,7 @@ class Order:
     ticks have come. ``latest``: the latest event time, None before any.
     """
 
-    def __init__(self, stream: Stream, on_late: Callable[[Record], None] = lambda _: None) -> None:
+    def __init__(self, stream: Stream, on_late: OnLate = unheard) -> None:
         self._by_count = stream.by_count
         self._lateness = stream.lateness
         self._order = StreamOrder(by_count=stream.by_count, lateness=stream.lateness, on_late=on_late)

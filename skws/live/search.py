@@ -21,7 +21,7 @@ from skws.live.results import in_order_of_time
 from skws.live.share import WHOLE, Share
 from skws.live.standing import KEYWORDS, Standing
 from skws.live.stream import Stream
-from skws.records import Record
+from skws.records import OnLate, Record, unheard
 from skws.results.model import LiveResult
 from windows.window import Window
 
@@ -55,7 +55,7 @@ class LiveSearch:
         self,
         stream: Stream,
         share: Share = WHOLE,
-        on_late: Callable[[Record], None] = lambda _: None,
+        on_late: OnLate = unheard,
         *,
         keywords: bool = True,
         past: Past = tuple,

@@ -80,14 +80,14 @@ class Gauges:
         """Results and retractions so far."""
         return self.counters["results"] + self.counters["retractions"]
 
-    def delivered(self, records: Sequence[Record], results: Sequence[LiveResult], late: int) -> None:
-        """Records were worked on, and what they came to was delivered."""
+    def delivered(
+        self, records: Sequence[Record], results: Sequence[LiveResult], late: Sequence[Record] = ()
+    ) -> None:
+        """Records were worked on, and their results delivered; ``late`` ones are left out of the tuples."""
         counters = self.counters
-        for relation, count in Counter(r.relation for r in records if not r.delete).items():
-            counters["relation", relation] += count
-            counters["tuples"] += count
-        counters["deletions"] += sum(record.delete for record in records)
-        counters["late"] += late
+        self._taken(records, 1)
+        self._taken(late, -1)
+        counters["late"] += len(late)
         for (op, query), count in Counter((r.op, r.query) for r in results).items():
             counters["results" if op == "+" else "retractions"] += count
             counters[op, query] += count
@@ -95,6 +95,12 @@ class Gauges:
         if records:
             latest = max(record.time for record in records)
             self.event_time = latest if self.event_time is None else max(self.event_time, latest)
+
+    def _taken(self, records: Sequence[Record], sign: int) -> None:
+        for relation, count in Counter(r.relation for r in records if not r.delete).items():
+            self.counters["relation", relation] += sign * count
+            self.counters["tuples"] += sign * count
+        self.counters["deletions"] += sign * sum(record.delete for record in records)
 
     def worked(self, seconds: float) -> None:
         """A batch, from when it was read to when its results were written."""

@@ -176,6 +176,7 @@ class LocalWatch:
         busy = bool(commands or polled.items or (polled.ended and self.pipeline.worker.live.waits))
         if busy:
             self._take(commands, polled)
+        self._tell_late()
         self._offset = polled.end
         if polled.ended or self.pipeline.full:
             self._state = "ended"
@@ -302,6 +303,10 @@ class LocalWatch:
         self.pipeline.take(commands, polled, self._inbox.read_to, self.clock.now())
         if commands:
             self._inbox.done(commands, self.pipeline.worker.standing)
+
+    def _tell_late(self) -> None:
+        if notice := self.pipeline.late_notice():
+            self._log.warning("late", notice)
 
     def _commit_if_due(self) -> None:
         if self.clock.now() - self._committed_at >= self.pipeline.delivery.every * MICROSECOND:

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any, Protocol
 from uuid import uuid4
 
+from skws.late import Late, late_letters, late_notice
 from skws.live.retention import Retention
 from skws.live.search import Told
 from skws.records import Record
@@ -62,6 +63,8 @@ class Pipeline:
         self._now = now
         self._onlooker = onlooker
         self._table_letters: tuple[str, ...] = ()  # go with the first micro-batch
+        self._first_late: Late | None = None
+        self._late_told = False
         self._delivery: Delivery | None = None
         self._run: Run | None = None
         self._kept: Offset = {}
@@ -126,8 +129,7 @@ class Pipeline:
         if limit is not None and len(results) >= limit - self.gauges.told:
             results = results[: limit - self.gauges.told]
             self.full = True
-        late = self.intake.letters(outcome.late) if self._request.dead_letters is not None else ()
-        letters = (*entry.letters, *late)
+        letters = (*entry.letters, *self._late_letters(outcome))
         if self._checkpoint is not None and (results or letters):
             # What has been told must never be found anew in other batches.
             self._checkpoint.journal.sync()
@@ -135,9 +137,23 @@ class Pipeline:
         self.delivery.write(entry.number, results, letters)
         self.gauges.spent("sinks", perf_counter() - began)
         self._delivered = entry.number
-        self.gauges.delivered(entry.records, results, len(outcome.late))
+        self.gauges.delivered(entry.records, results, [one.record for one in outcome.late])
+        self._first_late = self._first_late or next(iter(outcome.late), None)
         if self._onlooker is not None:
             self._onlooker.add(entry.records)
+
+    def _late_letters(self, outcome: Outcome) -> tuple[str, ...]:
+        if self._request.dead_letters is None:
+            return ()
+        schema = self.worker.live.stream.schema
+        return self.intake.letters(late_letters(outcome.late, schema, self._request.lateness))
+
+    def late_notice(self) -> str:
+        """A line on the first late record, once; else empty."""
+        if self._first_late is None or self._late_told:
+            return ""
+        self._late_told = True
+        return late_notice(self._first_late, self.worker.live.stream.schema, self._request.lateness)
 
     def speak_of_schema(self) -> None:
         """Metrics and sinks hear which schema holds now."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from skws.batches import RecordBatch
-from skws.late import late_record
+from skws.late import Late
 from skws.live.search import LiveSearch, Told
-from skws.records import BadRecord, Record
+from skws.records import Record
 from skws.results.model import LiveResult
 from skws.watch.entry import Entry
 from skws.watch.request import WatchRequest
@@ -17,10 +17,10 @@ from skws.watch.standing import StandingQueries
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a micro-batch came to. ``late``: as dead letters."""
+    """What a micro-batch came to. ``late``: what came too late for it."""
 
     results: list[LiveResult]
-    late: list[BadRecord]
+    late: list[Late]
 
 
 class Worker:
@@ -31,7 +31,7 @@ class Worker:
 
     def __init__(self, request: WatchRequest, past: Callable[[int], Iterable[Told]] = lambda _: ()) -> None:
         self._request = request
-        self._late: list[BadRecord] = []
+        self._late: list[Late] = []
         self._number = 0
         self.live = LiveSearch(
             request.stream,
@@ -62,5 +62,5 @@ class Worker:
         self._number = entry.number
         return [result for command in entry.commands for result in self.standing.apply(command)]
 
-    def _on_late(self, record: Record) -> None:
-        self._late.append(late_record(record, self.live.stream.schema, self._request.lateness))
+    def _on_late(self, record: Record, reached: int) -> None:
+        self._late.append(Late(record, reached))

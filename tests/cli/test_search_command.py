@@ -143,6 +143,12 @@ def test_lateness_takes_records_as_they_arrive(skws: Skws, tmp_path: Path) -> No
     assert "Jackie in time" in found.out
     assert "Jackie late" not in found.out
     assert ", 1 late" in found.err
+    assert (
+        "a tuple of movie came too late: its time is 1970-01-01T00:00:05Z, that of the latest record was"
+        " 1970-01-01T00:16:40Z, and the lateness is 10 s; late records are left out and counted"
+        " (--lateness '17 minutes' would take this one)\n" in found.err
+    )
+    assert "Jackie late" in skws("search", "jackie", *replay, "-f", "jsonl", "--lateness", "17 minutes").out
     letter = records(letters.read_text())[0]
     assert "more than the allowed 10 seconds" in str(letter["reason"])
     assert json.loads(str(letter["raw"]))["row"]["title"] == "Jackie late"

@@ -54,7 +54,7 @@ def test_records_before_their_time_are_counted_and_told() -> None:
     plan = Plan(schema, parse_query("alpha", schema), TimeWindow(100))
     stream = [Record(0, t, ("alpha", t, 0)) for t in (5, 7, 6, 7, 9, 1)]
     for make, heard in told.items():
-        engine = make(plan, heard.append)
+        engine = make(plan, lambda record, _, heard=heard: heard.append(record))
         assert len(list(engine.process(stream))) == 4
         assert engine.counts.late == 2
     assert told[Engine] == told[ColumnarEngine.of] == [stream[2], stream[5]]
@@ -73,7 +73,10 @@ def test_late_records_are_dropped_or_joined_alike(
     spans, dropped = [], []
     for make in (Engine, ColumnarEngine.of):
         late: list[Record] = []
-        engine = make(Plan(schema, query, window, 3, lateness=lateness), late.append)
+        engine = make(
+            Plan(schema, query, window, 3, lateness=lateness),
+            lambda record, _, late=late: late.append(record),
+        )
         told = [*engine.load_tables(static), *engine.process(stream[:cut]), *engine.process(stream[cut:])]
         spans.append({r.id: (r.start, r.end) for r in told})
         dropped.append((engine.counts.late, late))

@@ -130,7 +130,9 @@ def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:
 def test_late_records_are_counted_and_told() -> None:
     schema = Schema("s", _one_relation(), ())
     told: list[Record] = []
-    engine = Engine(Plan(schema, parse_query("alpha", schema), TimeWindow(100), lateness=5), told.append)
+    engine = Engine(
+        Plan(schema, parse_query("alpha", schema), TimeWindow(100), lateness=5), lambda r, _: told.append(r)
+    )
     early, late = Record(0, 50, ("alpha", 1, 1)), Record(0, 44, ("alpha", 2, 2))
     in_time = Record(0, 45, ("alpha", 3, 3))
     assert len(list(engine.process([early, late, in_time]))) == 2

@@ -91,7 +91,11 @@ def test_records_out_of_order_are_found_as_if_in_order(
 ) -> None:
     shuffled = sorted(records, key=lambda record: record.time + rng.uniform(0, 3))
     late: list[Record] = []
-    live = LiveSearch(Stream(SCHEMA, TimeWindow(9), lateness=3), on_late=late.append, keywords=False)
+    live = LiveSearch(
+        Stream(SCHEMA, TimeWindow(9), lateness=3),
+        on_late=lambda record, _: late.append(record),
+        keywords=False,
+    )
     live.add(standing(text))
     found = watched(live, cut(shuffled, places))
     # Which of those that came at one time came first is told by nothing.

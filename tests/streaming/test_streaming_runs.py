@@ -147,9 +147,17 @@ def test_bad_records_by_the_policy(tmp_path: Path) -> None:
         run.results(1)
         append(source, order(2, 1))
         run.until(lambda: run.watch.metrics().late == 1)
-    assert run.watch.metrics().bad == 1
+        append(source, order(3, 1))
+        run.until(lambda: run.watch.metrics().late == 2)
+    metrics = run.watch.metrics()
+    assert (metrics.tuples, metrics.bad, metrics.late) == (2, 1, 2)
+    assert (
+        sum("a tuple of order came too late: its time is 1970-01-01T00:00:02Z" in n for n in run.notes.lines)
+        == 1
+    )
     assert [orjson.loads(line)["reason"][:4] for line in letters.read_bytes().splitlines()] == [
         "not ",
+        "late",
         "late",
     ]
 

@@ -225,6 +225,18 @@ def test_a_database_that_is_away_is_waited_for_until_the_end() -> None:
     assert outbox.take().failure == ""
 
 
+def test_the_first_late_record_is_told_at_once(tmp_path: Path) -> None:
+    replay = tmp_path / "movies.jsonl"
+    first, *rest = movie_files()[1].read_text().splitlines()
+    replay.write_text("\n".join([*rest, first, first]) + "\n")
+    run, outbox = begun(replace(movies(QUERY), source=str(replay)))
+    news = outbox.take()
+    assert sum("came too late" in line.text and "--lateness" in line.text for line in news.lines) == 1
+    assert news.metrics is not None
+    assert news.metrics.late > 1
+    run.stop()
+
+
 def test_bad_records_are_left_out_and_counted(tmp_path: Path) -> None:
     lines = movie_files()[1].read_text().splitlines()
     stream = tmp_path / "stream.jsonl"

@@ -175,12 +175,18 @@ def test_bad_and_late_records_are_put_aside_and_counted(tmp_path: Path) -> None:
     path, letters = tmp_path / "stream.jsonl", tmp_path / "letters.jsonl"
     asked = request(path, on_error=OnError.DEAD_LETTER, dead_letters=letters)
     append(path, customer(5, 7))
-    watch = opened(asked, Collected())
+    notes = Notes()
+    watch = opened(asked, Collected(), notes=notes)
     steps(watch)
     append(path, {"relation": "nobody", "time": 6, "row": {}}, order(4, 7), order(6, 7))
     steps(watch)
+    assert notes.lines[-1] == (
+        "a tuple of order came too late: its time is 1970-01-01T00:00:04Z, that of the latest record was"
+        " 1970-01-01T00:00:05Z, and the lateness is 0 s; late records are left out and counted"
+        " (--lateness '1 s' would take this one)"
+    )
     metrics = watch.metrics()
-    assert (metrics.tuples, metrics.bad, metrics.late, metrics.results) == (3, 1, 1, 1)
+    assert (metrics.tuples, metrics.bad, metrics.late, metrics.results) == (2, 1, 1, 1)
     bad, late = lines(letters)
     assert "nobody" in bad["raw"]
     assert bad["line"] == 2

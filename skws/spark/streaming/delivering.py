@@ -43,6 +43,7 @@ class Delivering:
         self.full = self.ended = False
         self.delivered = self.parcels = 0
         self.bad = 0
+        self._late_told = False  # that some came too late
         self.reasons: list[str] = []
         self.behind = ""
         self.live = self.operators = self.waiting = self.log_bytes = 0
@@ -98,6 +99,9 @@ class Delivering:
         """What is not about results."""
         for notice in head.notices:
             self._log.warning("source", notice)
+        if first["late_notice"] and not self._late_told:
+            self._late_told = True
+            self._log.warning("late", first["late_notice"])
         if head.commands:
             self._done(head.commands)
         self.ended = self.ended or (head.ended and not again)
@@ -116,7 +120,7 @@ class Delivering:
             self._gauges.event_time = max(first["latest"], self._gauges.event_time or first["latest"])
 
     def _count(self, stats: list[dict[str, Any]], results: list[LiveResult]) -> None:
-        self._gauges.delivered((), results, 0)
+        self._gauges.delivered((), results)
         if stats:
             self.live = max((one.get("live", 0) for one in stats), default=0)
             self.log_bytes = max((one.get("log_bytes", 0) for one in stats), default=0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from schema.evolve import SchemaChange
 from skws.batches import RecordBatch
-from skws.late import late_record
+from skws.late import Late, late_letters, late_notice
 from skws.live.order import passed_over
 from skws.live.retention import Retention
 from skws.live.search import LiveSearch, Told
@@ -59,12 +59,12 @@ class Shard:
     def __init__(self, request: WatchRequest, share: Share) -> None:
         self._request = request
         self._share = share
-        self._late: list[Record] = []
+        self._late: list[Late] = []
         self._past: list[Told] = []
         self._live = LiveSearch(
             request.stream,
             share,
-            self._late.append,
+            lambda record, reached: self._late.append(Late(record, reached)),
             keywords=request.asks_keywords,
             past=lambda: self._past,
         )
@@ -175,24 +175,37 @@ class Shard:
             told |= insight.told(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
         if self._share.first:
-            deletes = batch.deletes()
-            inserted = batch.relation[~deletes]
             told |= {
                 "head": parcel.head.to_json().decode(),
                 "live": load.live,
                 "log_bytes": self.log.size,
-                "relations": np.bincount(
-                    inserted, minlength=len(self._standing.stream.schema.relations)
-                ).tolist(),
-                "deletions": int(deletes.sum()),
+                **self._counted(batch, [one.record for one in late]),
                 "latest": int(batch.time.max()) if len(batch) else None,
                 "late": len(late),
                 "late_letters": self._letters(late),
+                "late_notice": self._notice(late),
             }
         return told
 
-    def _letters(self, late: list[Record]) -> list[str]:
+    def _counted(self, batch: RecordBatch, late: list[Record]) -> dict[str, Any]:
+        """Tuples by relation, and deletions, without those that are too late."""
+        deletes = batch.deletes()
+        relations = np.bincount(
+            batch.relation[~deletes], minlength=len(self._standing.stream.schema.relations)
+        ).tolist()
+        for record in late:
+            relations[record.relation] -= not record.delete
+        return {
+            "relations": relations,
+            "deletions": int(deletes.sum()) - sum(record.delete for record in late),
+        }
+
+    def _letters(self, late: list[Late]) -> list[str]:
         if self._request.dead_letters is None:
             return []
-        allowed, schema = self._request.lateness, self._standing.stream.schema
-        return [dead_letter(late_record(record, schema, allowed)).decode().rstrip("\n") for record in late]
+        letters = late_letters(late, self._standing.stream.schema, self._request.lateness)
+        return [dead_letter(one).decode().rstrip("\n") for one in letters]
+
+    def _notice(self, late: list[Late]) -> str:
+        """A line on the first of them; empty if there is none."""
+        return late_notice(late[0], self._standing.stream.schema, self._request.lateness) if late else ""

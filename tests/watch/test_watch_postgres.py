@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from schema.errors import SourceError
+from schema.model import Attribute, AttributeType
 from skws.cli.main import run
 from skws.watch.local import LocalWatch
 from tests.postgres import Database
-from tests.watch.watching import QUERY, Collected, Notes, abandon, lines, opened, request, told
+from tests.watch.watching import QUERY, SCHEMA, Collected, Notes, abandon, lines, opened, request, told
+from windows.window import TimeWindow
 
 
 def until(watch: LocalWatch, path: Path, count: int) -> None:
@@ -154,3 +158,38 @@ def test_a_slot_that_is_dropped_says_who_needs_the_publication(
     assert "there is no slot 'skws'" in capsys.readouterr().err
     assert run(["watch", "ada", "--source", database.uri()]) == 2
     assert "Missing option '--schema' / '-s'" in capsys.readouterr().err
+
+
+def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
+    """Whichever tables tell their times by an attribute; the first late change is told at once."""
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text, at timestamptz)',
+        "INSERT INTO customer SELECT i, 'ada' FROM generate_series(1, 40) i",
+        "INSERT INTO \"order\" SELECT i, 'lamp', timestamptz '2024-01-01Z' + (i * 7 % 40) * interval '1 day' "
+        "FROM generate_series(1, 40) i",
+    )
+    customers, orders = SCHEMA.relations
+    at = Attribute("at", AttributeType.TIMESTAMP)
+    timed = replace(orders, attributes=(*orders.attributes, at), time="at")
+    schema = replace(SCHEMA, relations=(customers, timed))
+    sink, notes = Collected(), Notes()
+    watch = opened(request(database.uri(), schema=schema, window=TimeWindow(10**16)), sink, notes=notes)
+    wait_for(watch, lambda: len(sink.results) == 40)
+    assert watch.metrics().late == 0
+    assert not any("too late" in line for line in notes.lines)
+    database.run("INSERT INTO \"order\" VALUES (1, 'lamp', '2024-02-01Z'), (2, 'lamp', '2024-03-01Z')")
+    wait_for(watch, lambda: watch.metrics().late == 2)
+    told = [line for line in notes.lines if "too late" in line]
+    assert len(told) == 1
+    assert "a tuple of order came too late: its time is 2024-02-01T00:00:00Z" in told[0]
+    assert "--lateness" in told[0]
+    assert (watch.metrics().tuples, len(sink.results)) == (80, 40)
+    watch.close()
+
+
+def wait_for(watch: LocalWatch, true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        watch.step()

@@ -52,6 +52,7 @@ def _begun(address: Address, schema: Schema, fitted: Fitted, spool: Spool, time:
                     spool.remove()
                     return Position(lsn)
                 _copy(address, schema, fitted, spool, snapshot, time)
+                spool.sort(schema)
                 spool.finish(lsn, time)
             except BaseException:
                 # A slot that nobody knows of would fill the server's disk.

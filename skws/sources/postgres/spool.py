@@ -28,6 +28,7 @@ from skws.replay.splits import END
 from skws.sources.feed import Item
 from skws.sources.postgres.catalog import Table
 from skws.sources.postgres.copytext import CopiedRows, values
+from skws.sources.postgres.ordering import line_order
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PRIVATE: Final = 0o600
@@ -44,6 +45,11 @@ class Spool:
     def rows(self) -> Path:
         """The rows of streams."""
         return self.folder / f"{self.slot}-rows.jsonl"
+
+    @property
+    def sorted(self) -> Path:
+        """The same while they are put in order."""
+        return self.folder / f"{self.slot}-sorted.jsonl"
 
     @property
     def tables(self) -> Path:
@@ -81,6 +87,18 @@ class Spool:
         part.replace(self.header)
         self.begun.unlink(missing_ok=True)
 
+    def sort(self, schema: Schema) -> None:
+        """Put the streams' rows in order of time; as copied they are where all have the snapshot's."""
+        if not any(relation.time for relation in schema.relations if not relation.table):
+            return
+        with _written(self.sorted) as file:
+            starts, ends = line_order(self.rows, schema)
+            with self.rows.open("rb") as rows:
+                for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                    rows.seek(start)
+                    file.write(rows.read(end - start))
+        self.sorted.replace(self.rows)
+
     def size(self) -> int:
         """Bytes of the streams' rows."""
         try:
@@ -90,7 +108,7 @@ class Spool:
 
     def remove(self) -> None:
         """The header first: without it, the rest is as good as not there."""
-        for path in (self.header, self.rows, self.tables, self.begun):
+        for path in (self.header, self.rows, self.sorted, self.tables, self.begun):
             path.unlink(missing_ok=True)
 
     def read(self, path: Path, schema: Schema, start: int = 0, end: int = END) -> Iterator[Item]:

@@ -46,6 +46,24 @@ class Samples:
         """A record cannot be read."""
         self.unreadable += 1
 
+    def add_file(self, own: str, rows: Iterable[SampleRow]) -> None:
+        """The rows of a file; ``own``: the relation of bare ones, which are bad where others name theirs."""
+        bare: list[SampleRow] = []
+        count, named = 0, False
+        for row in rows:
+            if row.relation is not None:
+                named = True
+                self.add(row.relation, row)
+                continue
+            count += 1
+            if len(bare) < SAMPLE_ROWS:
+                bare.append(row)
+        if named:
+            self.unreadable += count
+            return
+        for row in bare:
+            self.add(own, row)
+
     def add(self, relation: str, row: SampleRow) -> None:
         rows = self._rows.setdefault(relation, [])
         if len(rows) < SAMPLE_ROWS:
@@ -65,9 +83,7 @@ def sample(paths: Sequence[Path]) -> Samples:
     """
     samples = Samples()
     for file in (file for path in paths for file in _files(path)):
-        own = _relation_of(file)
-        for row in islice(_rows(file, samples.pass_over), SAMPLE_RECORDS):
-            samples.add(row.relation or own, row)
+        samples.add_file(_relation_of(file), islice(_rows(file, samples.pass_over), SAMPLE_RECORDS))
     if not samples.tables():
         raise SourceError(f"no records in {', '.join(map(str, paths))} to infer a schema from")
     return samples
@@ -113,7 +129,7 @@ def _json_rows(file: Path, pass_over: _PassOver) -> Iterator[SampleRow]:
                 if line.strip():
                     pass_over()
                 continue
-            if isinstance(item, dict):
+            if isinstance(item, dict) and item:
                 yield from _of_record(item)
             elif item is not None:
                 pass_over()

@@ -35,6 +35,16 @@ def is_change(item: Any) -> bool:
     return "op" in item and ("before" in item or "after" in item)
 
 
+def changed_table(item: Any) -> Any:
+    """The table that a change event tells to be of; None if it tells none, as a tombstone does."""
+    return _table(_unwrapped(item)[2])
+
+
+def _table(payload: Any) -> Any:
+    source = payload.get("source") if type(payload) is dict else None
+    return source.get("table") if isinstance(source, dict) else None
+
+
 class Changes:
     """Reads change events of the tables that ``schema`` has relations for."""
 
@@ -69,8 +79,7 @@ class Changes:
                 raise MalformedError(f"expected op c, r, u, d or t in a change event, got {shown(op)}")
 
     def _reader(self, payload: dict[str, Any]) -> RowReader:
-        source = payload.get("source")
-        table = source.get("table") if isinstance(source, dict) else None
+        table = _table(payload)
         if not isinstance(table, str):
             raise MalformedError("the change event has no source.table")
         if table not in self._readers:

@@ -16,6 +16,7 @@ from skws.records import BadRecord, Record
 from skws.replay.debezium import Changes, is_change
 from skws.replay.envelopes import BareRows, Envelopes
 from skws.replay.files import BLOCK, BOM, Advance, ignore, not_json, opened
+from skws.replay.peek import Holds, json_holds
 from skws.replay.splits import Split
 from skws.replay.values import MalformedError
 
@@ -32,6 +33,8 @@ class LineReader:
 
     def __init__(self, split: Split, schema: Schema) -> None:
         self._split = split
+        self._schema = schema
+        self._of_changes: bool | None = None
         self._records: BareRows | Envelopes
         self._changes: Changes | None
         if split.relation is None:
@@ -78,17 +81,29 @@ class LineReader:
         self, item: Any, error: MalformedError, line: bytes, offset: int, number: int
     ) -> Iterator[Record | BadRecord]:
         """JSON that is no record: a change event, a tombstone, or bad."""
-        if item is None:
-            return
-        reason = str(error)
-        if self._changes is not None and is_change(item) and "relation" not in item:
-            try:
-                yield from self._changes.records(item)
-            except MalformedError as bad:
-                reason = str(bad)
-            else:
-                return
-        yield self._bad(line, offset, number, reason)
+        try:
+            yield from self._changed(item, error)
+        except MalformedError as bad:
+            yield self._bad(line, offset, number, str(bad))
+
+    def _changed(self, item: Any, error: MalformedError) -> list[Record]:
+        """The records of a change event, none of a tombstone. Raises MalformedError, ``error`` for others."""
+        records: list[Record] = []
+        if item is not None:
+            if self._changes is None or not is_change(item) or "relation" in item:
+                raise error
+            records = self._changes.records(item)
+        if not records and not self.of_changes:
+            raise MalformedError("a tombstone, where no change events are") if item is not None else error
+        return records
+
+    @property
+    def of_changes(self) -> bool:
+        """Whether the file is of change events: only there tombstones come to nothing."""
+        if self._of_changes is None:
+            holds = json_holds(self._split.path, self._schema, self._split.relation)
+            self._of_changes = holds is Holds.CHANGES
+        return self._of_changes
 
     def _bad(self, line: bytes, offset: int, number: int, reason: str) -> BadRecord:
         if self._lines_before is None:

@@ -144,7 +144,7 @@ def relation_named(path: Path, schema: Schema) -> int | None:
 
 def _bare(path: Path, kind: Format, schema: Schema, relation: int | None) -> int | None:
     """``relation`` if the file holds bare rows, None if its records name their relation."""
-    named = names_relations(path, kind)
+    named = names_relations(path, kind, schema, relation)
     if named is None:
         return relation
     own = relation is not None and "relation" in schema.relations[relation].columns

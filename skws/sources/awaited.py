@@ -24,6 +24,10 @@ class AwaitedFeed:
     def start(self) -> Offset:
         return self._waited().start()
 
+    @property
+    def tables_come(self) -> bool:
+        return self._feed is not None and self._feed.tables_come
+
     def tables(self) -> Iterator[Item]:
         return self._waited().tables()
 

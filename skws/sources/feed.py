@@ -38,6 +38,10 @@ class Feed(Protocol):
     def start(self) -> Offset:
         """The offset of a new run, made ready to be followed. Not called when a run goes on at an offset."""
 
+    @property
+    def tables_come(self) -> bool:
+        """Whether rows of static tables may still come ahead of the stream: ``tables`` is asked again."""
+
     def tables(self) -> Iterator[Item]:
         """The rows of static tables, to be loaded whole before the first poll and after any ``start``."""
 

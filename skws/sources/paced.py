@@ -52,6 +52,8 @@ class _Looked:
 class PacedFeed:
     """Gives the records of replay files in order of time, ``speed`` seconds of them in each second."""
 
+    tables_come = False
+
     def __init__(self, path: Path, schema: Schema, speed: float, clock: Clock) -> None:
         self._path = path
         self._mark = _Mark()

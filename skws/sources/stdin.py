@@ -7,19 +7,35 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from schema.errors import SourceError
 from schema.model import Schema
 from skws.records import BadRecord, Record
 from skws.replay.jsonl import LineReader
 from skws.replay.splits import END, Format, Split
+from skws.replay.values import MalformedError
 from skws.sources.feed import Batch, Feed, Item, Offset
 from skws.sources.readiness import readable
 
 NAME: Final = "standard input"
 _BLOCK: Final = 1 << 16
+_PORTION: Final = 10_000  # lines
+
+
+class _Lines(LineReader):
+    """Nothing can be looked at ahead: there are tombstones once there was a change event."""
+
+    def __init__(self, split: Split, schema: Schema) -> None:
+        super().__init__(split, schema)
+        self._of_changes = False
+
+    def _changed(self, item: Any, error: MalformedError) -> list[Record]:
+        records = super()._changed(item, error)
+        self._of_changes = True
+        return records
 
 
 class StdinFeed:
@@ -33,30 +49,69 @@ class StdinFeed:
         self._lines = 0
         self._bytes = 0
         self._ended = False
+        self._streams = not self._static  # what comes now is stream, or there is no table to come
+
+    @property
+    def tables_come(self) -> bool:
+        return not self._streams
 
     def adopt(self, schema: Schema) -> None:
-        self._static = frozenset(i for i, relation in enumerate(schema.relations) if relation.table)
-        self._reader = LineReader(Split(Path(NAME), Format.JSON_LINES, None, 0, END, 0, 0), schema)
+        self._schema = schema
+        self._static = frozenset(i for i, r in enumerate(schema.relations) if r.table and r.source is None)
+        self._reader = _Lines(Split(Path(NAME), Format.JSON_LINES, None, 0, END, 0, 0), schema)
 
     def start(self) -> Offset:
-        return {"lines": 0}
+        return {"lines": self._lines}
 
     def tables(self) -> Iterator[Item]:
-        """None: nothing can be read ahead of the stream."""
-        return iter(())
+        """The rows of static tables that are here, and bad records, up to the first record of a stream."""
+        for _ in range(_PORTION):
+            lines = [] if self._streams else self._take(1)
+            if not lines:
+                break
+            items = self._items(lines)
+            if any(isinstance(item, Record) and item.relation not in self._static for item in items):
+                self._streams = True
+                self._rest[:0] = lines[0]
+                return
+            self._passed(lines)
+            yield from items
+        self._streams = self._streams or (self._ended and not self._rest)
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """Raises SourceError for an offset that is not where the input stands."""
         if start.get("lines") != self._lines:
             raise SourceError(f"{NAME} stands behind line {self._lines}, and cannot go to {start!r}")
+        self._streams = True
         lines = self._take(limit)
-        items = [self._placed(item) for item in self._reader.items(BytesIO(b"".join(lines)))]
+        items = self._items(lines)
+        if any(isinstance(item, Record) and item.relation in self._static for item in items):
+            items = list(chain.from_iterable(map(self._streamed, lines)))
+        else:
+            self._passed(lines)
+        return Batch(items, {"lines": self._lines}, ended=self._ended and not self._rest)
+
+    def _streamed(self, line: bytes) -> list[Item]:
+        """The items of the next line; rows of static tables are bad here."""
+        items = [self._refused(item, line) for item in self._items([line])]
+        self._passed([line])
+        return items
+
+    def _refused(self, item: Item, line: bytes) -> Item:
+        if not isinstance(item, Record) or item.relation not in self._static:
+            return item
+        reason = (
+            f"{self._schema.relations[item.relation].name} is a table, whose rows have to come"
+            " before the first record of a stream"
+        )
+        return BadRecord(NAME, self._lines + 1, self._bytes, line.rstrip(b"\r\n"), reason)
+
+    def _items(self, lines: list[bytes]) -> list[Item]:
+        return [self._placed(item) for item in self._reader.items(BytesIO(b"".join(lines)))]
+
+    def _passed(self, lines: list[bytes]) -> None:
         self._lines += len(lines)
         self._bytes += sum(map(len, lines))
-        given = [i for i in items if not isinstance(i, Record) or i.relation not in self._static]
-        static = len(items) - len(given)
-        notices = (f"{NAME} held {static} rows of static tables, which take no part",) if static else ()
-        return Batch(given, {"lines": self._lines}, notices, ended=self._ended and not self._rest)
 
     def again(self, start: Offset, end: Offset) -> Iterator[Item]:
         if start == end:

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from schema.errors import SourceError, UsageError
 from skws.engine.collector import expect_long_lived_objects
 from skws.live.changing import changed
+from skws.records import Record
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Feed, Item, Offset, Source
 from skws.sources.outage import awaited
@@ -80,6 +81,8 @@ class LocalWatch:
         self.pipeline = Pipeline(request, None, self.clock.now, onlooker)
         self._feed: Feed | None = None
         self._started = False
+        self._waiting: Begun | None = None  # where the run stands until its static tables have come
+        self._tables: list[Record] = []
         self._offset: Offset = {}
 
     @property
@@ -152,7 +155,10 @@ class LocalWatch:
         if begun is None:
             return
         self._inbox.open(control, begun.control)
-        self._stand(begun)
+        if self._feed is not None and self._feed.tables_come:
+            self._waiting = begun
+        else:
+            self._stand(begun)
         self._state = "ended" if pipeline.full else "running"
         self._log.info(
             "started",
@@ -163,6 +169,8 @@ class LocalWatch:
 
     def step(self) -> bool:
         """One micro-batch; False if there was nothing to do."""
+        if self._waiting is not None:
+            return self._tables_taken(self._waiting)
         commands = self._inbox.commands(self.pipeline.worker.standing)
         commands = self._adopt(commands)
         polled = Batch((), self._offset)
@@ -246,12 +254,14 @@ class LocalWatch:
             self._feed = self._source.open(request.schema)
             offset = self._feed.start()
             self._started = True
-            return offset, list(self._feed.tables())
+            return offset, [] if self._feed.tables_come else list(self._feed.tables())
 
         found = self._awaited(attempt)
         if found is None:
             return None
         offset, tables = found
+        if self._feed is not None and self._feed.tables_come:
+            return Begun(offset)
         return begin(self.pipeline.worker, self.pipeline.tables(tables), self._checkpoint, offset)
 
     def _awaited(self, attempt: Callable[[], T]) -> T | None:
@@ -276,6 +286,18 @@ class LocalWatch:
         if self._checkpoint is not None:
             self._checkpoint.give(self._given)
             self._checkpoint.give_schema()
+
+    def _tables_taken(self, begun: Begun) -> bool:
+        """Static tables come ahead of the stream; once they are there, queries begin. False if none came."""
+        assert self._feed is not None  # noqa: S101 - it is what is waited for
+        came = [] if self._paused else list(self._feed.tables())
+        self._tables += self.pipeline.tables(came)
+        if not self._feed.tables_come:
+            self._waiting = None
+            self.pipeline.worker.load_tables(self._tables)
+            self._stand(replace(begun, offset=self._feed.start()))
+        self._each_step()
+        return bool(came) or self._waiting is None
 
     def _adopt(self, commands: list[Command], *, refusing: bool = True) -> list[Command]:
         """Have the source read by the schema that commands change to; the commands without what it refuses.

@@ -86,7 +86,8 @@ class Pipeline:
 
     def tables(self, items: list[Item]) -> tuple[Record, ...]:
         """The good rows of static tables. Raises BadRecordsError by the policy."""
-        parted, self._table_letters, _ = self.intake.parted(items)
+        parted, letters, _ = self.intake.parted(items)
+        self._table_letters += letters
         records = tuple(parted)
         if self._onlooker is not None:
             self._onlooker.load_tables(records)

@@ -14,7 +14,7 @@ from skws.engine.columnar import ColumnarEngine
 from skws.engine.engine import Engine
 from skws.keywords import parse_query
 from skws.plan import Plan
-from skws.records import Record
+from skws.records import OnLate, Record
 from tests.strategies import WORDS, schemas, static_rows, streams
 from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
@@ -54,10 +54,14 @@ def test_records_before_their_time_are_counted_and_told() -> None:
     plan = Plan(schema, parse_query("alpha", schema), TimeWindow(100))
     stream = [Record(0, t, ("alpha", t, 0)) for t in (5, 7, 6, 7, 9, 1)]
     for make, heard in told.items():
-        engine = make(plan, lambda record, _, heard=heard: heard.append(record))
+        engine = make(plan, heard_by(heard))
         assert len(list(engine.process(stream))) == 4
         assert engine.counts.late == 2
     assert told[Engine] == told[ColumnarEngine.of] == [stream[2], stream[5]]
+
+
+def heard_by(kept: list[Record]) -> OnLate:
+    return lambda record, _: kept.append(record)
 
 
 @given(cases(), st.sampled_from(WINDOWS[:2]), st.sampled_from([0, 1, 3, 9]), st.data())
@@ -75,7 +79,7 @@ def test_late_records_are_dropped_or_joined_alike(
         late: list[Record] = []
         engine = make(
             Plan(schema, query, window, 3, lateness=lateness),
-            lambda record, _, late=late: late.append(record),
+            heard_by(late),
         )
         told = [*engine.load_tables(static), *engine.process(stream[:cut]), *engine.process(stream[cut:])]
         spans.append({r.id: (r.start, r.end) for r in told})

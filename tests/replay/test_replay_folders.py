@@ -94,3 +94,11 @@ def test_why_a_line_is_no_record(tmp_path: Path, text: bytes, reason: str) -> No
     log = BadRecordLog(OnError.SKIP)
     assert sum(map(len, replay.batches(log))) == 0
     assert log.first[0].reason.startswith(reason)
+
+
+def test_a_sample_takes_no_relation_from_what_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(b'{}\n{"foo": 1}\n' + RECORD + b'\nnonsense\n{"foo": 2}\n')
+    taken = sample([path])
+    assert list(taken.tables()) == ["plays"]
+    assert taken.unreadable == 4

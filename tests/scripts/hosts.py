@@ -42,9 +42,9 @@ class SessionHost:
     """The live search alone, with the whole log."""
 
     def start(self, request: WatchRequest, tables: Sequence[Record]) -> None:
-        self._late: list[Record] = []
+        self._late: list[tuple[Record, int]] = []
         self._log: list[Past] = []
-        self._live = LiveSearch(request.stream, on_late=self._late.append, past=lambda: self._log)
+        self._live = LiveSearch(request.stream, on_late=self._on_late, past=lambda: self._log)
         self._standing = StandingQueries(request, self._live)
         self._live.load_tables(tables)
 
@@ -62,6 +62,9 @@ class SessionHost:
     def close(self) -> None:
         self._log.clear()
 
+    def _on_late(self, record: Record, latest: int) -> None:
+        self._late.append((record, latest))
+
 
 @dataclass
 class ScriptFeed:
@@ -69,6 +72,7 @@ class ScriptFeed:
 
     rows: Sequence[Record]
     batches: list[Asked] = field(default_factory=list)
+    tables_come: bool = False
 
     def start(self) -> Offset:
         return {"batch": 0}

@@ -11,6 +11,7 @@ from typing import IO
 import pytest
 
 from schema.errors import SourceError
+from schema.model import Schema
 from skws.records import BadRecord
 from skws.sources import paced
 from skws.sources.paced import PacedReplay
@@ -152,15 +153,65 @@ def test_many_lines_come_in_portions(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
 
 def test_a_pipe_cannot_be_read_again(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     reader, writer = pipe
-    writer.write(line(1) + b'{"relation":"genre","row":{"gid":1,"label":"x"}}\n')
+    writer.write(line(1) + line(2))
     feed = StdinFeed(reader, SCHEMA)
-    batch = feed.poll(feed.start(), 10)
-    assert batch.notices == ("standard input held 1 rows of static tables, which take no part",)
+    start = feed.start()
+    batch = feed.poll(start, 10)
     assert list(feed.again(batch.end, batch.end)) == []
     with pytest.raises(SourceError, match="cannot be read again"):
-        feed.again(feed.start(), batch.end)
+        feed.again(start, batch.end)
     with pytest.raises(SourceError, match="stands behind line 2"):
-        feed.poll(feed.start(), 10)
+        feed.poll(start, 10)
+
+
+def genre(number: int) -> bytes:
+    return b'{"relation": "genre", "row": {"gid": %d, "label": "x"}}\n' % number
+
+
+def test_rows_of_tables_come_first_on_a_pipe(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    """Up to the first record of a stream; behind it they are bad, with advice."""
+    reader, writer = pipe
+    feed = StdinFeed(reader, SCHEMA)
+    assert list(feed.tables()) == []
+    writer.write(genre(1) + b"\n" + genre(2) + b"nonsense\n" + genre(3)[:9])
+    one, two, bad = feed.tables()
+    assert numbers([one, two]) == [1, 2]
+    assert isinstance(bad, BadRecord)
+    assert (bad.line, bad.offset) == (4, 2 * len(genre(1)) + 1)
+    writer.write(genre(3)[9:] + line(10) + genre(4) + line(11))
+    assert numbers(list(feed.tables())) == [3]
+    assert not feed.tables_come
+    assert list(feed.tables()) == []
+    ten, late, eleven = feed.poll(feed.start(), 10).items
+    assert numbers([ten, eleven]) == [10, 11]
+    assert isinstance(late, BadRecord)
+    assert late.reason == "genre is a table, whose rows have to come before the first record of a stream"
+    assert (late.line, late.raw) == (7, genre(4).rstrip())
+
+
+@pytest.mark.parametrize("text", [b"", genre(1), genre(1)[:-1]])
+def test_tables_end_with_the_input(pipe: tuple[IO[bytes], IO[bytes]], text: bytes) -> None:
+    reader, writer = pipe
+    writer.write(text)
+    writer.close()
+    feed = StdinFeed(reader, SCHEMA)
+    found = [item for _ in range(3) for item in feed.tables()]
+    assert numbers(found) == [1] * bool(text)
+    assert not feed.tables_come
+    assert feed.poll(feed.start(), 10).ended
+
+
+def test_a_stream_without_tables_waits_for_none(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    assert not StdinFeed(pipe[0], Schema("s", SCHEMA.relations[1:], ())).tables_come
+
+
+def test_tombstones_of_a_pipe_follow_changes(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    reader, writer = pipe
+    event = b'{"op": "c", "after": {"mid": 1, "title": "x"}, "source": {"table": "movie", "ts_ms": 7}}\n'
+    writer.write(b"null\n" + event + b"null\n")
+    feed = StdinFeed(reader, SCHEMA)
+    reasons = numbers(list(feed.poll(feed.start(), 10).items))
+    assert reasons == ["expected a JSON object, got None", 1]
 
 
 @pytest.mark.usefixtures("many_files")

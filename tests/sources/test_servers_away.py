@@ -146,6 +146,7 @@ class Late:
 
     name = "late"
     local_only = False
+    tables_come = False
 
     def __init__(self, tries: int) -> None:
         self.tries = tries

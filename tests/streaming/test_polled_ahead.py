@@ -21,6 +21,7 @@ from skws.spark.streaming.parcels import unpacked
 class Counting:
     """A feed of numbered records that gives fewer than it is asked for now and then."""
 
+    tables_come = False
     most: int
     seed: int
     broken: int = -1

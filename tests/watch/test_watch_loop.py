@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from schema.errors import BadRecordsError, UsageError
 from skws.choices import EngineName, OnError
 from skws.results.model import LiveResult
 from skws.search import Search, SearchRequest
+from skws.sources.stdin import StdinSource
 from skws.watch.control import Answer, Command, ControlFolder
 from skws.watch.intake import MOST, Appetite
 from skws.watch.local import LocalWatch
@@ -311,3 +315,33 @@ def test_requests_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         source = str(changes.pop("source", tmp_path))
         with pytest.raises(UsageError, match=reason):
             LocalWatch(request(source, **changes), [Collected()], Notes().log)
+
+
+def test_tables_come_ahead_of_the_stream_on_standard_input() -> None:
+    """Queries begin when all of them are there: results are those of tables that are loaded at the start."""
+    read, write = os.pipe()
+    tables = replace(SCHEMA, relations=(replace(SCHEMA.relations[0], table=True), SCHEMA.relations[1]))
+    asked = request("-", schema=tables, on_error=OnError.SKIP, queries={QUERY: QUERY, "ada": "ada"})
+    sink, rows = Collected(), [customer(0, 7), customer(0, 8, "eve"), customer(0, 7, "ada two")]
+    with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
+        watch = LocalWatch(asked, [sink], Notes().log)
+        watch._source = StdinSource(reader)
+        watch.open()
+        for row in rows:
+            writer.write(orjson.dumps(row) + b"\n")
+            steps(watch)
+            assert watch.metrics().tuples == 0
+            assert sink.results == []
+        writer.write(
+            b"".join(orjson.dumps(one) + b"\n" for one in (order(5, 7), customer(0, 8), order(6, 7)))
+        )
+        steps(watch)
+        metrics = watch.metrics()
+        watch.close()
+    assert [(r.op, r.query, r.snapshot) for r in sink.results] == [
+        ("+", "ada", True),
+        ("+", QUERY, False),
+        ("+", QUERY, False),
+    ]
+    assert "ada two" in str(sink.results[0].to_dict())
+    assert (metrics.tuples, metrics.bad) == (2, 1)

@@ -25,6 +25,8 @@ _TRIES: Final = 5
 class FilesFeed:
     """Follows the files at ``root``. A poll gives an item or more of every file that has news."""
 
+    tables_come = False
+
     def __init__(self, root: Path, schema: Schema) -> None:
         """Raises SourceError if there is nothing, or a file of unknown format."""
         check_path(root)

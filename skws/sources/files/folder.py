@@ -43,7 +43,7 @@ class Found:
         """The relation whose bare rows it holds; None if its records name their own. Raises SourceError."""
         if self.named is None:
             return None
-        told = names_relations(self.path, self.format)
+        told = names_relations(self.path, self.format, schema, self.named)
         own = "relation" in schema.relations[self.named].columns
         return None if told and not own else self.named
 

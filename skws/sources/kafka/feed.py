@@ -35,6 +35,8 @@ _SILENCE: Final = 15_000_000
 class KafkaFeed:
     """Follows the topics of ``address``."""
 
+    tables_come = False
+
     def __init__(self, address: Address, schema: Schema, clock: Clock) -> None:
         """Raises SourceError without topics, NotYetError without brokers, SchemaError for wrong settings."""
         self._address = address

@@ -33,6 +33,8 @@ _WAIT_SECONDS: Final = 0.05
 class PostgresFeed:
     """Follows one database. ``folder`` keeps the snapshot; without one it is gone with the process."""
 
+    tables_come = False
+
     def __init__(self, address: Address, schema: Schema, folder: Path | None, clock: Clock) -> None:
         """Raises SourceError if the database is not there or does not fit the schema."""
         self._address = address

@@ -1,0 +1,234 @@
+"""Tuples, deletions, late and bad records add up to the lines that are read, whatever is on them."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesh.kinds import MeshKind
+from skws.choices import EngineName, OnError
+from skws.pattern_search import PatternRequest, PatternSearch
+from skws.search import Search, SearchRequest
+from skws.sources.stdin import StdinSource
+from skws.watch.local import LocalWatch
+from skws.watch.metrics import Metrics
+from tests.streaming.spark_runs import running
+from tests.watch.watching import QUERY, SCHEMA, Collected, Notes, opened, request, steps
+from windows.window import CountWindow, ExpressionWindow, Window
+
+ORDER: Final = b'{"relation": "order", "time": %d, "row": {"cid": 7, "item": "lamp"}}'
+GOOD: Final = (
+    ORDER,
+    b'{"relation": "customer", "time": %d, "row": {"cid": 7, "name": "ada"}}',
+    b'{"relation": "customer", "op": "-", "time": %d, "row": {"cid": 7}}',
+    b'{"row": {"item": null, "cid": "8"}, "time": "%d", "op": "+", "relation": "order"}',
+    b"  " + ORDER + b"\r",
+)
+BAD: Final = (
+    b"{}",
+    b"null",
+    b"[]",
+    b"1",
+    b'""',
+    b"true",
+    b"NaN",
+    b"nonsense",
+    b'{"foo": 1}',
+    b'{"foo": 1, "row": {}}',
+    b'{"relation": null}',
+    b'{"relation": "nobody", "time": 1, "row": {}}',
+    b'{"relation": ["order"], "time": 1, "row": {}}',
+    b'{"relation": "order", "time": 1}',
+    b'{"relation": "order", "row": {"cid": 7, "item": "no time"}}',
+    b'{"payload": null}',
+    b'{"payload": {"op": "c", "source": {"table": "nobody"}, "after": {}}}',
+    b'{"key": null, "value": null}',
+    b"\xff\xfe{\x00}\x00",
+    b'{"relation": "order", "time": 1, "row": {"cid": 7, "item": "\xff"}}',
+    b"\x00\x00",
+    ORDER % 5 + b"\x00",
+    ORDER % 5 + ORDER % 5,
+    b"{" + ORDER % 5,
+    (ORDER % 5)[:-3],
+    b" \xef\xbb\xbf",
+)
+BLANK: Final = (b"", b"  ", b"\t\r")
+BOM: Final = b"\xef\xbb\xbf"
+WINDOWS: Final = (None, CountWindow(3), ExpressionWindow("open when cid > 7 close when cid < 8"))
+
+
+@st.composite
+def dirty(draw: st.DrawFn) -> tuple[bytes, int]:
+    """Lines, and how many of them are not blank."""
+    kinds = st.one_of(st.sampled_from(GOOD), st.sampled_from(BAD), st.sampled_from(BLANK))
+    lines = draw(st.lists(kinds, min_size=1, max_size=12))
+    lines.insert(draw(st.integers(0, len(lines))), ORDER)
+    times = draw(st.lists(st.integers(1, 40), min_size=len(lines), max_size=len(lines)))
+    if draw(st.booleans()):
+        times.sort()
+    told = [line % time if b"%d" in line else line for line, time in zip(lines, times, strict=True)]
+    start = draw(st.sampled_from([b"", BOM]))
+    return start + b"\n".join(told) + b"\n", sum(bool(line.strip()) for line in told)
+
+
+def searched(path: Path, window: Window | None, **changes: object) -> int:
+    asked = SearchRequest(QUERY, SCHEMA, (path,), window, engine=EngineName.LOCAL, on_error=OnError.SKIP)
+    search = Search(replace(asked, **changes))  # type: ignore[arg-type]
+    for _ in search.results():
+        pass
+    counts = search.counts
+    return counts.tuples + counts.static + counts.deletions + counts.late + search.bad.count
+
+
+def matched(path: Path, engine: EngineName = EngineName.LOCAL) -> int:
+    text = "customer c ; order o where c.cid = o.cid within 10 s"
+    search = PatternSearch(PatternRequest(text, SCHEMA, (path,), engine=engine, on_error=OnError.SKIP))
+    for _ in search.results():
+        pass
+    return search.counts.tuples + search.counts.deletions + search.bad.count
+
+
+def added(metrics: Metrics) -> int:
+    return metrics.tuples + metrics.deletions + metrics.late + metrics.bad
+
+
+def watched(source: str | Path, window: Window | None = None) -> int:
+    watch = opened(request(source, window=window, on_error=OnError.SKIP, speed=None), Collected())
+    steps(watch)
+    watch.close()
+    return added(watch.metrics())
+
+
+def piped(path: Path) -> int:
+    with path.open("rb") as file:
+        watch = LocalWatch(request("-", on_error=OnError.SKIP), [Collected()], Notes().log)
+        watch._source = StdinSource(file)
+        watch.run()
+    return added(watch.metrics())
+
+
+COMMANDS: Final[Sequence[Callable[[Path], int]]] = (
+    *(lambda path, w=window: searched(path, w) for window in WINDOWS),
+    *(lambda path, w=window: watched(path, w) for window in WINDOWS),
+    *(lambda path, w=window: watched(f"replay:{path}?speed=1e9", w) for window in WINDOWS),
+    lambda path: searched(path, None, lateness=0),
+    lambda path: searched(path, None, mesh=MeshKind.FULL),
+    lambda path: searched(path, None, mesh=MeshKind.FULL, lateness=3_000_000),
+    matched,
+    piped,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(dirty(), st.booleans(), st.sampled_from(COMMANDS))
+def test_of_json_lines(case: tuple[bytes, int], packed: bool, command: Callable[[Path], int]) -> None:
+    text, count = case
+    packed = packed and command is not piped
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"lines.jsonl{'.gz' * packed}"
+        path.write_bytes(gzip.compress(text) if packed else text)
+        assert command(path) == count
+
+
+@pytest.mark.parametrize("first", [line for line in (*BAD, *BLANK) if line], ids=repr)
+@pytest.mark.parametrize("name", ["lines.jsonl", "order.jsonl", "rows/order/part-0.jsonl"])
+def test_a_bad_first_line_does_not_decide_what_a_file_holds(tmp_path: Path, name: str, first: bytes) -> None:
+    """Be it one of records or, named after its relation, of bare rows."""
+    path, source = tmp_path / name, tmp_path / name.split("/")[0]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    row = (
+        b'{"cid": %d, "item": "lamp", "time": %d}' if name.startswith("rows") else ORDER.replace(b"7", b"%d")
+    )
+    if name.startswith("rows") and b"no time" in first:
+        return  # a record of a relation that the schema has tells that records follow
+    lines = [row % (n, n) if row is not ORDER else row for n in range(1, 6)]
+    for text in ([first, *lines], [*lines[:2], first, *lines[2:]], [*lines, first]):
+        path.write_bytes(b"\n".join(text) + b"\n")
+        asked = SearchRequest("lamp", SCHEMA, (source,), engine=EngineName.LOCAL, on_error=OnError.SKIP)
+        search = Search(asked)
+        assert len(list(search.results())) == 5
+        assert (search.counts.tuples, search.bad.count) == (5, bool(first.strip()))
+        sink = Collected()
+        watch = opened(request(source, queries={"lamp": "lamp"}, on_error=OnError.SKIP, lateness=10**7), sink)
+        steps(watch)
+        watch.close()
+        assert (len(sink.results), added(watch.metrics())) == (5, 5 + bool(first.strip()))
+
+
+CSV_LINES: Final = (
+    b"order,%d,7,,lamp",
+    b"customer,%d,7,ada,",
+    b"order,%d,7",
+    b"nobody,%d,7,,lamp",
+    b"order,%d,x,,lamp",
+    b"order,%d,7,ada,lamp",
+    b"order,%d,7,,\xff",
+    b"{}",
+    b"null",
+    b"   ",
+    b"\x00",
+    b"",
+    b"\r",
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(CSV_LINES), st.integers(1, 40))), st.sampled_from(COMMANDS[:-1]))
+def test_of_csv(lines: list[tuple[bytes, int]], command: Callable[[Path], int]) -> None:
+    told = [line % time if b"%d" in line else line for line, time in lines]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "lines.csv"
+        path.write_bytes(b"\n\nrelation,time,cid,name,item\n" + b"".join(line + b"\n" for line in told))
+        assert command(path) == sum(line.strip(b"\r") != b"" for line in told)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """Many dirty files, and the lines in them that are not blank."""
+    folder, rng, count = tmp_path_factory.mktemp("dirty"), Random(5), 0
+    for number in range(40):
+        lines = [rng.choice((*GOOD, *BAD, *BLANK)) for _ in range(rng.randint(1, 30))]
+        lines.insert(rng.randint(0, len(lines)), ORDER)
+        told = [line % rng.randint(1, 40) if b"%d" in line else line for line in lines]
+        text = rng.choice([b"", BOM]) + b"\n".join(told) + b"\n"
+        (folder / f"{number}.jsonl").write_bytes(text)
+        (folder / f"{number}.jsonl.gz").write_bytes(gzip.compress(text))
+        count += 2 * sum(bool(line.strip()) for line in told)
+    return folder, count
+
+
+@pytest.mark.parametrize("command", COMMANDS[:-1])
+def test_of_many_files(files: tuple[Path, int], command: Callable[[Path], int]) -> None:
+    folder, count = files
+    assert command(folder) == count
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_on_spark(files: tuple[Path, int]) -> None:
+    folder, count = files
+    for window in (None, ExpressionWindow("open when cid > 7 close when cid < 8")):
+        assert searched(folder, window, engine=EngineName.SPARK) == count
+    assert matched(folder, EngineName.SPARK) == count
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_of_a_live_search_on_spark(files: tuple[Path, int]) -> None:
+    folder, count = files
+    for source in (f"replay:{folder}?speed=1e9", str(folder)):
+        with running(request(source, on_error=OnError.SKIP)) as run:
+            run.until(lambda run=run: added(run.watch.metrics()) >= count)  # type: ignore[misc]
+            run.watch.stop()
+            run.end()
+        assert added(run.watch.metrics()) == count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TypeAlias
 
 import pytest
@@ -117,6 +118,32 @@ def test_order_of_arrival_does_not_matter_within_lateness(
     told = [*late.process(shuffled[:cut]), *late.process(shuffled[cut:])]
     assert net(told) == net(list(in_order.process(stream)))
     assert late.counts.late == 0
+    for ops in histories(told).values():
+        # What is retracted again ends earlier than was told; what is told again was retracted.
+        assert all(
+            ends is not None and end is not None and end < ends if (op, after) == ("-", "-") else op != after
+            for (op, ends), (after, end) in pairwise(ops)
+        )
+
+
+def histories(results: list[Result]) -> dict[str, list[tuple[str, float | None]]]:
+    """What was told of each result, with its end."""
+    told: dict[str, list[tuple[str, float | None]]] = {}
+    for result in results:
+        told.setdefault(result.id, []).append((result.op, result.end))
+    return told
+
+
+def test_a_late_deletion_retracts_again_with_the_earlier_end() -> None:
+    """A retraction is told at once; one that a later record corrects is told again."""
+    schema = Schema("s", _one_relation(), ())
+    stream = [Record(0, 1, ("alpha", 1, 1)), Record(0, 10, ("alpha", 1, 1), True)]
+    stream += [Record(0, 20, ("", 2, 2)), Record(0, 8, ("alpha", 1, 1), True)]
+    for make in (Engine, ColumnarEngine.of):
+        engine = make(Plan(schema, parse_query("alpha", schema), TimeWindow(100), lateness=50))
+        told = [(r.op, r.end) for record in stream for r in engine.process([record])]
+        micro = [(op, None if end is None else round(end * 1e6)) for op, end in told]
+        assert micro == [("+", 101), ("-", 10), ("-", 8)]
 
 
 def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:

@@ -88,15 +88,16 @@ def _integers(column: list[Any]) -> Ints | list[Value]:
     return column
 
 
-def one_a_line(data: bytes) -> bool:
-    """Whether objects, if there are as many as lines, are one on each line.
+def one_a_line(data: bytes) -> int:
+    """How many lines there are if objects, being as many, must be one on each; else 0.
 
     So it is if every line ends with a brace and the next begins with one, since
     inside an object no opening brace follows a closing one.
     """
     read = np.frombuffer(data, dtype=np.uint8)
     breaks = np.flatnonzero(read[:-1] == _NEWLINE)
-    return bool((read[breaks - 1] == _CLOSING).all() and (read[breaks + 1] == _OPENING).all())
+    sure = (read[breaks - 1] == _CLOSING).all() and (read[breaks + 1] == _OPENING).all()
+    return len(breaks) + 1 if sure else 0
 
 
 def _record(schema: Schema, relation: Relation, *, only: bool) -> type[msgspec.Struct]:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import skws.replay.chunks
+import skws.replay.ordered
 from schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws.batches import RecordBatch
 from skws.choices import OnError
@@ -177,6 +178,19 @@ def test_in_order_only_where_it_is_plain(tmp_path: Path, texts: list[str], expec
     lines = [f'{{"relation": "b", "time": {text}, "row": {{"x": 1}}}}' for text in texts]
     path.write_text("\n".join(lines))
     assert in_order(Replay.open(path, SCHEMA, split_bytes=30).splits) is expected
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 30), min_size=1), st.booleans(), st.booleans(), st.integers(1, 200))
+def test_in_order_whatever_the_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: list[int], sort: bool, ends: bool, block: int
+) -> None:
+    monkeypatch.setattr(skws.replay.ordered, "BLOCK", block)
+    times = sorted(times) if sort else times
+    lines = [b'{"relation": "b", "time": %d, "row": {"x": 1}}' % time for time in times]
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n" * ends)
+    assert in_order(Replay.open(path, SCHEMA).splits) is (times == sorted(times))
 
 
 def test_in_order_is_not_fooled_by_texts(tmp_path: Path) -> None:

@@ -104,6 +104,10 @@ class BadRecordsError(SkwsError):
     exit_code = 5
 
 
+class StateError(SkwsError):
+    """What a run keeps cannot be written or read."""
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """``"; did you mean X?"`` for the candidate closest to ``name`` in any case, else the empty string."""
     folded: dict[str, str] = {}

@@ -11,8 +11,9 @@ from skws.alerts.file import Alert
 from skws.alerts.limit import Limiter
 from skws.results.model import LiveResult
 from skws.watch.sinks import parse_sink
-from skws.watch.sinks.base import Run, Sink
-from skws.watch.sinks.marks import NONE, Marks
+from skws.watch.sinks.base import NONE, Run, Sink
+from skws.watch.sinks.marks import Marks
+from skws.watch.sinks.whole import WholeSink
 
 _LIMITS: Final = "limits"
 
@@ -32,14 +33,15 @@ class Routing:
     """
 
     def __init__(self, job: Sequence[Sink], alerts: Mapping[str, Alert]) -> None:
-        self._job = job
-        self._own = {address: parse_sink(address) for address in _addresses(alerts.values())}
+        self._job = [WholeSink(sink) for sink in job]
+        self._own = {address: WholeSink(parse_sink(address)) for address in _addresses(alerts.values())}
         self._ways: dict[str, list[_Way]] = {}  # by the text of a query
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
         self._alerts: dict[str, Alert] = {}
         self._run: Run | None = None
         self._last = NONE
-        self._marks = Marks(None, _LIMITS)
+        self._marks: Marks | None = None
+        self._kept: list[dict[str, Any]] = []
         self._before: dict[str, Any] = {"batch": NONE, "limits": {}}
         self._begun = True
         self._set_out(alerts)
@@ -54,7 +56,8 @@ class Routing:
 
     def open(self, run: Run) -> None:
         self._run = run
-        self._marks = Marks(run.folder, _LIMITS)
+        self._marks = Marks(run, _LIMITS)
+        self._kept = self._marks.read().get("limits", [])
         self._begun = False
         for sink in self._all():
             sink.open(run)
@@ -72,7 +75,7 @@ class Routing:
     def flush(self) -> None:
         for sink in self._all():
             sink.flush()
-        if self._begun and self._limiters and self._last != NONE:
+        if self._marks is not None and self._begun and self._limiters and self._last != NONE:
             state = {name: limiter.state() for name, limiter in self._limiters.items()}
             new = {"batch": self._last, "limits": state}
             if new != self._before:
@@ -91,8 +94,11 @@ class Routing:
     def change(self, alerts: Mapping[str, Alert]) -> None:
         """Go on with other alerts. Raises SkwsError if a sink cannot be opened; then nothing has changed."""
         wanted = _addresses(alerts.values())
-        new = {address: parse_sink(address) for address in wanted if address not in self._own}
-        opened: list[Sink] = []
+        gone = [address for address in self._own if address not in wanted]
+        for address in gone:
+            self._own[address].flush()
+        new = {address: WholeSink(parse_sink(address)) for address in wanted if address not in self._own}
+        opened: list[WholeSink] = []
         try:
             for sink in new.values():
                 if self._run is not None:
@@ -102,10 +108,8 @@ class Routing:
             for sink in opened:
                 sink.close()
             raise
-        for address in [address for address in self._own if address not in wanted]:
-            gone = self._own.pop(address)
-            gone.flush()
-            gone.close()
+        for address in gone:
+            self._own.pop(address).close()
         self._own |= new
         self._set_out(alerts)
 
@@ -123,8 +127,7 @@ class Routing:
     def _go_on(self, batch: int) -> None:
         """Limits go on from where they were before the first batch that comes after a start."""
         self._begun = True
-        kept = self._marks.read().get("limits", [])
-        self._before = next((state for state in kept if state["batch"] < batch), self._before)
+        self._before = next((state for state in self._kept if state["batch"] < batch), self._before)
         for name, state in self._before["limits"].items():
             if name in self._limiters:
                 self._limiters[name].restore(state)
@@ -150,7 +153,7 @@ class Routing:
                         to.append(let)
         return rest, own
 
-    def _all(self) -> list[Sink]:
+    def _all(self) -> list[WholeSink]:
         return [*self._job, *self._own.values()]
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final
+from typing import Final
 
 import orjson
 
 from schema.errors import BadRecordsError, SkwsError, UsageError
 from skws.choices import OnError
+from skws.durable.growing import GrowingFile
 from skws.records import BadRecord, Record
 
 KEPT: Final = 5
@@ -44,7 +44,7 @@ class BadRecordLog:
         self.first: list[BadRecord] = []
         self._path = dead_letters
         self._remedy = remedy
-        self._file: IO[bytes] | None = None
+        self._file: GrowingFile | None = None
         self._started = False
 
     def records(self, items: Iterable[Record | BadRecord]) -> Iterator[Record]:
@@ -88,8 +88,7 @@ class BadRecordLog:
     def close(self) -> None:
         """Closes the dead letter file."""
         if self._file is not None:
-            with suppress(OSError):  # each letter was flushed; one that could not be was told of then
-                self._file.close()
+            self._file.close()
             self._file = None
 
     def __enter__(self) -> BadRecordLog:
@@ -107,11 +106,10 @@ class BadRecordLog:
         try:
             if self._file is None and self._path is not None:
                 # Opened anew it starts empty; after `close` it goes on where it was.
-                self._file = self._path.open("ab" if self._started else "wb")
+                self._file = GrowingFile(self._path, anew=not self._started)
                 self._started = True
             if self._file is not None:
-                self._file.write(dead_letter(bad))
-                self._file.flush()
+                self._file.append(dead_letter(bad))
         except OSError as error:
             raise DeadLetterError(f"{self._path}: cannot write dead letters: {error.strerror}") from None
 

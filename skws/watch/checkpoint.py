@@ -1,13 +1,17 @@
 """The folder from which a run goes on: what it is for, how far it is, the journal, and what sinks know.
 
 manifest.json   what the run was started with: another window or source is refused
-schema.yaml     the schema that the last start was given
 tables.log      the rows of static tables, as they were at the first start
+given.json      the queries and the schema that the last start was given
 journal/        the live records, in micro-batches
-committed.json  the last micro-batch that all sinks have for good
-states-N.json   the states behind it of queries that keep their own
+committed.json  the last micro-batch that all sinks have for good, and the states behind it of queries
+                that keep their own
 sinks/ source/  what sinks and the source keep
 lock            held by the process that runs
+
+All but the lock are private, and have checksums (``skws.durable.frames``) that hold for this run and file.
+``given.json`` and ``committed.json`` tell how far other files were, so that one that is missing, or was put
+back from an older copy, is known.
 """
 
 from __future__ import annotations
@@ -22,45 +26,59 @@ from uuid import uuid4
 
 import orjson
 
-from schema.errors import UsageError
+from schema.errors import StateError, UsageError
 from schema.load import parse_schema
 from schema.model import Schema
 from schema.write import to_yaml
+from skws.durable.frames import unchecked
+from skws.durable.whole import PRIVATE, damaged, keep, kept, missing, outdated, private_folder, read
 from skws.records import Record
 from skws.sources.addresses import KAFKA
 from skws.sources.redact import redacted
-from skws.watch.atomic import StateError, damaged, kept, replaced, synced
-from skws.watch.entry import checked, unchecked
 from skws.watch.journal import Journal
 from skws.watch.request import WatchRequest
+from skws.watch.table_log import check_tables, keep_tables, kept_tables
 from windows.window import window_text
 
-VERSION: Final = 6  # of what the journal and Spark's log hold
+VERSION: Final = 7  # of what the journal and Spark's log hold
+_MANIFEST: Final = "manifest.json"
+_GIVEN: Final = "given.json"
+_COMMITTED: Final = "committed.json"
+_WORK: Final = ("journal", "outbox", "commands", "spark")
+"""Folders with nothing in them before there is a manifest; some are of the engine on Spark."""
 
 
 class Checkpoint:
-    """An open checkpoint; ``fresh`` if no run has begun in it. Raises StateError, UsageError, SchemaError."""
+    """An open checkpoint; ``fresh`` if no run has begun in it. Raises StateError, UsageError, SchemaError.
+
+    ``least``: how far files have got, by their own count; kept by ``commit`` and ``give``.
+    """
 
     def __init__(self, folder: Path, request: WatchRequest) -> None:
         self.folder = folder
         try:
-            for name in ("journal", "sinks", "source"):
-                (folder / name).mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            for name in ("", "journal", "sinks", "source"):
+                private_folder(folder / name)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE)
         except OSError as error:
             raise StateError(f"{folder}: cannot be a checkpoint folder: {error.strerror}") from None
         self._described = _described(request)
-        self.journal = Journal(folder / "journal")
+        self._given: dict[str, Any] = {"names": [], "schema": self._described["schema"], "start": 0}
+        self._committed: dict[str, Any] = {"batch": 0, "first": 1, "start": 0, "states": {}}
+        self.least: dict[str, int] = {}
         try:
             self._hold()
-            known = self._manifest()
-            if known is not None:
-                self._check(known)
+            self._clean()
+            self._known = self._manifest()
+            self.fresh = self._known is None
+            self.id = self._known["id"] if self._known else uuid4().hex
+            if self._known:
+                self._check(self._known)
+                self._take_up()
         except BaseException:
             os.close(self._lock)
             raise
-        self.fresh = known is None
-        self.id = known["id"] if known else uuid4().hex
+        self.journal = Journal(folder / "journal", self.id)
 
     @property
     def sinks(self) -> Path:
@@ -70,90 +88,97 @@ class Checkpoint:
     def source(self) -> Path:
         return self.folder / "source"
 
-    def begin(self, tables: Iterable[Record], start: dict[str, Any]) -> None:
-        """A new run: its static tables, and the source's first offset. Behind this, it goes on from here."""
-        path = self.folder / "tables.log"
-        with path.open("wb") as file:
-            file.writelines(checked(orjson.dumps(tuple(record))) for record in tables)
-            file.flush()
-            os.fsync(file.fileno())
-        synced(self.folder)
-        told = {"version": VERSION, "id": self.id, "start": start, **self._described}
-        replaced(self.folder / "manifest.json", orjson.dumps(told), durable=True)
+    def kept_run(self) -> dict[str, Any]:
+        """What sinks are told of the run."""
+        return {"id": self.id, "folder": self.sinks, "least": self.least}
+
+    def begin(
+        self, tables: Iterable[Record], start: dict[str, Any], more: Mapping[str, Any] | None = None
+    ) -> None:
+        """A new run: its static tables, the source's first offset, what the engine adds.
+
+        Behind this, it goes on from here.
+        """
+        known = {"version": VERSION, "id": self.id, "start": start, **self._described, **(more or {})}
+        known["tables"] = keep_tables(self.folder, tables)
+        self._keep(_GIVEN, self._given)
+        self._keep(_COMMITTED, self._committed)
+        keep(self.folder / _MANIFEST, known, _MANIFEST)
+        self._known = known
+
+    def began_with(self, name: str) -> Any:
+        """What ``begin`` was told; None in a fresh checkpoint."""
+        return None if self._known is None else self._known[name]
 
     def start(self) -> dict[str, Any]:
         """The source's first offset."""
-        found: dict[str, Any] = (self._manifest() or {})["start"]
+        found: dict[str, Any] = self.began_with("start")
         return found
 
     def tables(self) -> Iterator[Record]:
         """The static tables as they were at the first start."""
-        with (self.folder / "tables.log").open("rb") as file:
-            for line in file:
-                text = unchecked(line)
-                if text is None:
-                    raise damaged(Path(file.name))
-                relation, time, row, delete = orjson.loads(text)
-                yield Record(relation, time, tuple(row), delete)
+        check_tables(self.folder, self.began_with("tables"))
+        return kept_tables(self.folder)
 
     def committed(self) -> int:
         """The number of the last micro-batch that is done with; 0 if none is."""
-        path = self.folder / "committed.json"
-        match kept(path):
-            case None:
-                return 0
-            case {"batch": int(batch)}:
-                return batch
-            case _:
-                raise damaged(path)
+        batch: int = self._committed["batch"]
+        return batch
 
-    def commit(self, batch: int, states: Mapping[str, bytes]) -> None:
-        """A micro-batch is done with. ``states``: of queries that keep their own, as they are behind it."""
-        if states:
-            told = {name: b64encode(state).decode() for name, state in states.items()}
-            replaced(self._state_of(batch), checked(orjson.dumps(told)), durable=True)
-        replaced(self.folder / "committed.json", orjson.dumps({"batch": batch}), durable=True)
-        for path in self.folder.glob("states-*.json"):
-            if path != self._state_of(batch):
-                path.unlink()
+    def first_kept(self) -> int:
+        """The first entry of the journal that counts."""
+        first: int = self._committed["first"]
+        return first
+
+    def commit(self, batch: int, states: Mapping[str, bytes], first: int = 1) -> None:
+        """A micro-batch is done with. ``states``: of queries that keep their own, as they are behind it.
+
+        ``first``: see ``first_kept``.
+        """
+        told = {name: b64encode(state).decode() for name, state in states.items()}
+        start = self._given["start"]
+        self._committed = {"batch": batch, "first": first, "start": start, "states": told}
+        self._keep(_COMMITTED, self._committed)
 
     def states(self) -> dict[str, bytes]:
         """Those of the last commit."""
-        path = self._state_of(self.committed())
-        if not path.exists():
-            return {}
-        text = unchecked(path.read_bytes())
-        if text is None:
-            raise damaged(path)
-        return {name: b64decode(state) for name, state in orjson.loads(text).items()}
-
-    def _state_of(self, batch: int) -> Path:
-        return self.folder / f"states-{batch}.json"
+        return {name: b64decode(state) for name, state in self._committed["states"].items()}
 
     def given(self) -> tuple[str, ...]:
         """The names of the queries that the run was last started with."""
-        return tuple(kept(self.folder / "given.json") or ())
-
-    def give(self, names: Iterable[str]) -> None:
-        replaced(self.folder / "given.json", orjson.dumps(list(names)), durable=True)
-
-    def first_schema(self) -> Schema:
-        """The one that the run began with."""
-        return parse_schema((self._manifest() or self._described)["schema"])
+        return tuple(self._given["names"])
 
     def new_schema(self) -> str | None:
         """The schema of this start as YAML, if it is another than that of the last one."""
-        path = self.folder / "schema.yaml"
-        known = path.read_text() if path.exists() else (self._manifest() or self._described)["schema"]
-        return None if known == self._described["schema"] else self._described["schema"]
+        return None if self._given["schema"] == self._described["schema"] else self._described["schema"]
 
-    def give_schema(self) -> None:
-        """The schema of this start is heeded."""
-        replaced(self.folder / "schema.yaml", self._described["schema"].encode(), durable=True)
+    def give(self, names: Iterable[str]) -> None:
+        """The queries and the schema of this start are heeded."""
+        start = self._given["start"] + 1
+        self._given = {"names": list(names), "schema": self._described["schema"], "start": start}
+        self._keep(_GIVEN, self._given)
+
+    def first_schema(self) -> Schema:
+        """The one that the run began with."""
+        return parse_schema((self._known or self._described)["schema"])
 
     def close(self) -> None:
         self.journal.close()
         os.close(self._lock)
+
+    def _keep(self, name: str, told: dict[str, Any]) -> None:
+        keep(self.folder / name, {**told, "least": self.least}, f"{self.id}/{name}")
+
+    def _kept(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = kept(self.folder / name, f"{self.id}/{name}")
+        for file, least in found.pop("least").items():
+            self.least[file] = max(least, self.least.get(file, least))
+        return found
+
+    def _take_up(self) -> None:
+        self._given, self._committed = self._kept(_GIVEN), self._kept(_COMMITTED)
+        if self._given["start"] < self._committed["start"]:
+            raise outdated(self.folder / _GIVEN)
 
     def _hold(self) -> None:
         try:
@@ -161,17 +186,37 @@ class Checkpoint:
         except OSError:
             raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
 
+    def _clean(self) -> None:
+        """Remove files that a killed process has not put in their places."""
+        for folder in (self.folder, self.sinks):
+            for path in folder.glob(".*.partial"):
+                path.unlink(missing_ok=True)
+
     def _manifest(self) -> dict[str, Any] | None:
-        path = self.folder / "manifest.json"
-        found: dict[str, Any] | None = kept(path)
-        if found is None:
+        path = self.folder / _MANIFEST
+        if not path.exists():
+            self._check_unbegun()
             return None
-        if found.get("version") != VERSION:
+        data = read(path)
+        text = unchecked(data, _MANIFEST)
+        version = _version(data if text is None else text)
+        if version not in {None, VERSION}:
             raise StateError(
-                f"{path}: a checkpoint of version {found.get('version')!r}, of another skws; "
+                f"{path}: a checkpoint of version {version!r}, of another skws; "
                 f"this one reads version {VERSION}: begin a new checkpoint"
             )
+        if text is None:
+            raise damaged(path)
+        found: dict[str, Any] = orjson.loads(text)
         return found
+
+    def _check_unbegun(self) -> None:
+        """Raises StateError if a run has begun, whose manifest is gone."""
+        for folder in _WORK:
+            if (self.folder / folder).is_dir() and any((self.folder / folder).iterdir()):
+                raise missing(self.folder / _MANIFEST)
+        for path in self.sinks.iterdir():
+            path.unlink()  # of a start that ended before the manifest was written
 
     def _check(self, known: dict[str, Any]) -> None:
         for name, value in self._described.items():
@@ -181,6 +226,15 @@ class Checkpoint:
                 f"{self.folder}: the checkpoint is of {name} {known[name]}, not {value}"
                 " (start with a new --checkpoint)"
             )
+
+
+def _version(text: bytes) -> Any:
+    """The version in the JSON of a manifest, which had no checksum before the seventh; None without one."""
+    try:
+        told = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return told.get("version") if isinstance(told, dict) else None
 
 
 def _place(source: str) -> str:

@@ -8,8 +8,8 @@ are, replaced at each change.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -18,8 +18,9 @@ from uuid import uuid4
 import orjson
 
 from schema.errors import SourceError
+from skws.durable.growing import GrowingFile
+from skws.durable.whole import PRIVATE, private_folder, replaced
 from skws.live.standing import KEYWORDS, Query, Standing
-from skws.watch.atomic import replaced
 
 Op: TypeAlias = Literal["add", "remove", "schema"]
 _COMMANDS: Final = "commands.jsonl"
@@ -108,7 +109,7 @@ class ControlFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
         except OSError as error:
             raise SourceError(f"{folder}: cannot be a control folder: {error.strerror}") from None
 
@@ -150,7 +151,8 @@ class ControlFolder:
 
     def publish(self, standing: Iterable[Standing]) -> None:
         """Show the standing queries as they are now."""
-        replaced(self.folder / _QUERIES, orjson.dumps({"queries": [asdict(one) for one in standing]}))
+        queries = orjson.dumps({"queries": [asdict(one) for one in standing]})
+        replaced(self.folder / _QUERIES, queries, mode=PRIVATE)
 
     def standing(self) -> list[Standing]:
         """What the job published last. Raises SourceError if there is none."""
@@ -165,13 +167,9 @@ class ControlFolder:
         return path.stat().st_size if path.exists() else 0
 
     def _append(self, name: str, line: bytes) -> None:
-        # One write in append mode: lines of several writers do not mix.
         try:
-            handle = os.open(self.folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(handle, line + b"\n")
-            finally:
-                os.close(handle)
+            with closing(GrowingFile(self.folder / name, mode=PRIVATE, shared=True)) as file:
+                file.append(line + b"\n")
         except OSError as error:
             raise SourceError(f"{self.folder / name}: cannot write: {error.strerror}") from None
 

@@ -8,22 +8,23 @@ from pathlib import Path
 
 from schema.errors import SkwsError
 from skws.results.model import LiveResult
-from skws.watch.sinks.appended import AppendedFile
+from skws.watch.sinks.appended import BatchFile
 from skws.watch.sinks.base import Run, Sink
 from skws.watch.sinks.marks import Marks
+from skws.watch.sinks.whole import WholeSink
 
 
 class Delivery:
     """Opens the sinks, and the file for dead letters if there is one. Raises SinkError."""
 
     def __init__(self, sinks: Sequence[Sink], letters: Path | None, run: Run) -> None:
-        self._sinks = sinks
-        self._letters: AppendedFile | None = None
+        self._sinks = [WholeSink(sink) for sink in sinks]
+        self._letters: BatchFile | None = None
         self._batch = 0
-        for sink in sinks:
+        for sink in self._sinks:
             sink.open(run)
         if letters is not None:
-            self._letters = AppendedFile(letters, Marks(run.folder, "dead letters"), run.tell)
+            self._letters = BatchFile(letters, Marks(run, "dead letters"), run.tell)
 
     @property
     def every(self) -> float:
@@ -46,7 +47,7 @@ class Delivery:
             self._letters.flush(self._batch)
 
     def close(self, *, failed: bool) -> None:
-        """``failed``: the run broke; each sink keeps what it can."""
+        """``failed``: the run broke; each sink keeps the batches that it has whole."""
         for sink in self._sinks:
             if failed:
                 with suppress(SkwsError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from zlib import crc32
 
 import orjson
 
@@ -33,8 +32,8 @@ class Entry:
     def insertions(self) -> int:
         return sum(not record.delete for record in self.records)
 
-    def to_line(self) -> bytes:
-        """With a checksum in front, by which half a line is known."""
+    def to_json(self) -> bytes:
+        """What the journal keeps."""
         shown = {
             "number": self.number,
             "end": self.end,
@@ -45,14 +44,11 @@ class Entry:
             "bad": self.bad,
             "ended": self.ended,
         }
-        return checked(orjson.dumps(shown))
+        return orjson.dumps(shown)
 
     @classmethod
-    def of_line(cls, line: bytes) -> Entry | None:
-        """Inverse of ``to_line``; None if the line is not what was written."""
-        text = unchecked(line)
-        if text is None:
-            return None
+    def from_json(cls, text: bytes) -> Entry:
+        """Inverse of ``to_json``."""
         told = orjson.loads(text)
         told["commands"] = tuple(Command(**command) for command in told["commands"])
         told["records"] = tuple(
@@ -60,16 +56,3 @@ class Entry:
         )
         told["letters"] = tuple(told["letters"])
         return cls(**told)
-
-
-def checked(text: bytes) -> bytes:
-    """A line of ``text`` with its checksum in front."""
-    return b"%08x %b\n" % (crc32(text), text)
-
-
-def unchecked(line: bytes) -> bytes | None:
-    """The text of a line that ``checked`` made; None if it is damaged."""
-    code, _, text = line.partition(b" ")
-    if not text.endswith(b"\n") or code != b"%08x" % crc32(text := text[:-1]):
-        return None
-    return text

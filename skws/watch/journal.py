@@ -7,20 +7,24 @@ leave from the front, when all in them has long ended.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import orjson
 
+from schema.errors import StateError
 from skws.batches import RecordBatch
+from skws.durable.frames import checked, frames
+from skws.durable.growing import GrowingFile
+from skws.durable.whole import PRIVATE, damaged, missing, read, synced
 from skws.live.retention import Kept
 from skws.live.search import Told
 from skws.live.standing import Standing
-from skws.watch.atomic import StateError, damaged, synced
-from skws.watch.entry import Entry, checked, unchecked
+from skws.watch.entry import Entry
 from windows.tuples import ALWAYS
 
 SEGMENT_BYTES: Final = 4 << 20
@@ -56,7 +60,7 @@ class Segment:
             "standing": [asdict(one) for one in self.standing],
             "schemas": self.schemas,
         }
-        return checked(orjson.dumps(shown))
+        return orjson.dumps(shown)
 
     def count(self, entry: Entry, size: int) -> None:
         """An entry is in it now."""
@@ -69,43 +73,68 @@ class Segment:
 
 @dataclass(slots=True)
 class Journal:
-    """A folder of segments; one process writes. Raises StateError."""
+    """A folder of segments of a ``run``; one process writes. Raises StateError.
+
+    ``last``: the number of the last entry that was there when it was opened.
+    """
 
     folder: Path
+    run: str = ""
     segments: list[Segment] = field(default_factory=list)
-    _file: IO[bytes] | None = None
-    _synced: bool = True
+    last: int = 0
+    _file: GrowingFile | None = None
+    _leaving: list[Path] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """Of all segments, in bytes."""
         return sum(segment.size for segment in self.segments)
 
-    def open(self) -> None:
-        """Find the segments that are there."""
-        paths = sorted(self.folder.glob(f"*{_SUFFIX}"))
-        if paths and _headless(paths[-1]):
-            paths.pop().unlink()
-        self.segments = [_opened(path) for path in paths]
+    def open(self, first: int = 1) -> None:
+        """Find the segments that are there, from that with entry ``first`` on."""
+        found = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+        paths = [path for path in found if int(path.stem) >= first]
+        self._leaving = found[: len(found) - len(paths)]
+        if paths and self._headless(paths[-1]):
+            self._leaving.append(paths.pop())
+        if paths and self._path(first) not in paths:
+            raise missing(self._path(first))
+        self.segments = [self._opened(path) for path in paths]
+        if paths:
+            whole = sum(1 for _ in self._frames(paths[-1])) - 1
+            self.last = self.segments[-1].first + whole - 1
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, oldest first; to be read to the end before any is appended.
-
-        What a broken run left half written at the end is cut off.
-        """
+        """All entries, oldest first; what a broken run left half written at the end is passed over."""
+        number = self.segments[0].first if self.segments else 1
         for segment in self.segments:
-            yield from self._read(segment, last=segment is self.segments[-1])
+            if segment.first != number:
+                raise damaged(self.folder, f" (micro-batch {number:,} is missing)")
+            for entry in self._read(segment, last=segment is self.segments[-1]):
+                if entry.number != number:
+                    raise damaged(segment.path)
+                number += 1
+                yield entry
+
+    def go_on(self) -> None:
+        """Remove what a broken run left half written or was about to drop; entries may be appended then."""
+        with self._told():
+            for path in self._leaving:
+                path.unlink(missing_ok=True)
+            if self.segments:
+                last = GrowingFile(self.segments[-1].path)
+                last.cut(self._end(self.segments[-1].path))
+                last.sync()
+                last.close()
 
     def before(self, number: int) -> Iterator[Told]:
         """The records before an entry, oldest first, as a live search is told them."""
         for segment in self.segments:
-            with segment.path.open("rb") as file:
-                file.readline()
-                for line in file:
-                    entry = Entry.of_line(line)
-                    if entry is None or entry.number >= number:
-                        return
-                    yield Told(segment.position, segment.now, RecordBatch.of(entry.records))
+            for text, _ in islice(self._frames(segment.path), 1, None):
+                entry = Entry.from_json(text)
+                if entry.number >= number:
+                    return
+                yield Told(segment.position, segment.now, RecordBatch.of(entry.records))
 
     def append(
         self,
@@ -119,32 +148,36 @@ class Journal:
 
         ``standing``, ``schemas``: those before it; ``position`` and ``now``: where the stream stands.
         """
-        try:
+        with self._told():
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
-                path = self._path(entry)
-                self._roll(Segment(path, entry.number, position, now, standing, schemas, after=position))
-            line = entry.to_line()
-            assert self._file is not None  # noqa: S101 - rolled just now
-            self._file.write(line)
-            self._file.flush()
-            self._synced = False
-        except OSError as error:
-            raise StateError(f"{self.folder}: cannot write the journal: {error.strerror}") from None
-        self.segments[-1].count(entry, len(line))
+                path = self._path(entry.number)
+                self._file = self._roll(
+                    Segment(path, entry.number, position, now, standing, schemas, after=position)
+                )
+            frame = checked(entry.to_json(), self._of(self._file.path))
+            self._file.append(frame)
+        self.segments[-1].count(entry, len(frame))
 
     def sync(self) -> None:
         """What was appended is there for good, also after a loss of power. Takes the disk's time."""
-        if self._file is None or self._synced:
-            return
-        try:
-            os.fdatasync(self._file.fileno())
-        except OSError as error:
-            raise StateError(f"{self.folder}: cannot write the journal: {error.strerror}") from None
-        self._synced = True
+        if self._file is not None:
+            with self._told():
+                self._file.sync()
 
-    def trim(self, committed: int, over: Callable[[Segment], bool]) -> None:
-        """Drop the oldest segments that are ``over``, as far as all in them is committed."""
-        while len(self.segments) > 1 and self.segments[1].first <= committed + 1 and over(self.segments[0]):
+    def first_to_keep(self, committed: int, over: Callable[[Segment], bool]) -> int:
+        """The first entry of the oldest segment that is not ``over``, or in which not all is committed."""
+        at = 0
+        while (
+            at + 1 < len(self.segments)
+            and self.segments[at + 1].first <= committed + 1
+            and over(self.segments[at])
+        ):
+            at += 1
+        return self.segments[at].first if self.segments else 1
+
+    def trim(self, first: int) -> None:
+        """Drop the segments before the one that begins with an entry."""
+        while self.segments and self.segments[0].first < first:
             self.segments.pop(0).path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -152,49 +185,57 @@ class Journal:
             self._file.close()
             self._file = None
 
-    def _path(self, first: Entry) -> Path:
-        return self.folder / f"{first.number:012d}{_SUFFIX}"
+    def _path(self, first: int) -> Path:
+        return self.folder / f"{first:012d}{_SUFFIX}"
 
-    def _roll(self, segment: Segment) -> None:
+    def _of(self, path: Path) -> str:
+        return f"{self.run}/{path.name}"
+
+    def _roll(self, segment: Segment) -> GrowingFile:
         self.sync()
         self.close()
         if self.segments and self.segments[-1].path == segment.path:
             self.segments.pop()  # begun by a process that did not get to its first entry
-        self._file = segment.path.open("wb")
-        self._file.write(segment.head())
+        file = GrowingFile(segment.path, mode=PRIVATE, anew=True)
+        file.append(checked(segment.head(), self._of(segment.path)))
         synced(self.folder)
         self.segments.append(segment)
+        return file
 
     def _read(self, segment: Segment, *, last: bool) -> Iterator[Entry]:
-        with segment.path.open("rb") as file:
-            good = len(file.readline())
-            for line in file:
-                entry = Entry.of_line(line)
-                if entry is None:
-                    break
-                good += len(line)
-                segment.count(entry, len(line))
-                yield entry
-        if good == segment.path.stat().st_size:
-            return
-        if not last:
+        found = self._frames(segment.path)
+        _, good = next(found, (b"", 0))
+        for text, end in found:
+            entry = Entry.from_json(text)
+            segment.count(entry, end - good)
+            good = end
+            yield entry
+        if not last and good < segment.path.stat().st_size:
             raise damaged(segment.path, f" behind byte {good:,}")
-        os.truncate(segment.path, good)
 
+    def _frames(self, path: Path) -> Iterator[tuple[bytes, int]]:
+        return frames(read(path), self._of(path))
 
-def _opened(path: Path) -> Segment:
-    with path.open("rb") as file:
-        head = unchecked(file.readline())
-    if head is None:
-        raise damaged(path)
-    told = orjson.loads(head)
-    standing = tuple(Standing(**one) for one in told["standing"])
-    position, now = told["position"], told.get("now", ALWAYS)
-    schemas = tuple(told.get("schemas", ()))
-    return Segment(path, int(path.stem), position, now, standing, schemas, after=position)
+    def _end(self, path: Path) -> int:
+        """Where the last whole entry of a segment ends."""
+        return max((end for _, end in self._frames(path)), default=0)
 
+    def _opened(self, path: Path) -> Segment:
+        head, _ = next(self._frames(path), (None, 0))
+        if head is None:
+            raise damaged(path)
+        told = orjson.loads(head)
+        standing = tuple(Standing(**one) for one in told["standing"])
+        position, now, schemas = told["position"], told["now"], tuple(told["schemas"])
+        return Segment(path, int(path.stem), position, now, standing, schemas, after=position)
 
-def _headless(path: Path) -> bool:
-    """True for a segment that holds less than its head, which its writer left just as it began it."""
-    with path.open("rb") as file:
-        return unchecked(file.readline()) is None and not file.readline()
+    def _headless(self, path: Path) -> bool:
+        """True for a segment that holds less than its head, which its writer left just as it began it."""
+        return next(self._frames(path), None) is None and b"\n" not in read(path).rstrip(b"\n")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StateError(f"{self.folder}: cannot write the journal: {error.strerror}") from None

@@ -238,7 +238,7 @@ class LocalWatch:
         checkpoint, pipeline = self._checkpoint, self.pipeline
         if checkpoint is None or checkpoint.fresh:
             return self._begun_anew(request)
-        begun = resume(pipeline.worker, checkpoint, pipeline.deliver)
+        begun = resume(pipeline.worker, checkpoint, pipeline.deliver, pipeline.held)
         pipeline.speak_of_schema()
         schema = pipeline.worker.standing.stream.schema
         self._feed = self._awaited(lambda: self._source.open(schema))
@@ -285,7 +285,6 @@ class LocalWatch:
             self._inbox.done((), self.pipeline.worker.standing)
         if self._checkpoint is not None:
             self._checkpoint.give(self._given)
-            self._checkpoint.give_schema()
 
     def _tables_taken(self, begun: Begun) -> bool:
         """Static tables come ahead of the stream; once they are there, queries begin. False if none came."""

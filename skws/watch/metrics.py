@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import orjson
 
-from skws.watch.atomic import replaced
+from skws.durable.whole import replaced
 
 State: TypeAlias = Literal["starting", "running", "paused", "ended"]
 

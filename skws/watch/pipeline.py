@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any, Protocol
 from uuid import uuid4
 
+from schema.errors import StateError
 from skws.late import Late, late_letters, late_notice
 from skws.live.retention import Retention
 from skws.live.search import Told
@@ -21,7 +22,7 @@ from skws.watch.intake import Appetite, Intake
 from skws.watch.journal import Journal
 from skws.watch.recent import Recent
 from skws.watch.request import WatchRequest
-from skws.watch.sinks.base import Run
+from skws.watch.sinks.base import NONE, Run
 from skws.watch.worker import Outcome, Worker
 from windows.window import MICROSECOND
 
@@ -74,6 +75,11 @@ class Pipeline:
     def delivery(self) -> Delivery:
         assert self._delivery is not None  # noqa: S101 - deliver_to comes first
         return self._delivery
+
+    @property
+    def held(self) -> int:
+        """The last micro-batch that some sink had when it was opened."""
+        return NONE if self._run is None else self._run.held
 
     def deliver_to(self, delivery: Delivery) -> None:
         """Where results go, before anything is taken."""
@@ -175,31 +181,40 @@ class Pipeline:
         self.gauges.spent("sinks", perf_counter() - began)
         if self._checkpoint is None or self._committed == self._delivered:
             return
-        self._checkpoint.commit(self._delivered, self.worker.live.snapshot())
+        first = self._first_to_keep(self._checkpoint.journal)
+        self._checkpoint.commit(self._delivered, self.worker.live.snapshot(), first)
         self._committed = self._delivered
-        self._trim(self._checkpoint.journal)
+        self._checkpoint.journal.trim(first)
 
     def _past(self, number: int) -> Iterable[Told]:
         if self._checkpoint is not None:
             return self._checkpoint.journal.before(number)
         return () if self._recent is None else self._recent.told()
 
-    def _trim(self, journal: Journal) -> None:
+    def _first_to_keep(self, journal: Journal) -> int:
         live = self.worker.live
         retention = Retention(live.keeps, self._request.lateness)
         now, position = live.latest or 0, live.position
-        journal.trim(self._delivered, lambda part: retention.over(part.kept, now, position))
+        return journal.first_to_keep(self._delivered, lambda part: retention.over(part.kept, now, position))
 
     def close(self, *, failed: bool) -> None:
+        """``failed``: the run broke; the sinks keep what they have, if the journal has it for good."""
         if self._delivery is not None:
-            self._delivery.close(failed=failed)
+            self._delivery.close(failed=failed and self._journal_synced())
+
+    def _journal_synced(self) -> bool:
+        if self._checkpoint is None:
+            return True
+        try:
+            self._checkpoint.journal.sync()
+        except StateError:
+            return False
+        return True
 
     def run(self, wait: Callable[[float], bool], tell: Callable[[str], None]) -> Run:
         """What sinks are told of the run."""
         kept: dict[str, Any] = (
-            {"id": uuid4().hex, "folder": None}
-            if self._checkpoint is None
-            else {"id": self._checkpoint.id, "folder": self._checkpoint.sinks}
+            {"id": uuid4().hex, "folder": None} if self._checkpoint is None else self._checkpoint.kept_run()
         )
         self._run = Run(
             **kept,

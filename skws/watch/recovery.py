@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from skws.durable.whole import damaged
 from skws.records import Record
 from skws.sources.feed import Offset
-from skws.watch.atomic import damaged
 from skws.watch.checkpoint import Checkpoint
 from skws.watch.control import Command
 from skws.watch.entry import Entry
@@ -38,8 +38,8 @@ def begin(worker: Worker, tables: Sequence[Record], checkpoint: Checkpoint | Non
 def known_standing(checkpoint: Checkpoint, request: WatchRequest) -> StandingQueries:
     """The queries and the schema where the run ended, without their results. Raises StateError."""
     standing = StandingQueries(request)
-    journal = Journal(checkpoint.journal.folder)
-    journal.open()
+    journal = Journal(checkpoint.journal.folder, checkpoint.id)
+    journal.open(checkpoint.first_kept())
     if journal.segments:
         for text in journal.segments[0].schemas:
             standing.apply(Command("schema", "", schema=text))
@@ -51,11 +51,20 @@ def known_standing(checkpoint: Checkpoint, request: WatchRequest) -> StandingQue
     return standing
 
 
-def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Outcome], None]) -> Begun:
-    """Bring the engine to where the run ended, and ``deliver`` what was not committed. Raises StateError."""
+def resume(
+    worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Outcome], None], held: int
+) -> Begun:
+    """Bring the engine to where the run ended, and ``deliver`` what was not committed. Raises StateError.
+
+    ``held``: the last micro-batch that some sink has had.
+    """
     committed = checkpoint.committed()
     journal = checkpoint.journal
-    journal.open()
+    journal.open(checkpoint.first_kept())
+    if journal.last < max(committed, held):
+        raise damaged(
+            journal.folder, f" (of {max(committed, held):,} micro-batches it knows {journal.last:,})"
+        )
     for text in journal.segments[0].schemas if journal.segments else ():
         worker.standing.apply(Command("schema", "", schema=text))
     worker.load_tables(list(checkpoint.tables()))
@@ -65,7 +74,7 @@ def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Out
         for one in first.standing:
             worker.standing.stand(one)
     begun = Begun(checkpoint.start(), committed, given=checkpoint.given())
-    states, last = checkpoint.states(), 0
+    states = checkpoint.states()
     for entry in journal.entries():
         if entry.number <= committed:
             worker.recall(entry)
@@ -74,8 +83,6 @@ def resume(worker: Worker, checkpoint: Checkpoint, deliver: Callable[[Entry, Out
             states = {}
             deliver(entry, worker.work(entry))
         begun = Begun(entry.end, max(entry.number, committed), entry.control, begun.given)
-        last = entry.number
-    if last < committed:
-        raise damaged(journal.folder, f" (of {committed:,} micro-batches it knows {last:,})")
+    journal.go_on()
     worker.live.restore(states)
     return begun

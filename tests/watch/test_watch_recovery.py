@@ -12,11 +12,10 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from schema.errors import SchemaError, UsageError
+from schema.errors import SchemaError, StateError, UsageError
 from skws.choices import OnError
 from skws.live.standing import PATTERN, Query
 from skws.watch import journal as journals
-from skws.watch.atomic import StateError
 from skws.watch.checkpoint import VERSION, Checkpoint
 from skws.watch.control import Command, ControlFolder
 from skws.watch.delivery import Delivery
@@ -289,8 +288,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     asked = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")
     opened(asked, Collected()).close()
     manifest = tmp_path / "checkpoint" / "manifest.json"
-    told = orjson.loads(manifest.read_bytes())
-    manifest.write_bytes(orjson.dumps(told | {"version": told["version"] - 1}))
+    manifest.write_bytes(orjson.dumps({"version": VERSION - 1, "id": "one", "start": {}}))
     with pytest.raises(
         StateError, match=rf"of version {VERSION - 1}, of another skws; this one reads version {VERSION}"
     ):

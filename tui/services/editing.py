@@ -11,11 +11,11 @@ from schema.evolve import SchemaChange
 from schema.infer import infer
 from schema.load import parse_schema, warnings
 from schema.model import Schema
+from skws.durable.whole import replaced
 from skws.sampling import sample
 from skws.sources.addresses import is_postgres, parse_source
 from skws.sources.files.source import FilesSource
 from skws.sources.paced import PacedReplay
-from skws.watch.atomic import replaced
 from windows.window import window_fault
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import orjson
 
-from skws.watch.atomic import StateError, replaced
+from schema.errors import StateError
+from skws.durable.whole import replaced
 from tui.services.folders import state_folder
 
 _HISTORY: Final = 200

@@ -31,7 +31,6 @@ class Commanding:
         self._fit(commands)
         register.take(commands, register.read_to)
         place.checkpoint.give(given)
-        place.checkpoint.give_schema()
         inbox.open(None if request.control is None else ControlFolder(request.control), register.read_to)
         inbox.done((), register.standing)
 

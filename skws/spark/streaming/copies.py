@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from skws.durable.whole import PRIVATE, private_folder, replaced
 from skws.records import Record
 from skws.spark.streaming.parcels import unpacked
-from skws.watch.atomic import replaced
 
 MOST: Final = 256
 """Parcels that wait for the driver; of more, the oldest go."""
@@ -31,7 +31,7 @@ class Copies:
 
     def ask(self) -> None:
         """By the driver, before the job starts."""
-        self._folder.mkdir(exist_ok=True)
+        private_folder(self._folder)
 
     @property
     def asked(self) -> bool:
@@ -45,7 +45,7 @@ class Copies:
         waiting = self._waiting()
         for path in waiting[: max(0, len(waiting) - MOST + 1)]:
             path.unlink(missing_ok=True)
-        replaced(self._folder / f"{number:012d}", records)
+        replaced(self._folder / f"{number:012d}", records, mode=PRIVATE)
 
     def take(self, up_to: int) -> Iterator[list[Record]]:
         """By the driver: the records of parcels up to a number, each once."""

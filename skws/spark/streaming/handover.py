@@ -12,6 +12,7 @@ from queue import Empty, Full, Queue
 from threading import Event
 from typing import Final
 
+from skws.durable.whole import damaged
 from skws.spark.streaming.outbox import Outbox, Told
 
 AHEAD: Final = 16
@@ -30,17 +31,26 @@ class Handover:
 
     def left(self, committed: int) -> Iterator[Told]:
         """What an earlier process left for the sinks; to be read to the end first of all."""
+        first = committed + 1
         for told in self._outbox.open():
-            if told.number > committed:
+            if told.number > first:
+                raise damaged(self._outbox.folder, f" (micro-batch {first:,} is missing)")
+            if told.number == first:
+                first += 1
                 yield told
         self._outbox.last = max(self._outbox.last, committed)
 
+    def check(self, held: int) -> None:
+        """Raises StateError if a sink has had a batch that nobody else knows."""
+        known = self._outbox.last
+        if known < held:
+            raise damaged(self._outbox.folder, f" (of {held:,} micro-batches it knows {known:,})")
+
     def put(self, told: Told) -> None:
-        """From Spark's thread."""
-        if told.number <= self._outbox.last:
-            return  # of a batch that Spark did not know to be done
-        if told.rows:
-            self._outbox.put(told)
+        """From Spark's thread. Raises StateError, also if the batch is not the next one."""
+        if told.number == self._outbox.last:
+            return  # Spark did not know it to be done
+        self._outbox.put(told)
         while not (self._closing.is_set() or self._stopping.is_set()):
             with suppress(Full):
                 self._queue.put(told, timeout=TICK)

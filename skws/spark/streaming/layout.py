@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
-
-import orjson
+from typing import Any, Final
 
 from schema.errors import UsageError
 from skws.live.share import Share, Spread
-from skws.watch.atomic import replaced
 
 MANY: Final = 16  # queries a shard, from which on shards divide queries instead of roots
 MOST_SHARDS: Final = 256
-_FILE: Final = "layout.json"
 _WORD: Final = 0xFFFFFFFF
 
 
@@ -34,17 +30,15 @@ class Layout:
     def shares(self) -> dict[int, Share]:
         return {key: Share(number, self.shards, self.spread) for number, key in enumerate(self.keys)}
 
-    def keep(self, folder: Path) -> None:
-        told = {"spread": self.spread, "keys": self.keys}
-        replaced(folder / _FILE, orjson.dumps(told), durable=True)
+    def shown(self) -> dict[str, Any]:
+        """As JSON, for the manifest of the checkpoint."""
+        return {"spread": self.spread, "keys": self.keys}
 
 
-def kept_layout(folder: Path, wanted: int | None) -> Layout | None:
-    """That of an earlier start, None if there was none. Raises UsageError if another one is ``wanted``."""
-    path = folder / _FILE
-    if not path.exists():
+def kept_layout(told: Any, folder: Path, wanted: int | None) -> Layout | None:
+    """Inverse of ``shown``; None without one. Raises UsageError if another number of shards is ``wanted``."""
+    if told is None:
         return None
-    told = orjson.loads(path.read_bytes())
     layout = Layout(Spread(told["spread"]), tuple(told["keys"]))
     if wanted is not None and wanted != layout.shards:
         raise UsageError(

@@ -7,17 +7,19 @@ what is left in it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from struct import Struct
-from typing import IO, Final, NamedTuple
-from zlib import crc32
+from typing import Final, NamedTuple
 
-from skws.watch.atomic import StateError, synced
+from schema.errors import StateError
+from skws.durable.frames import all_frames, checked
+from skws.durable.growing import GrowingFile
+from skws.durable.whole import PRIVATE, damaged, private_folder, read, synced
 
 SEGMENT_BYTES: Final = 8 << 20
-_HEAD: Final = Struct("<QQI")  # number, length, checksum
+_NUMBER: Final = Struct("<Q")
 _SUFFIX: Final = ".out"
 
 
@@ -32,47 +34,54 @@ _ROW: Final = Struct("<III")
 
 
 class Outbox:
-    """Segments in a folder, files named by the number of their first batch. Raises StateError."""
+    """Segments of a ``run`` in a folder, files named by the number of their first batch. Raises StateError.
 
-    def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+    ``last``: the number of the last batch that was put in; each is one more than the one before it.
+    """
+
+    def __init__(self, folder: Path, run: str = "", segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.folder = folder
+        self._run = run
         self._segment_bytes = segment_bytes
-        self._file: IO[bytes] | None = None
+        self._file: GrowingFile | None = None
         self._lasts: dict[Path, int] = {}
         self.last = 0
+        with self._told():
+            private_folder(folder)
 
     def open(self) -> Iterator[Told]:
         """What was kept, oldest first; to be read to the end before anything is put in.
 
-        What a broken run left half written is left out.
+        What a broken run left half written at the end is cut off.
         """
-        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
-            for told in _read(path):
-                self.last = max(self.last, told.number)
-                self._lasts[path] = told.number
-                yield told
-            self._lasts.setdefault(path, 0)
+        paths = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+        for path in paths:
+            if path != paths[0] and int(path.stem) != self.last + 1:
+                raise damaged(self.folder, f" (micro-batch {self.last + 1:,} is missing)")
+            self.last = int(path.stem) - 1
+            yield from self._read(path, last=path == paths[-1])
+            self._lasts[path] = self.last
 
     def put(self, told: Told) -> None:
         """Behind this, it is there for good."""
-        payload = b"".join(_ROW.pack(shard, part, len(blob)) + blob for shard, part, blob in told.rows)
-        try:
-            file = self._roll(told.number) if self._file is None else self._file
-            file.write(_HEAD.pack(told.number, len(payload), crc32(payload)) + payload)
-            file.flush()
-            os.fdatasync(file.fileno())
-        except OSError as error:
-            raise StateError(f"{self._folder}: cannot write: {error.strerror}") from None
+        if told.number != self.last + 1:
+            raise damaged(
+                self.folder, f" (Spark comes to micro-batch {told.number:,}, it holds {self.last:,})"
+            )
+        with self._told():
+            if self._file is None:
+                self._file = self._roll(told.number)
+            self._file.append(checked(_packed(told), self._of(self._file.path)))
+            size = self._file.sync()
         self.last = told.number
-        self._lasts[Path(file.name)] = told.number
-        if file.tell() > self._segment_bytes:
+        self._lasts[self._file.path] = told.number
+        if size > self._segment_bytes:
             self.close()
 
     def trim(self, committed: int) -> None:
         """All sinks have everything up to a batch."""
         for path, last in list(self._lasts.items()):
-            if last <= committed and (self._file is None or Path(self._file.name) != path):
+            if last <= committed and (self._file is None or self._file.path != path):
                 path.unlink(missing_ok=True)
                 del self._lasts[path]
 
@@ -81,23 +90,46 @@ class Outbox:
             self._file.close()
             self._file = None
 
-    def _roll(self, number: int) -> IO[bytes]:
-        path = self._folder / f"{number:012d}{_SUFFIX}"
-        self._file = path.open("wb")
-        synced(self._folder)
-        return self._file
+    def _read(self, path: Path, *, last: bool) -> Iterator[Told]:
+        data = read(path)
+        texts, end = all_frames(data, self._of(path))
+        for text in texts:
+            told = _unpacked(text)
+            if told.number != self.last + 1:
+                raise damaged(path)
+            self.last = told.number
+            yield told
+        if end < len(data):
+            if not last:
+                raise damaged(path, f" behind byte {end:,}")
+            with self._told(), closing(GrowingFile(path)) as file:
+                file.cut(end)
+
+    def _of(self, path: Path) -> str:
+        return f"{self._run}/{path.name}"
+
+    def _roll(self, number: int) -> GrowingFile:
+        file = GrowingFile(self.folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
+        synced(self.folder)
+        return file
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StateError(f"{self.folder}: cannot write: {error.strerror}") from None
 
 
-def _read(path: Path) -> Iterator[Told]:
-    data = path.read_bytes()
-    at = 0
-    while at + _HEAD.size <= len(data):
-        number, length, code = _HEAD.unpack_from(data, at)
-        payload = data[at + _HEAD.size : at + _HEAD.size + length]
-        if len(payload) < length or crc32(payload) != code:
-            return
-        yield Told(number, list(_rows(payload)))
-        at += _HEAD.size + length
+def _packed(told: Told) -> bytes:
+    rows = (_ROW.pack(shard, part, len(blob)) + blob for shard, part, blob in told.rows)
+    return b"".join((_NUMBER.pack(told.number), *rows))
+
+
+def _unpacked(text: bytes) -> Told:
+    """Inverse of ``_packed``."""
+    (number,) = _NUMBER.unpack_from(text)
+    return Told(number, list(_rows(text[_NUMBER.size :])))
 
 
 def _rows(payload: bytes) -> Iterator[tuple[int, int, bytes]]:

@@ -14,9 +14,12 @@ from windows.window import MICROSECOND
 
 
 class Outgoing:
-    """Gives the sinks at once what an earlier process has left. Raises SinkError, StateError."""
+    """Gives the sinks at once what an earlier process has left. Raises SinkError, StateError.
 
-    def __init__(self, place: Place, delivering: Delivering, clock: StoppableClock) -> None:
+    ``held``: the last micro-batch that some sink had when it was opened.
+    """
+
+    def __init__(self, place: Place, delivering: Delivering, clock: StoppableClock, held: int) -> None:
         self._checkpoint: Final = place.checkpoint
         self._delivering = delivering
         self._clock = clock
@@ -25,6 +28,7 @@ class Outgoing:
         committed = delivering.delivered = self._checkpoint.committed()
         for told in self._handover.left(committed):
             delivering.take(told, again=True)
+        self._handover.check(held)
 
     @property
     def put(self) -> Callable[[Told], None]:

@@ -1,6 +1,6 @@
 """The folder of a run: the checkpoint that all engines share, and what Spark's adds to it.
 
-layout.json   the shards
+              (its manifest has the layout of the shards)
 commands/     the commands, which the source reads
 outbox/       what batches came to, until all sinks have it
 spark/        Spark's own checkpoint: offsets, commits and the state, unless ``spark.skws.stateLocation``
@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from skws.durable.whole import private_folder
 from skws.records import Record
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Item, Offset
@@ -67,7 +70,12 @@ class Place:
     def spark(self) -> Path:
         return self.folder / "spark"
 
-    def first_offset(self) -> Offset:
+    @property
+    def layout(self) -> Any:
+        """What ``begin`` was told of the shards; None if the run is new."""
+        return self.checkpoint.began_with("layout")
+
+    def first_offset(self, layout: Mapping[str, Any]) -> Offset:
         """Where the run began; it begins here if it is new, with its static tables kept.
 
         Raises NotYetError while the source is away.
@@ -76,15 +84,19 @@ class Place:
             source = parse_source(self._request.source, folder=self.folder / "source")
             with closing(source.open(self._request.schema)) as feed:
                 offset = feed.start()
-                self.checkpoint.begin(self._tables(list(feed.tables())), offset)
+                tables = self._tables(list(feed.tables()))
+                self.checkpoint.begin(tables, offset, {"layout": layout})
+        self.checkpoint.tables()  # which the source reads; they are checked here
+        private_folder(self.spark)
         return self.checkpoint.start()
 
     def register(self) -> Register:
-        (self.folder / "commands").mkdir(exist_ok=True)
-        return Register(self._request, self.folder / "commands" / "commands.jsonl")
+        private_folder(self.folder / "commands")
+        path, checkpoint = self.folder / "commands" / "commands.jsonl", self.checkpoint
+        return Register(self._request, path, checkpoint.id, checkpoint.least)
 
     def outbox(self) -> Outbox:
-        return Outbox(self.folder / "outbox")
+        return Outbox(self.folder / "outbox", self.checkpoint.id)
 
     def _tables(self, items: list[Item]) -> tuple[Record, ...]:
         records, self.letters, _ = self.intake.parted(items)

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import orjson
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from schema.model import Schema
 from skws.live.changing import changed
-from skws.records import Record
 from skws.replay.policy import place
 from skws.sources.addresses import parse_source
 from skws.sources.awaited import AwaitedFeed
@@ -28,12 +26,13 @@ from skws.spark.streaming.ahead import Polled, PolledAhead
 from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.parcels import Head, Parcel, packed
 from skws.spark.streaming.reins import Reins
+from skws.spark.streaming.standing import commands_between
 from skws.watch.control import Command
-from skws.watch.entry import unchecked
 from skws.watch.intake import Appetite, Intake
 from skws.watch.pace import Pace
 from skws.watch.request import WatchRequest
 from skws.watch.speeds import Rest, replay_rate
+from skws.watch.table_log import kept_tables
 
 _FIRST: Final = 50_000  # records in a micro-batch
 _MOST: Final = 200_000
@@ -47,13 +46,17 @@ Rows = Iterator[tuple[int, int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader needs. ``start``: tells starts of the run apart; ``keys``: one for each shard."""
+    """What a reader needs. ``start``: tells starts of the run apart; ``keys``: one for each shard.
+
+    ``run``: the id of the checkpoint.
+    """
 
     request: WatchRequest
     folder: Path
     start: str
     keys: tuple[int, ...]
     first: Offset
+    run: str = ""
 
     @property
     def commands(self) -> Path:
@@ -209,26 +212,13 @@ class FeedReader(SimpleDataSourceStreamReader):
         watched, notices = self._copies.asked, polled.batch.notices
         reading = polled.seconds + time.perf_counter() - began
         head = Head(read, commands, letters, bad, reasons, notices, behind, ended, number, watched, reading)
-        return Parcel(head, b"" if start["tables"] else packed(list(self._tables())), records)
+        tables = b"" if start["tables"] else packed(list(kept_tables(self._reading.folder)))
+        return Parcel(head, tables, records)
 
     def _rows(self, end: Offset, parcel: Parcel) -> Rows:
         blob = parcel.to_bytes()
         return iter([(key, end["sequence"], blob) for key in self._reading.keys])
 
-    def _tables(self) -> Iterator[Record]:
-        """As the checkpoint keeps them."""
-        with (self._reading.folder / "tables.log").open("rb") as file:
-            for line in file:
-                relation, time_, row, delete = orjson.loads(unchecked(line) or b"")
-                yield Record(relation, time_, tuple(row), delete)
-
     def _commands(self, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
-        """Whole lines behind an offset; the driver has checked them all."""
-        path = self._reading.commands
-        if not path.exists() or path.stat().st_size <= start:
-            return (), start
-        with path.open("rb") as file:
-            file.seek(start)
-            told = file.read(-1 if end is None else end - start)
-        told = told[: told.rfind(b"\n") + 1]
-        return tuple(Command.of(orjson.loads(line)) for line in told.splitlines()), start + len(told)
+        """Those behind an offset, as far as they are written; the driver has checked them all."""
+        return commands_between(self._reading.commands, self._reading.run, start, end)

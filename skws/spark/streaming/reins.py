@@ -12,7 +12,7 @@ from typing import Final
 
 import orjson
 
-from skws.watch.atomic import replaced
+from skws.durable.whole import PRIVATE, replaced
 
 _FILE: Final = "reins.json"
 
@@ -26,7 +26,7 @@ class Reins:
 
     def put(self, folder: Path) -> None:
         """From now on."""
-        replaced(folder / _FILE, orjson.dumps(asdict(self)))
+        replaced(folder / _FILE, orjson.dumps(asdict(self)), mode=PRIVATE)
 
     @classmethod
     def of(cls, folder: Path) -> Reins:

@@ -172,16 +172,16 @@ class SparkWatch:
 
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
         place = self._place = stack.enter_context(Place(self.request))
-        layout = kept_layout(place.folder, self._shards)
+        layout = kept_layout(place.layout, place.folder, self._shards)
         self._reins.put(place.folder)
         start = uuid4().hex[:12]
         expected = layout or new_layout(self._shards or 1, len(self._given))
         keepers = KeepersAhead(start, place.request, expected.shares)
         stack.callback(keepers.end)
         spark = self._session(stack)
-        layout = self._layout(spark, place, layout)
+        layout = layout or new_layout(self._shards or told_shards(spark) or 1, len(self._given))
         keepers.only(layout.shares)
-        first = self._first_offset(place)
+        first = self._first_offset(place, layout)
         if first is None:
             return
         if self.request.checkpoint is None:
@@ -190,7 +190,7 @@ class SparkWatch:
         commanding = self._commanding = Commanding(self.request, place, self._inbox, self._given)
         self._gauges.schema = commanding.stream.schema
         outgoing = self._open_sinks(stack, place)
-        reading = Reading(place.request, place.folder, start, layout.keys, first)
+        reading = Reading(place.request, place.folder, start, layout.keys, first, place.checkpoint.id)
         state = spark.conf.get(STATE, None) or place.spark.as_uri()
         query = self._query = LastingQuery(
             lambda: start_job(spark, reading, layout, state, outgoing.put),
@@ -216,10 +216,13 @@ class SparkWatch:
         outgoing.commit()
         self._look_on(copies)
 
-    def _first_offset(self, place: Place) -> Offset | None:
+    def _first_offset(self, place: Place, layout: Layout) -> Offset | None:
         """None if the run ends before its source is there."""
         return awaited(
-            place.first_offset, self.clock, self._goes_on, lambda line: self._log.warning("source", line)
+            lambda: place.first_offset(layout.shown()),
+            self.clock,
+            self._goes_on,
+            lambda line: self._log.warning("source", line),
         )
 
     def _goes_on(self, seconds: float) -> bool:
@@ -241,28 +244,20 @@ class SparkWatch:
                 stack.callback(stopped, spark)
         return spark
 
-    def _layout(self, spark: SparkSession, place: Place, kept: Layout | None) -> Layout:
-        if kept is not None:
-            return kept
-        layout = new_layout(self._shards or told_shards(spark) or 1, len(self._given))
-        layout.keep(place.folder)
-        return layout
-
     def _open_sinks(self, stack: ExitStack, place: Place) -> Outgoing:
         """Give the sinks what an earlier process left in the outbox."""
         run = self._told = Run(
-            place.checkpoint.id,
-            place.checkpoint.sinks,
-            self._gauges.schema,
-            self.request.match_names,
-            self._goes_on,
-            lambda line: self._log.warning("sink", line),
+            **place.checkpoint.kept_run(),
+            schema=self._gauges.schema,
+            match_names=self.request.match_names,
+            wait=self._goes_on,
+            tell=lambda line: self._log.warning("sink", line),
         )
         delivery = Delivery(self._sinks, self.request.dead_letters, run)
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
         self._delivering.deliver_to(delivery)
         self._delivering.table_letters = place.letters
-        outgoing = Outgoing(place, self._delivering, self.clock)
+        outgoing = Outgoing(place, self._delivering, self.clock, run.held)
         stack.callback(outgoing.close)
         return outgoing
 

@@ -8,13 +8,16 @@ for good; it passes over that one and all before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from schema.errors import SkwsError
 from schema.model import Schema
 from skws.results.model import LiveResult
+
+NONE: Final = -1
+"""Before all batches."""
 
 
 class SinkError(SkwsError):
@@ -29,6 +32,8 @@ class Run:
     what sinks know of it, None if it cannot go on. ``wait`` lets some seconds
     pass and says False if the run shall end instead. ``tell`` takes lines for
     the user. ``schema`` is that of the results to come; it may change.
+    ``least``: of each file in ``folder`` that the checkpoint knows, the batch
+    that it has got to. ``held``: the last batch that some sink has had.
     """
 
     id: str
@@ -37,6 +42,12 @@ class Run:
     match_names: bool
     wait: Callable[[float], bool]
     tell: Callable[[str], None]
+    least: dict[str, int] = field(default_factory=dict)
+    held: int = NONE
+
+    def hold(self, batch: int) -> None:
+        """A sink has had a batch already."""
+        self.held = max(self.held, batch)
 
 
 class Sink(Protocol):

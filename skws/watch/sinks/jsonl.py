@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skws.results.model import LiveResult
-from skws.watch.sinks.appended import AppendedFile
-from skws.watch.sinks.base import Run
-from skws.watch.sinks.marks import NONE, Marks
+from skws.watch.sinks.appended import BatchFile
+from skws.watch.sinks.base import NONE, Run
+from skws.watch.sinks.marks import Marks
 
 
 class JsonLinesSink:
@@ -25,7 +25,7 @@ class JsonLinesSink:
         return f"jsonl:{self._path}"
 
     def open(self, run: Run) -> None:
-        self._file = AppendedFile(self._path, Marks(run.folder, self.name), run.tell)
+        self._file = BatchFile(self._path, Marks(run, self.name), run.tell)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if results and not self._file.has(batch):

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
-import orjson
-
-from skws.watch.atomic import kept, replaced
-
-NONE = -1
+from skws.durable.whole import keep, kept, missing, outdated
+from skws.watch.sinks.base import NONE, Run
 
 
 class Marks:
-    """What the sink of one address keeps; without a folder, nothing."""
+    """What the sink of one address keeps; in a run without a folder, nothing. Raises StateError."""
 
-    def __init__(self, folder: Path | None, address: str) -> None:
-        name = blake2b(address.encode(), digest_size=8).hexdigest()
-        self._path = None if folder is None else folder / f"{name}.json"
+    def __init__(self, run: Run, address: str) -> None:
+        self._run = run
+        self._name = f"{blake2b(address.encode(), digest_size=8).hexdigest()}.json"
+        self._path = None if run.folder is None else run.folder / self._name
+        self._of = f"{run.id}/{self._name}"
 
     def read(self) -> dict[str, Any]:
-        """What was kept last; empty if nothing was. Raises StateError."""
-        return {} if self._path is None else kept(self._path) or {}
+        """What was kept last; empty if nothing was."""
+        if self._path is None:
+            return {}
+        if not self._path.exists():
+            if self._name in self._run.least:
+                raise missing(self._path)
+            return {}
+        found: dict[str, Any] = kept(self._path, self._of)
+        if found["batch"] < self._run.least.get(self._name, NONE):
+            raise outdated(self._path)
+        self._run.hold(found["batch"])
+        return found
 
     def keep(self, batch: int, *, durable: bool = True, **more: Any) -> None:
-        """Raises StateError."""
         if self._path is not None:
-            replaced(self._path, orjson.dumps({"batch": batch, **more}), durable=durable)
+            keep(self._path, {"batch": batch, **more}, self._of, durable=durable)
+            self._run.least[self._name] = batch

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from skws.durable.whole import synced
 from skws.results.model import LiveResult
-from skws.results.writers.destination import destination
-from skws.watch.atomic import synced
-from skws.watch.sinks.base import Run, SinkError
-from skws.watch.sinks.marks import NONE
+from skws.results.writers.destination import Destination, destination
+from skws.watch.sinks.base import NONE, Run, SinkError
 
 MOST: Final = 50_000  # results in memory
 
@@ -40,6 +39,7 @@ class ParquetSink:
             raise SinkError(f"cannot write to {self._folder}: {error.strerror}") from None
         written = self._folder.glob(f"{self._prefix}*.parquet")
         self._done = max((int(path.stem.rpartition("-")[2]) for path in written), default=NONE)
+        run.hold(self._done)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if batch <= self._done:
@@ -54,20 +54,30 @@ class ParquetSink:
     def flush(self) -> None:
         if not self._held:
             return
-        from skws.results.writers.parquet import ParquetWriter  # noqa: PLC0415 - Arrow is slow to import
-
         path = self._folder / f"{self._prefix}{self._first:012d}-{self._last:012d}.parquet"
         with destination(path, sys.stdout.buffer) as opened:
-            writer = ParquetWriter(opened, ranked=any("score" in each.to_dict() for each in self._held))
-            for result in self._held:
-                writer.write(result)
-            writer.finish()
+            self._write(opened)
             with opened.guarded():
                 opened.file.flush()
                 os.fsync(opened.file.fileno())
-        synced(self._folder)
+        try:
+            synced(self._folder)
+        except OSError as error:
+            raise SinkError(f"cannot write to {self._folder}: {error.strerror}") from None
         self._done = self._last
         self._held = []
 
     def close(self) -> None:
         self._held = []
+
+    def _write(self, opened: Destination) -> None:
+        from skws.results.writers.parquet import ParquetWriter  # noqa: PLC0415 - Arrow is slow to import
+
+        writer = ParquetWriter(opened, ranked=any("score" in each.to_dict() for each in self._held))
+        try:
+            for result in self._held:
+                writer.write(result)
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise

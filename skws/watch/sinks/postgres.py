@@ -12,8 +12,7 @@ from psycopg2.extras import execute_batch
 from schema.errors import NotYetError, SourceError
 from skws.results.model import LiveResult
 from skws.sources.postgres.address import Address
-from skws.watch.sinks.base import Run, SinkError
-from skws.watch.sinks.marks import NONE
+from skws.watch.sinks.base import NONE, Run, SinkError
 from skws.watch.sinks.table import Retractions, Statements
 
 _TYPES: Final = {
@@ -61,6 +60,7 @@ class PostgresSink:
         self._run = run
         self._key = self._statements.progress_key(run.id)
         self._done = self._until_there(self._made)
+        run.hold(self._done)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         """In one transaction; begun anew when the connection breaks."""

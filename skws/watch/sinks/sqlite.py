@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from skws.results.model import LiveResult
-from skws.watch.sinks.base import Run, SinkError
-from skws.watch.sinks.marks import NONE
+from skws.watch.sinks.base import NONE, Run, SinkError
 from skws.watch.sinks.table import Retractions, Statements
 
 _TYPES: Final = {
@@ -62,6 +61,7 @@ class SqliteSink:
         except sqlite3.Error as error:
             raise SinkError(f"{self._path}: {error}") from None
         self._done = found[0] if found else NONE
+        run.hold(self._done)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if batch <= self._done or not results:

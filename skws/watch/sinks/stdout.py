@@ -17,8 +17,8 @@ from skws.results.writers.matches import MatchWriter
 from skws.results.writers.table import TableWriter
 from skws.results.writers.text import visible
 from skws.results.writers.tree import TreeWriter
-from skws.watch.sinks.base import Run
-from skws.watch.sinks.marks import NONE, Marks
+from skws.watch.sinks.base import NONE, Run
+from skws.watch.sinks.marks import Marks
 from windows.window import Unbounded
 
 PEOPLE: Final = {OutputFormat.TABLE: TableWriter, OutputFormat.TREE: TreeWriter}
@@ -46,7 +46,7 @@ class StdoutSink:
 
     def open(self, run: Run) -> None:
         self._run, self._schema = run, run.schema
-        self._marks = Marks(run.folder, self.name)
+        self._marks = Marks(run, self.name)
         self._done = self._marks.read().get("batch", NONE)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:

@@ -11,9 +11,9 @@ import orjson
 
 from skws.results.model import LiveResult
 from skws.watch.sinks.appended import AppendedFile
-from skws.watch.sinks.base import Run, SinkError
+from skws.watch.sinks.base import NONE, Run, SinkError
 from skws.watch.sinks.http import Outcome
-from skws.watch.sinks.marks import NONE, Marks
+from skws.watch.sinks.marks import Marks
 from skws.wording import counted
 
 _FIRST_PAUSE: Final = 0.5
@@ -65,12 +65,13 @@ class WebhookSink:
 
     def open(self, run: Run) -> None:
         self._run = run
-        self._marks = Marks(run.folder, self.name)
+        self._marks = Marks(run, self.name)
         kept = self._marks.read()
         self._done: tuple[int, int] = kept.get("batch", NONE), kept.get("part", NONE)
         if self._delivery.letters is not None:
-            marks = Marks(run.folder, f"{self.name} dead letters")
-            self._letters = AppendedFile(self._delivery.letters, marks, run.tell)
+            self._letters = AppendedFile(self._delivery.letters, kept.get("letters"), run.tell)
+            if kept.get("letters") != self._letters.size:
+                self._mark(*self._done)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         most = self._delivery.most
@@ -78,21 +79,23 @@ class WebhookSink:
             if (batch, part) <= self._done:
                 continue
             self._post(batch, part, results[first : first + most])
-            self._done = batch, part
-            self._marks.keep(batch, durable=False, part=part)
+            self._mark(batch, part, durable=False)
         self._last = batch
 
     def flush(self) -> None:
-        if self._letters is not None:
-            self._letters.flush(self._last)
         if (self._last, _ALL) > self._done:
-            self._done = self._last, _ALL
-            self._marks.keep(self._last, part=_ALL)
+            self._mark(self._last, _ALL)
 
     def close(self) -> None:
         self._endpoint.close()
         if self._letters is not None:
             self._letters.close()
+
+    def _mark(self, batch: int, part: int, *, durable: bool = True) -> None:
+        """A part is posted, or among the letters: what is behind their length now is cut off at a start."""
+        length = {} if self._letters is None else {"letters": self._letters.sync()}
+        self._marks.keep(batch, durable=durable, part=part, **length)
+        self._done = batch, part
 
     def _post(self, batch: int, part: int, results: Sequence[LiveResult]) -> None:
         told = [result.to_dict() for result in results]
@@ -108,15 +111,14 @@ class WebhookSink:
             if not self._run.wait(max(pause, min(outcome.after, _LONGEST_PAUSE))):
                 break
             pause = min(2 * pause, _LONGEST_PAUSE)
-        self._give_up(batch, results, outcome)
+        self._give_up(results, outcome)
 
-    def _give_up(self, batch: int, results: Sequence[LiveResult], outcome: Outcome) -> None:
+    def _give_up(self, results: Sequence[LiveResult], outcome: Outcome) -> None:
         if self._letters is None:
             raise SinkError(
                 f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} not delivered"
                 " (add #letters=FILE to the address to put such into a file and go on)"
             )
         self._run.tell(f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} put aside")
-        if not self._letters.has(batch):
-            letters = ({"reason": outcome.reason, "result": result.to_dict()} for result in results)
-            self._letters.write(b"".join(orjson.dumps(letter) + b"\n" for letter in letters))
+        letters = ({"reason": outcome.reason, "result": result.to_dict()} for result in results)
+        self._letters.write(b"".join(orjson.dumps(letter) + b"\n" for letter in letters))

@@ -1,0 +1,64 @@
+"""A disk that fills up: writes that fail, or write a part, as the system's do."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import pytest
+
+
+class Fault(Enum):
+    """What happens to a call of the system."""
+
+    NONE_WRITTEN = "none"
+    SHORT = "short"
+    INTERRUPTED_SHORT = "interrupted short"
+    INTERRUPTED_BEHIND = "interrupted behind"
+
+
+CALLS = ("write", "fsync", "fdatasync", "replace")
+
+
+class FullDisk:
+    """From the ``after``-th call on, those of ``CALLS`` fail; the first of them as ``fault`` says.
+
+    ``hit``: whether it came to that.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, after: int, fault: Fault) -> None:
+        self._left = after
+        self._fault = fault
+        self.hit = False
+        for name in CALLS:
+            patch.setattr(os, name, self._failing(name, getattr(os, name)))
+
+    def _failing(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            self._left -= 1
+            if self._left > 0:
+                return real(*given, **named)
+            first, self.hit = not self.hit, True
+            if not first:
+                if self._fault in {Fault.INTERRUPTED_SHORT, Fault.INTERRUPTED_BEHIND}:
+                    return real(*given, **named)  # an interrupt comes once
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return self._first(name, real, given, named)
+
+        return call
+
+    def _first(self, name: str, real: Callable[..., Any], given: Any, named: Any) -> Any:
+        if self._fault is Fault.INTERRUPTED_BEHIND:
+            real(*given, **named)
+            raise KeyboardInterrupt
+        if name == "write" and self._fault is not Fault.NONE_WRITTEN:
+            handle, data = given
+            written = real(handle, bytes(data)[: len(data) // 2])
+            if self._fault is Fault.SHORT:
+                return written
+        if self._fault is Fault.INTERRUPTED_SHORT:
+            raise KeyboardInterrupt
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,0 +1,122 @@
+"""Files that grow by whole pieces, files that are replaced, and frames: whole, or known not to be."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from schema.errors import StateError
+from skws.durable.frames import all_frames, checked, unchecked
+from skws.durable.growing import GrowingFile
+from skws.durable.whole import keep, kept, private_folder, replaced
+from tests.durable.disks import Fault, FullDisk
+
+WORDS = [b"", b"one", b'{"two": 2}', b"3 4\n5", bytes(range(256))]
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_piece_that_is_broken_off_is_cut_away_and_nothing_is_noted(tmp_path: Path, fault: Fault) -> None:
+    file = GrowingFile(tmp_path / "file")
+    file.append(b"whole\n")
+    assert file.sync() == 6
+    with pytest.MonkeyPatch.context() as patch:
+        FullDisk(patch, 1, fault)
+        with pytest.raises((OSError, KeyboardInterrupt)):
+            file.append(b"another piece\n")
+    assert (tmp_path / "file").read_bytes() == b"whole\n"
+    for use in (file.sync, lambda: file.append(b"more")):
+        with pytest.raises(OSError, match="an earlier write to it was broken off"):
+            use()
+    file.close()
+    file.close()
+    again = GrowingFile(tmp_path / "file")
+    again.append(b"more\n")
+    assert again.sync() == 11
+    again.close()
+
+
+def test_a_sync_that_failed_is_not_taken_for_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = GrowingFile(tmp_path / "file")
+    file.append(b"piece")
+    with monkeypatch.context() as patch:
+        FullDisk(patch, 1, Fault.NONE_WRITTEN)
+        with pytest.raises(OSError, match="No space left"):
+            file.sync()
+    with pytest.raises(OSError, match="broken off"):
+        file.sync()
+    file.close()
+
+
+def test_short_writes_alone_are_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, bytes(data)[:3]))
+    file = GrowingFile(tmp_path / "file")
+    file.append(b"0123456789")
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+
+
+def test_a_pipe_takes_pieces_too() -> None:
+    ends = os.pipe()
+    file = GrowingFile(Path(f"/dev/fd/{ends[1]}"))
+    file.append(b"piece")
+    assert file.sync() == 0
+    assert os.read(ends[0], 9) == b"piece"
+    file.close()
+    for end in ends:
+        os.close(end)
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_file_is_replaced_or_stays_as_it_was(tmp_path: Path, after: int, fault: Fault) -> None:
+    path = tmp_path / "file"
+    replaced(path, b"old")
+    with pytest.MonkeyPatch.context() as patch:
+        disk = FullDisk(patch, after, fault)
+        with pytest.raises((StateError, KeyboardInterrupt)):
+            replaced(path, b"renewed", durable=True)
+        assert disk.hit
+    assert path.read_bytes() in {b"old", b"renewed"}
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_frame_with_any_bit_flipped_or_any_end_cut_off_is_known() -> None:
+    for word in WORDS:
+        frame = checked(word, "run/file")
+        assert unchecked(frame, "run/file") == word
+        assert unchecked(frame, "run/other") is None
+        for bit in range(8 * len(frame)):
+            damaged = bytearray(frame)
+            damaged[bit // 8] ^= 1 << bit % 8
+            assert unchecked(bytes(damaged), "run/file") is None
+        for length in range(len(frame)):
+            assert unchecked(frame[:length], "run/file") is None
+        assert unchecked(frame + b"\n", "run/file") is None
+
+
+def test_frames_are_read_up_to_the_first_that_is_damaged() -> None:
+    data = b"".join(checked(word, "a") for word in WORDS)
+    assert all_frames(data, "a") == (WORDS, len(data))
+    assert all_frames(data[:-1], "a") == (WORDS[:-1], len(data) - len(checked(WORDS[-1], "a")))
+    assert all_frames(b"") == ([], 0)
+    assert all_frames(b"nonsense\n") == ([], 0)
+
+
+def test_what_is_kept_is_for_its_owner_alone(tmp_path: Path) -> None:
+    former = os.umask(0)
+    try:
+        private_folder(tmp_path / "folder")
+        keep(tmp_path / "folder" / "file", {"a": 1}, "run")
+    finally:
+        os.umask(former)
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "folder" / "file").stat().st_mode) == 0o600
+    assert kept(tmp_path / "folder" / "file", "run") == {"a": 1}
+    with pytest.raises(StateError, match="file: damaged: the run cannot go on from it"):
+        kept(tmp_path / "folder" / "file", "another run")
+    with pytest.raises(StateError, match="none: missing: the run cannot go on without it"):
+        kept(tmp_path / "none", "run")

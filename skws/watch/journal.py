@@ -154,7 +154,7 @@ class Journal:
                 self._file = self._roll(
                     Segment(path, entry.number, position, now, standing, schemas, after=position)
                 )
-            frame = checked(entry.to_json(), self._of(self._file.path))
+            frame = checked(entry.to_json(), self._of(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].count(entry, len(frame))
 

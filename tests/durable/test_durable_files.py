@@ -98,10 +98,16 @@ def test_a_frame_with_any_bit_flipped_or_any_end_cut_off_is_known() -> None:
         assert unchecked(frame + b"\n", "run/file") is None
 
 
-def test_frames_are_read_up_to_the_first_that_is_damaged() -> None:
-    data = b"".join(checked(word, "a") for word in WORDS)
+def test_frames_are_read_up_to_the_first_that_is_damaged_or_elsewhere() -> None:
+    data, last = b"", 0
+    for word in WORDS:
+        last = len(data)
+        data += checked(word, "a", len(data))
     assert all_frames(data, "a") == (WORDS, len(data))
-    assert all_frames(data[:-1], "a") == (WORDS[:-1], len(data) - len(checked(WORDS[-1], "a")))
+    assert all_frames(data[:-1], "a") == (WORDS[:-1], last)
+    assert all_frames(data + data, "a") == (WORDS, len(data))
+    assert all_frames(data[last:], "a") == ([], 0)
+    assert all_frames(data[last:], "a", last) == (WORDS[-1:], len(data) - last)
     assert all_frames(b"") == ([], 0)
     assert all_frames(b"nonsense\n") == ([], 0)
 

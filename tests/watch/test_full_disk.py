@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -100,31 +99,31 @@ def test_a_full_disk_at_any_write_ends_as_if_it_had_not_been(tmp_path: Path, see
     assert full.left() == []
 
 
-def limited(size: int | None) -> None:
-    """In the process that is started: no file grows beyond so many bytes."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    if size is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+def limited(kilobytes: int | None) -> list[str]:
+    """What starts a command that cannot let a file grow beyond so much."""
+    limit = "unlimited" if kilobytes is None else str(kilobytes)
+    return ["bash", "-c", f"trap '' XFSZ; ulimit -f {limit}; exec \"$@\"", "bash", sys.executable]
 
 
-def started(folder: Path, size: int | None) -> subprocess.Popen[bytes]:
+def started(folder: Path, kilobytes: int | None) -> subprocess.Popen[bytes]:
     command = [
-        *(sys.executable, "-m", "skws", "watch", QUERY, "--engine", "local", "--on-error", "dead-letter"),
+        *limited(kilobytes),
+        *("-m", "skws", "watch", QUERY, "--engine", "local", "--on-error", "dead-letter"),
         *("--dead-letters", str(folder / "letters.jsonl")),
         *("--schema", str(folder / "schema.yaml"), "--source", str(folder / "in.jsonl")),
         *("--checkpoint", str(folder / "checkpoint"), "--sink", f"jsonl:{folder / 'out.jsonl'}"),
         *("--sink", f"parquet:{folder / 'parquet'}?every=1 s"),
     ]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, preexec_fn=lambda: limited(size))
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
 
 
-@pytest.mark.parametrize("size", [300_000, 777_777, pytest.param(1_500_000, marks=pytest.mark.slow)])
-def test_a_limit_of_file_sizes_in_a_process_of_its_own(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize("kilobytes", [300, 777, pytest.param(1_500, marks=pytest.mark.slow)])
+def test_a_limit_of_file_sizes_in_a_process_of_its_own(tmp_path: Path, kilobytes: int) -> None:
     results = 6_000
     (tmp_path / "schema.yaml").write_text(YAML)
     records = list(numbered(results))
     append(tmp_path / "in.jsonl", *records[:100], {"relation": "nobody"}, *records[100:])
-    first = started(tmp_path, size)
+    first = started(tmp_path, kilobytes)
     _, error = first.communicate(timeout=120)
     assert first.returncode == 1, error
     assert b"File too large" in error
@@ -153,12 +152,11 @@ def test_search_leaves_an_output_alone_that_it_cannot_replace(tmp_path: Path, fo
     output.parent.mkdir()
     output.write_text("of the run before")
     command = [
-        *(sys.executable, "-m", "skws", "search", QUERY, "--engine", "local", "-f", form, "-o", str(output)),
+        *limited(20),
+        *("-m", "skws", "search", QUERY, "--engine", "local", "-f", form, "-o", str(output)),
         *("-s", str(tmp_path / "schema.yaml"), "-r", str(tmp_path / "in.jsonl")),
     ]
-    ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, preexec_fn=lambda: limited(20_000), check=False
-    )
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith(b"skws: cannot write to "), ended.stderr
     assert len(ended.stderr.splitlines()) == 1
@@ -172,13 +170,12 @@ def test_dead_letters_of_a_search_end_with_a_whole_line(tmp_path: Path) -> None:
     append(tmp_path / "in.jsonl", customer(1, 1), *bad)
     letters = tmp_path / "letters.jsonl"
     command = [
-        *(sys.executable, "-m", "skws", "search", QUERY, "--engine", "local", "-s"),
+        *limited(20),
+        *("-m", "skws", "search", QUERY, "--engine", "local", "-s"),
         *(str(tmp_path / "schema.yaml"), "-r", str(tmp_path / "in.jsonl")),
         *("--on-error", "dead-letter", "--dead-letters", str(letters)),
     ]
-    ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, preexec_fn=lambda: limited(20_001), check=False
-    )
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     assert ended.returncode == 1
     assert b"cannot write dead letters: File too large" in ended.stderr
     assert all(orjson.loads(line) for line in letters.read_bytes().splitlines())

@@ -71,7 +71,8 @@ class Outbox:
         with self._told():
             if self._file is None:
                 self._file = self._roll(told.number)
-            self._file.append(checked(_packed(told), self._of(self._file.path)))
+            frame = checked(_packed(told), self._of(self._file.path), self._file.size)
+            self._file.append(frame)
             size = self._file.sync()
         self.last = told.number
         self._lasts[self._file.path] = told.number

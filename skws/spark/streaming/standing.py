@@ -50,7 +50,7 @@ class Register:
         text = orjson.dumps(told)
         try:
             with closing(self._opened()) as file:
-                file.append(checked(text, _of(self._run, self._path)))
+                file.append(checked(text, _of(self._run, self._path), file.size))
                 self._least[self._path.name] = file.sync()
         except OSError as error:
             raise StateError(f"{self._path}: cannot write: {error.strerror}") from None
@@ -89,7 +89,7 @@ def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple
     with path.open("rb") as file:
         file.seek(start)
         data = file.read(-1 if end is None else end - start)
-    texts, length = all_frames(data, _of(run, path))
+    texts, length = all_frames(data, _of(run, path), start)
     commands = (Command.of(one) for text in texts for one in orjson.loads(text)["commands"])
     return tuple(commands), start + length
 

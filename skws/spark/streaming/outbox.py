@@ -45,6 +45,7 @@ class Outbox:
         self._segment_bytes = segment_bytes
         self._file: GrowingFile | None = None
         self._lasts: dict[Path, int] = {}
+        self._torn: tuple[Path, int] | None = None
         self.last = 0
         with self._told():
             private_folder(folder)
@@ -52,7 +53,7 @@ class Outbox:
     def open(self) -> Iterator[Told]:
         """What was kept, oldest first; to be read to the end before anything is put in.
 
-        What a broken run left half written at the end is cut off.
+        What a broken run left half written at the end is left out, and cut off by the next batch.
         """
         paths = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         for path in paths:
@@ -103,13 +104,18 @@ class Outbox:
         if end < len(data):
             if not last:
                 raise damaged(path, f" behind byte {end:,}")
-            with self._told(), closing(GrowingFile(path)) as file:
-                file.cut(end)
+            self._torn = path, end
 
     def _of(self, path: Path) -> str:
         return f"{self._run}/{path.name}"
 
     def _roll(self, number: int) -> GrowingFile:
+        if self._torn is not None:
+            path, end = self._torn
+            with closing(GrowingFile(path)) as torn:
+                torn.cut(end)
+                torn.sync()
+            self._torn = None
         file = GrowingFile(self.folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
         synced(self.folder)
         return file

@@ -7,44 +7,43 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 import orjson
 
 from schema.errors import StateError
 from skws.durable.frames import checked, unchecked
 from skws.durable.growing import GrowingFile
+from skws.durable.summed import summed
 from skws.durable.whole import PRIVATE, damaged, missing
 from skws.records import Record
 
 NAME: Final = "tables.log"
 _ROWS: Final = 1000  # in one write
-_PIECE: Final = 1 << 20
 
 
 def keep_tables(folder: Path, records: Iterable[Record]) -> dict[str, int]:
     """Write the rows, a frame each; gives the length and checksum of all, for ``check_tables``."""
-    rows, code = iter(records), 0
+    rows = iter(records)
     try:
         with closing(GrowingFile(folder / NAME, mode=PRIVATE, anew=True)) as file:
             while piece := b"".join(checked(orjson.dumps(tuple(row))) for row in islice(rows, _ROWS)):
                 file.append(piece)
-                code = crc32(piece, code)
-            return {"bytes": file.sync(), "crc32": code}
+            file.sync()
+        return summed(folder / NAME)
     except OSError as error:
         raise StateError(f"{folder / NAME}: cannot write: {error.strerror}") from None
 
 
 def check_tables(folder: Path, told: Any) -> None:
     """Raises StateError unless the rows are those of which ``keep_tables`` gave what is ``told``."""
-    path, code, length = folder / NAME, 0, 0
+    path = folder / NAME
     try:
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                code, length = crc32(piece, code), length + len(piece)
+        found = summed(path)
     except FileNotFoundError:
         raise missing(path) from None
-    if told != {"bytes": length, "crc32": code}:
+    except OSError as error:
+        raise StateError(f"{path}: cannot read: {error.strerror}") from None
+    if told != found:
         raise damaged(path)
 
 

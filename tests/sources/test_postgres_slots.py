@@ -196,3 +196,26 @@ def _released(database: Database) -> None:
     while database.ask(f"SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = '{database.name}'"):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_snapshot_that_was_damaged_meanwhile_is_refused(
+    database: Database, tmp_path: Path, cut: bool
+) -> None:
+    """Also by one bit, of which a search would make other results."""
+    database.run(*TABLES, insert(1, 3))
+    with closing(opened(database, tmp_path)) as feed:
+        offset = feed.poll(feed.start(), 1).end
+    (rows,) = tmp_path.glob("*-rows.jsonl")
+    data = bytearray(rows.read_bytes())
+    data[-5] ^= 1
+    rows.write_bytes(data[: data.index(b"\n") + 1] if cut else data)
+    with (
+        closing(opened(database, tmp_path)) as feed,
+        pytest.raises(SourceError, match=r"rows\.jsonl: damaged"),
+    ):
+        feed.poll(offset, 10)
+    (header,) = tmp_path.glob("*-snapshot.json")
+    header.write_bytes(header.read_bytes().replace(b'"time":1', b'"time":2'))
+    with closing(opened(database, tmp_path)) as feed, pytest.raises(SourceError, match="is gone; begin anew"):
+        feed.poll(offset, 10)

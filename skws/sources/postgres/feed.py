@@ -44,6 +44,7 @@ class PostgresFeed:
             self._fitted: Fitted = fit(schema, tables(connected), address.shown)
         self._own_folder = TemporaryDirectory(prefix="skws-snapshot-") if folder is None else None
         self._spool = Spool(folder or Path(self._own_folder.name if self._own_folder else ""), address.slot)
+        self._spool_checked = False
         self._streams = Reconnecting(address, clock)
         self._following: Following | None = None
         self._notices = list(self._fitted.warnings)
@@ -121,12 +122,16 @@ class PostgresFeed:
         return list(self._spool.read(self._spool.rows, self._schema, at, end)), replace(position, spool=end)
 
     def _check_spool(self, position: Position) -> None:
+        """The snapshot is that of the run; its rows are looked at once."""
         point = self._spool.point()
         if point is None or point[0] != position.lsn:
             raise SourceError(
                 f"{self._address.shown}: the snapshot that this run began with is gone; begin anew"
                 " (drop the slot, and start without the old offset)"
             )
+        if not self._spool_checked:
+            self._spool.check_rows()
+            self._spool_checked = True
 
     def _from_log(self, position: Position, limit: int) -> tuple[list[Item], Position]:
         following = self._at(position)

@@ -3,7 +3,7 @@
 So the database is not held in a long transaction while a search digests them,
 and they can be read again after a crash, which a snapshot of PostgreSQL
 cannot. The files are JSON lines as replays are; a third one, written last,
-says that they are whole and at which position of the log they stand.
+says that they are whole, their checksum, and at which position of the log they stand.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from psycopg2.sql import SQL, Identifier
 
 from schema.errors import SourceError
 from schema.model import Relation, Schema
+from skws.durable.frames import checked, unchecked
+from skws.durable.summed import summed
 from skws.records import BadRecord
 from skws.replay import Format, Split, read_split
 from skws.replay.splits import END
@@ -73,17 +75,28 @@ class Spool:
 
     def point(self) -> tuple[int, int] | None:
         """Position and time of the snapshot; None if it is not there, or not whole."""
+        header = self._header()
+        return None if header is None else (header["lsn"], header["time"])
+
+    def check_rows(self) -> None:
+        """Raises SourceError unless the streams' rows are those that were copied."""
+        header = self._header()
         try:
-            header: dict[str, Any] = orjson.loads(self.header.read_bytes())
-        except (OSError, orjson.JSONDecodeError):
-            return None
-        return header["lsn"], header["time"]
+            whole = header is not None and header["rows"] == summed(self.rows)
+        except OSError as error:
+            raise SourceError(f"{self.rows}: cannot read the snapshot: {error.strerror}") from None
+        if not whole:
+            raise SourceError(
+                f"{self.rows}: damaged: the run cannot go on from this snapshot"
+                " (drop the slot, and start with a new --checkpoint)"
+            )
 
     def finish(self, lsn: int, time: int) -> None:
         """Say that the files are whole."""
         part = self.header.with_suffix(".part")
         with _written(part) as file:
-            file.write(orjson.dumps({"lsn": lsn, "time": time}))
+            header = {"lsn": lsn, "time": time, "rows": summed(self.rows)}
+            file.write(checked(orjson.dumps(header), self.header.name))
         part.replace(self.header)
         self.begun.unlink(missing_ok=True)
 
@@ -110,6 +123,13 @@ class Spool:
         """The header first: without it, the rest is as good as not there."""
         for path in (self.header, self.rows, self.sorted, self.tables, self.begun):
             path.unlink(missing_ok=True)
+
+    def _header(self) -> dict[str, Any] | None:
+        try:
+            text = unchecked(self.header.read_bytes(), self.header.name)
+        except OSError:
+            return None
+        return None if text is None else orjson.loads(text)
 
     def read(self, path: Path, schema: Schema, start: int = 0, end: int = END) -> Iterator[Item]:
         """The items of lines that begin in a range of bytes. Raises SourceError."""

@@ -72,7 +72,7 @@ def damaged(path: Path, where: str = "") -> StateError:
     return StateError(f"{path}: damaged{where}: the run cannot go on from it ({_ADVICE})")
 
 
-def missing(path: Path) -> StateError:
+def missing(path: Path | str) -> StateError:
     """What a run has written at ``path`` is gone."""
     return StateError(f"{path}: missing: the run cannot go on without it ({_ADVICE})")
 

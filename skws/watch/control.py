@@ -161,6 +161,8 @@ class ControlFolder:
             return [Standing(**one) for one in orjson.loads(path.read_bytes())["queries"]]
         except FileNotFoundError:
             raise SourceError(f"{self.folder}: no job has been here; expected the --control of one") from None
+        except OSError as error:
+            raise SourceError(f"{path}: cannot read: {error.strerror}") from None
 
     def _size(self, name: str) -> int:
         path = self.folder / name

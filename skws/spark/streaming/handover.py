@@ -29,6 +29,11 @@ class Handover:
         self._closing = Event()
         self._queue: Queue[Told] = Queue(AHEAD)
 
+    @property
+    def last(self) -> int:
+        """The number of the last batch that was put in."""
+        return self._outbox.last
+
     def left(self, committed: int) -> Iterator[Told]:
         """What an earlier process left for the sinks; to be read to the end first of all."""
         first = committed + 1

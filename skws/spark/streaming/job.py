@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schema.model import sourced
+from skws.durable.whole import missing
 from skws.spark.streaming.faults import told_briefly
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.live_source import NAME, source_of
@@ -88,6 +89,19 @@ def meshed(parcels: DataFrame, reading: Reading, layout: Layout) -> DataFrame:
     if layout.shards == 1:
         parcels = parcels.coalesce(1)  # which Spark knows to need no shuffle: a stage less
     return parcels.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
+
+
+def check_state(spark: SparkSession, state: str, last: int) -> None:
+    """Raises StateError unless Spark's checkpoint at ``state`` knows the last batch that came from it.
+
+    Spark would begin anew there, with batches whose numbers are those of others.
+    """
+    if last == 0:
+        return
+    # It keeps the offsets of the last ten, and counts from 0.
+    path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(f"{state}/offsets/{last - 1}")  # type: ignore[union-attr]  # noqa: SLF001
+    if not path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(path):  # noqa: SLF001
+        raise missing(path.toString().removeprefix("file:"))
 
 
 def start_job(

@@ -31,6 +31,11 @@ class Outgoing:
         self._handover.check(held)
 
     @property
+    def last(self) -> int:
+        """The number of the last micro-batch that came from the job; 0 if none has."""
+        return self._handover.last
+
+    @property
     def put(self) -> Callable[[Told], None]:
         """For the job's thread: what a micro-batch came to."""
         return self._handover.put

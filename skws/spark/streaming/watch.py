@@ -24,7 +24,7 @@ from skws.spark.streaming.commanding import Commanding
 from skws.spark.streaming.copies import Copies
 from skws.spark.streaming.delivering import Delivering
 from skws.spark.streaming.insight import Insight
-from skws.spark.streaming.job import start_job, workers_unheard
+from skws.spark.streaming.job import check_state, start_job, workers_unheard
 from skws.spark.streaming.keepers_ahead import KeepersAhead
 from skws.spark.streaming.lasting import LastingQuery
 from skws.spark.streaming.layout import Layout, kept_layout, new_layout
@@ -192,6 +192,7 @@ class SparkWatch:
         outgoing = self._open_sinks(stack, place)
         reading = Reading(place.request, place.folder, start, layout.keys, first, place.checkpoint.id)
         state = spark.conf.get(STATE, None) or place.spark.as_uri()
+        check_state(spark, state, outgoing.last)
         query = self._query = LastingQuery(
             lambda: start_job(spark, reading, layout, state, outgoing.put),
             lambda: self._gauges.batches,

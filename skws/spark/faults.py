@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 import schema.errors
@@ -18,6 +18,7 @@ _RAISED: Final = re.compile(
     r"^schema\.errors\.(\w+): (.*?)(?=\n\s*\n|\n\tat |\n\s*Traceback|\Z)", re.M | re.S
 )
 _NOT_STARTED: Final = ("Could not parse Master URL", "JAVA_GATEWAY_EXITED", "All masters are unresponsive")
+_ANSWERED: Final = "Trace:\n"  # Java refused the call itself, as where there is no such method
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
 
@@ -30,8 +31,20 @@ def told_plainly() -> Iterator[None]:
     """Raises inside, coming from Spark, leave as SkwsError."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
-        raise translated(error) from error
+    except (PySparkException, Py4JError, ConnectionRefusedError) as error:
+        raise (java_gone() if without_java(error) else translated(error)) from error
+
+
+def without_java(error: Exception) -> bool:
+    """Whether a call to Java failed because there is none any more."""
+    if isinstance(error, ConnectionError):
+        return True
+    answered = isinstance(error, Py4JJavaError) or _ANSWERED in str(error)
+    return isinstance(error, Py4JError) and not answered
+
+
+def java_gone() -> SparkFailedError:
+    return SparkFailedError("Spark failed: its Java process has gone")
 
 
 def translated(error: Exception) -> SkwsError:

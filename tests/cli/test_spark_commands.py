@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from schema.errors import BadRecordsError, SourceError
-from skws.spark.faults import SparkFailedError, translated
+from skws.spark.faults import SparkFailedError, told_plainly, translated
 from tests.cli.command_lines import IDS, REPLAY, SEARCH, Skws
 
 
@@ -85,3 +86,18 @@ def test_errors_of_spark_are_told_plainly(text: str, kind: type[Exception], mess
     error = translated(RuntimeError(text))
     assert type(error) is kind
     assert str(error).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("error", "gone"),
+    [
+        (Py4JNetworkError("Error while sending or receiving"), True),
+        (Py4JError("An error occurred while calling o12.load"), True),
+        (ConnectionRefusedError(111, "Connection refused"), True),
+        (Py4JError("An error occurred while calling o1.x. Trace:\npy4j.Py4JException: no method x"), False),
+    ],
+)
+def test_java_that_has_gone_is_named(error: Exception, *, gone: bool) -> None:
+    with pytest.raises(SparkFailedError, match=r"^Spark failed: ") as told, told_plainly():
+        raise error
+    assert ("its Java process has gone" in str(told.value)) is gone

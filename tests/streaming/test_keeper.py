@@ -153,3 +153,14 @@ def test_a_keeper_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
 def test_its_folder_is_for_one_user(run: str) -> None:
     Lodger(run, Unread(REQUEST), SHARE).close()
     assert lodge(run).stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_goes_meanwhile_says_nothing_about_the_stream(run: str, tmp_path: Path) -> None:
+    """As a keeper that ends takes it along, if that is just when another one is started."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nrm -r {lodge(run)}\n")
+    program.chmod(0o755)
+    with pytest.raises(RuntimeError, match=r"^the keeper of a shard has gone"):
+        Lodger(run, Unread(REQUEST), SHARE, python=str(program))
+    with pytest.raises(FileNotFoundError, match="no-such-python"):
+        Lodger(run, Unread(REQUEST), SHARE, python=str(tmp_path / "no-such-python"))

@@ -6,16 +6,20 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from schema.errors import BadRecordsError
 from skws.spark.faults import SparkFailedError
-from skws.spark.streaming.faults import PassingError, passing, streaming_fault
+from skws.spark.streaming.faults import PassingError, passing, streaming_fault, told_briefly
 from skws.spark.streaming.lasting import ATTEMPTS, LastingQuery
 from skws.watch.pace import StoppableClock
 from tests.watch.watching import Notes
 
 BUSY = "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org.apache.spark.Some"
 BAD = "schema.errors.BadRecordsError: in.jsonl:2: not JSON\n\n\tat org.apache.spark.Some"
+IN_FACTORY = (
+    "\n\tat java.base/java.io.A.b(A.java:1)\n\tat org.apache.spark.api.python.PythonWorkerFactory.c()"
+)
 
 
 class FailureError(Exception):
@@ -99,6 +103,16 @@ def test_pauses_grow_until_something_is_done() -> None:
     assert run.notes.lines[0] == "Spark failed: Python worker failed to connect back; starting again in 1 s"
 
 
+def test_advice_of_spark_to_developers_is_left_out() -> None:
+    run = Lasting()
+    run.pause_until_started()
+    run.fail("Python worker exited unexpectedly (crashed). Consider setting 'spark.x' to 'true'")
+    run.pause_until_started()
+    assert run.notes.lines == [
+        "Spark failed: Python worker exited unexpectedly (crashed); starting again in 1 s"
+    ]
+
+
 def test_it_is_not_tried_for_ever() -> None:
     run = Lasting()
     run.pause_until_started()
@@ -120,6 +134,33 @@ def test_a_start_that_fails_is_tried_again() -> None:
     run.refused = [FailureError(BAD)]
     with pytest.raises(FailureError, match=r"in\.jsonl:2"):
         run.query.goes_on()
+
+
+def test_a_start_that_meets_a_process_that_was_killed_is_tried_again() -> None:
+    run = Lasting()
+    run.refused = [FailureError(f": java.io.IOException: Stream closed{IN_FACTORY}")]
+    assert run.pause_until_started() == 1
+    assert run.notes.lines == [
+        "Spark failed: a Python process has gone (Stream closed); starting again in 1 s"
+    ]
+
+
+@pytest.mark.parametrize(
+    "gone", [Py4JNetworkError("Answer is empty"), ConnectionRefusedError(111, "refused")]
+)
+def test_no_java_while_it_starts(gone: Exception) -> None:
+    run = Lasting()
+    run.refused = [gone]
+    with pytest.raises(SparkFailedError, match=r"^Spark failed: its Java process has gone$"):
+        run.query.goes_on()
+    run.refused = [gone]
+    run.clock.stopping.set()  # who ends a service sends signals to Java, too
+    assert not run.query.goes_on()
+
+
+def test_what_is_raised_briefly_is_known_again() -> None:
+    with pytest.raises(PassingError, match=r"a Python process has gone \(Stream closed\)$"), told_briefly():
+        raise Py4JError(f"calling o1.collect.\n: java.io.IOException: Stream closed{IN_FACTORY}")
 
 
 def test_what_would_fail_again_is_raised_at_once() -> None:
@@ -149,6 +190,11 @@ def test_what_would_fail_again_is_raised_at_once() -> None:
             True,
         ),
         ("Connection reset", "java.net.SocketException: Connection reset\n\tat Somewhere", False),
+        # Another one that was killed: all processes that Spark starts are started and asked alike.
+        ("Stream closed", f"java.io.IOException: Stream closed{IN_FACTORY}", True),
+        ("EOFException", f"org.apache.spark.SparkException: EOFException{IN_FACTORY}", True),
+        # By `told_briefly`, through Java.
+        ("Return Message: Traceback\nskws.spark.streaming.faults.PassingError: Spark failed: x\n", "", True),
         # What the source raises, the process being well.
         ("x", f"org.apache.spark.SparkException: {BAD}\n\tat o.a.s.PythonStreamingSourceRunner", False),
         # Ours comes first, whatever is said beside it.
@@ -160,4 +206,4 @@ def test_which_failures_pass(text: str, trace: str, *, passes: bool) -> None:
     failure: Any = FailureError(text, trace)
     assert isinstance(streaming_fault(failure), PassingError) is passes
     if not trace:
-        assert passing(failure) is passes
+        assert (passing(failure) is not None) is passes

@@ -12,11 +12,13 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from schema.errors import SkwsError
 from skws.spark.faults import SparkFailedError, translated
+from skws.spark.java_causes import JavaCause, java_causes
 
 _PLAN: Final = "=== Streaming Query ==="
 _FAILED: Final = "SparkFailedError: Spark failed: "
 _RAISED: Final = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: .*", re.M)
-
+# By `told_briefly`, through Java.
+_PASSED_ON: Final = re.compile(r"^skws\.spark\.streaming\.faults\.PassingError: (.*)", re.M)
 
 # Spark or the machine lost a process, or had no time for it; nothing of this comes from what was read.
 _PASSING: Final = (
@@ -25,6 +27,7 @@ _PASSING: Final = (
     "the keeper of a shard",
     "ExecutorLostFailure",
 )
+_ADVICE: Final = " Consider setting"
 _SOURCE: Final = "PythonStreamingSourceRunner"
 
 
@@ -53,34 +56,45 @@ def told_briefly() -> Iterator[None]:
         text = str(error)
         if any(name in text for name in _INTERRUPTED):
             raise RuntimeError(_AS_SPARK_KNOWS_IT) from None
-        raise _fault(text) from None
+        raise _fault(text, printed(error)) from None
 
 
-def passing(error: Exception) -> bool:
-    """Whether an error out of Spark is of a kind that passes."""
-    return isinstance(_fault(str(error)), PassingError)
+def passing(error: Exception) -> PassingError | None:
+    """What an error out of Spark says, if it is of a kind that passes."""
+    fault = _fault(str(error), printed(error))
+    return fault if isinstance(fault, PassingError) else None
 
 
 def streaming_fault(error: StreamingQueryException) -> SkwsError:
     """The error of ours that a stage or the source raised, if it was one; else what was raised last."""
-    if _source_gone(error):
-        return PassingError("Spark failed: the process of the source has gone")
-    return _fault(str(error).partition(_PLAN)[0])
+    cause = getattr(error, "_cause", None)
+    return _fault(str(error).partition(_PLAN)[0], "" if cause is None else printed(cause))
 
 
-def _source_gone(error: StreamingQueryException) -> bool:
-    """Java says only what became of the connection; what the source raises comes as an error of Spark's."""
-    trace = getattr(getattr(error, "_cause", None), "_stackTrace", None) or ""
-    return trace.startswith(("java.io.", "java.net.")) and _SOURCE in trace
+def printed(error: Exception) -> str:
+    """An error out of Java as Java prints it, with its causes."""
+    return getattr(error, "_stackTrace", None) or str(error)
 
 
-def _fault(text: str) -> SkwsError:
+def _fault(text: str, trace: str) -> SkwsError:
     told = translated(Exception(text))
     if type(told) is not SparkFailedError:
         return told
+    if passed_on := _PASSED_ON.search(text):
+        return PassingError(passed_on[1])
     for sign in _PASSING:
         if sign in text:
             line = next(line for line in text.splitlines() if sign in line)
-            return PassingError(f"Spark failed: {line[line.index(sign) :].strip(' .')}")
+            said = line[line.index(sign) :].partition(_ADVICE)[0]
+            return PassingError(f"Spark failed: {said.strip(' .')}")
+    for cause in java_causes(trace):
+        if cause.is_lost_process:
+            return PassingError(f"Spark failed: {_gone(cause)}")
     raised = _RAISED.findall(text)
     return SparkFailedError(f"Spark failed: {raised[-1].rpartition(_FAILED)[2]}") if raised else told
+
+
+def _gone(cause: JavaCause) -> str:
+    if _SOURCE in cause.maker:
+        return "the process of the source has gone"
+    return f"a Python process has gone ({cause.message.strip(' .') or cause.kind.rpartition('.')[2]})"

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schema.errors import SkwsError
-from skws.spark.faults import SparkFailedError, translated
+from skws.spark.faults import SparkFailedError, java_gone, without_java
 from skws.spark.streaming.faults import PassingError, passing, streaming_fault
 from skws.spark.streaming.sessions import stopped
 from skws.watch.log import Log
@@ -59,8 +59,7 @@ class LastingQuery:
     def goes_on(self) -> bool:
         """To be asked often, since that starts it. False: it was told to end. Raises SkwsError."""
         if self._query is None:
-            self._start_if_due()
-            return True
+            return self._started_if_due()
         if self._done() > self._done_before:
             self._starting.close()
         try:
@@ -68,9 +67,7 @@ class LastingQuery:
                 return True
             error = self._query.exception()
         except (Py4JError, OSError):
-            if self._told_to_end():
-                return False  # by a signal that Java got first
-            raise SparkFailedError("Spark failed: its Java process has gone") from None
+            return self._without_java()
         if error is not None:
             self._failed(streaming_fault(error))
             return True
@@ -83,17 +80,27 @@ class LastingQuery:
             stopped(self._query)
         self._starting.close()
 
-    def _start_if_due(self) -> None:
+    def _started_if_due(self) -> bool:
         if self._clock.now() < self._due:
-            return
+            return True
         self._starting.close()
-        self._starting.enter_context(self._unheard())
         try:
+            self._starting.enter_context(self._unheard())
             self._query = self._start()
         except Exception as error:
-            if not passing(error):
+            if without_java(error):
+                return self._without_java()
+            fault = passing(error)
+            if fault is None:
                 raise
-            self._failed(PassingError(str(translated(error))))
+            self._failed(fault)
+        return True
+
+    def _without_java(self) -> bool:
+        """False: by a signal that Java got first, and that is for this process, too."""
+        if self._told_to_end():
+            return False
+        raise java_gone() from None
 
     def _failed(self, error: SkwsError) -> None:
         """Wait for the next start, if that may help. Raises the error otherwise."""

@@ -68,13 +68,14 @@ class Lodger:
         python: str = sys.executable,
     ) -> None:
         self._python = python
-        folder = lodge(run)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
-            raise PermissionError(f"{folder} belongs to another user")
-        self._path = folder / f"{share.number}.socket"
+        self._path = lodge(run) / f"{share.number}.socket"
         setup = Setup(request, share, self._path, daemon or _daemon())
-        self._socket = self._connected() or self._started(setup)
+        try:
+            self._socket = self._reached(setup)
+        except FileNotFoundError:
+            if self._path.parent.exists():
+                raise
+            raise RuntimeError("the keeper of a shard has gone, and took its folder along") from None
 
     def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> Message:
         """One message, and the answer to it."""
@@ -92,6 +93,13 @@ class Lodger:
 
     def close(self) -> None:
         self._socket.close()
+
+    def _reached(self, setup: Setup) -> socket.socket:
+        folder = self._path.parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to another user")
+        return self._connected() or self._started(setup)
 
     def _connected(self) -> socket.socket | None:
         found = socket.socket(socket.AF_UNIX)

@@ -1,0 +1,107 @@
+"""Which errors out of Java are a Python process that was lost, by traces as Spark prints them."""
+
+from __future__ import annotations
+
+import pytest
+
+from skws.spark.java_causes import java_causes
+
+IDLE_ONE_KILLED = """\
+An error occurred while calling o123.load.
+: java.io.IOException: Stream closed
+\tat java.base/java.lang.ProcessBuilder$NullOutputStream.write(ProcessBuilder.java:445)
+\tat java.base/java.io.DataOutputStream.flush(DataOutputStream.java:128)
+\tat org.apache.spark.api.python.PythonWorkerFactory.$anonfun$stopWorker$2(PythonWorkerFactory.scala:527)
+\tat scala.Option.foreach(Option.scala:437)
+\tat org.apache.spark.sql.execution.python.PythonPlannerRunner.runInPython(PythonPlannerRunner.scala:123)
+"""
+KILLED_AS_IT_STARTED = """\
+org.apache.spark.SparkException: EOFException occurred while reading the port number from the stdout.
+\tat org.apache.spark.errors.SparkCoreErrors$.eofExceptionWhileReadPortNumberError(SparkCoreErrors.scala:55)
+\tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:382)
+"""
+NOT_HEARD_OF = """\
+org.apache.spark.SparkException: Python worker failed to connect back.
+\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:328)
+Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back
+\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:310)
+\t... 53 more
+"""
+NO_FORK = """\
+java.lang.IllegalStateException: Python daemon failed to launch worker with code -1
+\tat org.apache.spark.api.python.PythonWorkerFactory.createWorker$1(PythonWorkerFactory.scala:210)
+"""
+TASK = """\
+org.apache.spark.SparkException: Job aborted due to stage failure: a task failed 1 times, most recent \
+failure: Lost it in stage 3.0 (TID 3) (127.0.0.1 executor driver): java.io.EOFException
+\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:398)
+\tat org.apache.spark.sql.execution.python.PythonArrowOutput$$anon$1.read(PythonArrowOutput.scala:112)
+\tat org.apache.spark.sql.execution.SortExec.doExecute(SortExec.scala:114)
+
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:3122)
+"""
+NO_SUCH_PROGRAM = """\
+java.io.IOException: Cannot run program "python9": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1073)
+\tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:361)
+Caused by: java.io.IOException: error=2, No such file or directory
+\tat java.base/java.lang.ProcessImpl.forkAndExec(Native Method)
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1110)
+\t... 7 more
+"""
+NO_PYSPARK = """\
+org.apache.spark.SparkException:
+Error from python worker:
+  /usr/bin/python3: Error while finding module specification for 'pyspark.daemon'
+PYTHONPATH was:
+  /a.zip
+org.apache.spark.SparkException: EOFException occurred while reading the port number from the stdout.
+\tat org.apache.spark.errors.SparkCoreErrors$.eofExceptionWhileReadPortNumberError(SparkCoreErrors.scala:55)
+\tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:382)
+"""
+RAISED_BY_IT = """\
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "a.py", line 3, in work
+ValueError: of a bug
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+"""
+BEFORE_PYTHON = """\
+java.io.IOException: No space left on device
+\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)
+\tat org.apache.spark.storage.DiskBlockObjectWriter.write(DiskBlockObjectWriter.scala:312)
+\tat org.apache.spark.api.python.BasePythonRunner$WriterThread.run(PythonRunner.scala:421)
+"""
+NO_MEMORY = """\
+java.lang.OutOfMemoryError: Java heap space
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.read(PythonRunner.scala:512)
+"""
+
+
+@pytest.mark.parametrize("trace", [IDLE_ONE_KILLED, KILLED_AS_IT_STARTED, NOT_HEARD_OF, NO_FORK, TASK])
+def test_a_lost_process(trace: str) -> None:
+    assert any(cause.is_lost_process for cause in java_causes(trace))
+
+
+@pytest.mark.parametrize(
+    "trace", [NO_SUCH_PROGRAM, NO_PYSPARK, RAISED_BY_IT, BEFORE_PYTHON, NO_MEMORY, "", "at"]
+)
+def test_another_failure(trace: str) -> None:
+    assert not any(cause.is_lost_process for cause in java_causes(trace))
+
+
+def test_a_chain_from_the_outermost_to_the_innermost() -> None:
+    causes = list(java_causes(NOT_HEARD_OF))
+    assert [cause.kind for cause in causes] == [
+        "org.apache.spark.SparkException",
+        "java.net.SocketTimeoutException",
+    ]
+    assert causes[0].message == "Python worker failed to connect back."
+    assert [len(cause.frames) for cause in causes] == [1, 1]
+
+
+def test_a_task_tells_its_error_behind_what_spark_says_of_it() -> None:
+    (first, *_) = java_causes(TASK)
+    assert (first.kind, first.message) == ("java.io.EOFException", "")

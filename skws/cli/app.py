@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,10 +38,25 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _show_submit_file(asked: bool) -> None:
+    if asked:
+        typer.echo(Path(__file__).parents[1] / "submit.py")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+    submit_file: Annotated[
+        bool,
+        typer.Option(
+            "--submit-file",
+            help="Show the file that spark-submit takes in place of this command.",
+            callback=_show_submit_file,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """Continuous keyword search over relational data streams."""

@@ -1,0 +1,27 @@
+"""The file for spark-submit, which takes the command ``skws`` for a JAR, as it does not end in ``.py``.
+
+``skws --submit-file`` shows where it is. A cluster may be sent this file alone,
+and any Python may run it, so it needs nothing beside it.
+"""
+
+import os
+import sys
+
+
+def main() -> None:
+    """As ``skws``."""
+    # Else modules of this package would be found under the names of others.
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
+    try:
+        from skws.cli import main as command  # noqa: PLC0415 - it may be missing here
+    except ImportError as error:
+        sys.exit(
+            f"skws: {sys.executable} has no module {error.name}: "
+            "set PYSPARK_PYTHON to the Python in which skws is installed"
+        )
+    command()
+
+
+if __name__ == "__main__":
+    main()

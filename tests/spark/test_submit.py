@@ -1,0 +1,176 @@
+"""``spark-submit`` with the file that the command names: on this machine, and on a cluster of its own."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from schema.write import to_yaml
+from skws import __version__, submit
+from skws.spark.local_java import LIGHT_JAVA
+from tests.replays import write_replay
+from tests.streaming.test_oracle_shards import SCHEMA, random_records
+from tests.watch.watching import lines
+
+ROOT = Path(__file__).resolve().parents[2]
+MOVIES = ROOT / "examples" / "movies"
+SPARK = Path(pyspark.__file__).parent
+FILE = str(submit.__file__)
+PATIENCE = 400
+
+
+def ran(*command: str | Path, folder: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, **env}
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+
+
+def submitted(
+    master: str, *words: str | Path, options: tuple[str, ...] = (), folder: Path = ROOT, **env: str
+) -> None:
+    """Through spark-submit, which gives all that a command says on standard output."""
+    command = (SPARK / "bin" / "spark-submit", "--master", master, *options, FILE, *words)
+    run = ran(*command, folder=folder, **env)
+    assert run.returncode == 0, (run.stdout, run.stderr)
+
+
+def test_the_command_names_the_file() -> None:
+    assert ran(sys.executable, "-m", "skws", "--submit-file").stdout == f"{FILE}\n"
+    assert ran(sys.executable, FILE, "--version").stdout == f"skws {__version__}\n"
+
+
+def test_the_file_may_stand_alone(tmp_path: Path) -> None:
+    (tmp_path / "copy.py").write_text(Path(FILE).read_text())
+    run = ran(sys.executable, tmp_path / "copy.py", "search", "--no-such")
+    assert run.returncode == 2
+    assert "No such option: --no-such" in run.stderr
+
+
+def test_a_python_without_skws_is_told_so() -> None:
+    run = ran(sys.executable, "-I", "-S", FILE, "--version")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert re.fullmatch(
+        r"skws: \S+ has no module skws: set PYSPARK_PYTHON to the Python in which skws is installed\n",
+        run.stderr,
+    )
+
+
+@pytest.mark.spark
+def test_a_search_on_this_machine(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    search = ("search", "tarantino", "travolta", "-s", MOVIES / "schema.yaml", "-r", MOVIES / "replay.jsonl")
+    submitted("local[2]", *search, "-f", "jsonl", "-o", out)
+    local = ran(sys.executable, "-m", "skws", *search, "-f", "jsonl", "--engine", "local")
+    assert out.read_text() == local.stdout != ""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_search_that_fails_gives_its_exit_code() -> None:
+    command = ("search", "tarantino", "-s", MOVIES / "schema.yaml", "-r", "no-such.jsonl")
+    run = ran(SPARK / "bin" / "spark-submit", "--master", "local[1]", FILE, *command)
+    assert run.returncode == 4
+    assert "skws: no-such.jsonl" in run.stdout
+
+
+@contextmanager
+def daemon(kind: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """One of Spark's own, on this machine."""
+    command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": LIGHT_JAVA}
+    with log.open("wb") as told:
+        process = subprocess.Popen(command, env=env, stdout=told, stderr=told)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def told(log: Path, pattern: str) -> str:
+    """What a daemon writes, once it does."""
+    until = time.monotonic() + PATIENCE
+    while not (found := re.search(pattern, log.read_text())):
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.1)
+    return found[0]
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """A standalone master and a worker of two cores; gives the URL."""
+    ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    with daemon("master.Master", *ports, log=folder / "master.log"):
+        url = told(folder / "master.log", r"spark://127\.0\.0\.1:\d+")
+        size = ("--cores", "2", "--memory", "2g", "--work-dir", str(folder / "work"))
+        with daemon("worker.Worker", *ports, *size, url, log=folder / "worker.log"):
+            told(folder / "worker.log", "Successfully registered with master")
+            yield url
+
+
+def archived(folder: Path) -> Path:
+    """A stand-in for a packed environment, whose Python is this one; unpacked beside it for the driver."""
+    python = folder / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    archive = folder / "environment.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(python, "bin/python")
+    return archive
+
+
+def wanted(folder: Path) -> list[tuple[str | Path, ...]]:
+    """A live search and one over a replay, but for their engines and where results go."""
+    (folder / "schema.yaml").write_text(to_yaml(SCHEMA))
+    replay = folder / "r.jsonl"
+    write_replay(replay, SCHEMA, random_records(random.Random(5), 300))
+    common = ("alpha", "beta", "--window", "30 us", "--max-size", "4", "--schema", folder / "schema.yaml")
+    return [
+        ("watch", *common, "--source", f"replay:{replay}?speed=1000000"),
+        ("search", *common, "--replay", replay, "--format", "jsonl"),
+    ]
+
+
+def found(folder: Path) -> list[list[str]]:
+    return [sorted(str(line) for line in lines(folder / name)) for name in ("watch", "search")]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_searches_on_a_cluster_with_an_archive(tmp_path: Path) -> None:
+    watch, search = wanted(tmp_path)
+    for engine in ("local", "spark"):
+        (tmp_path / engine).mkdir()
+    for words in (
+        (*watch, "--sink", f"jsonl:{tmp_path / 'local' / 'watch'}"),
+        (*search, "--output", tmp_path / "local" / "search"),
+    ):
+        run = ran(sys.executable, "-m", "skws", *words, "--engine", "local")
+        assert run.returncode == 0, run.stderr
+    options = (
+        *("--archives", f"{archived(tmp_path)}#environment", "--executor-memory", "1g"),
+        *("--conf", f"spark.executor.extraJavaOptions={LIGHT_JAVA}", "--conf", "spark.skws.shards=2"),
+    )
+    env = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./environment/bin/python"}
+    out = tmp_path / "spark"
+    with cluster(tmp_path) as url:
+        for words in (
+            (*watch, "--sink", f"jsonl:{out / 'watch'}", "--checkpoint", tmp_path / "checkpoint"),
+            (*search, "--output", out / "search"),
+        ):
+            submitted(url, *words, options=options, folder=tmp_path, **env)
+    assert found(out) == found(tmp_path / "local")
+    assert min(map(len, found(out))) > 50

@@ -45,7 +45,7 @@ class BatchRun(DecodedReplay):
     def results(self, limit: int | None = None) -> Iterator[Result]:
         """Results in order of time; at one time retractions first, then by id."""
         parts = self._shuffled_into(self._parts)
-        ticked = self._ticked(self._stream()).persist(StorageLevel.MEMORY_AND_DISK)
+        ticked = self._ticked(self._stream())
         if self._plan.ranking is not None:
             row = ticked.select(sf.max("tick")).first()
             self.ended_at = row[0] if row else None
@@ -73,8 +73,9 @@ class BatchRun(DecodedReplay):
         return counted
 
     def _ticked(self, stream: DataFrame) -> DataFrame:
+        """With the tick of each record. Positions are kept; times are those of the records, which are."""
         if self._plan.by_count:
-            return with_positions(stream, self._parts)
+            return with_positions(stream, self._parts).persist(StorageLevel.MEMORY_AND_DISK)
         return stream.withColumn("tick", sf.col("time"))
 
     def _with_lifespans(self, ticked: DataFrame, settle: frozenset[int]) -> DataFrame:

@@ -79,6 +79,7 @@ class DecodedReplay:
         """What the replay holds. Decodes it."""
         records = tuples = deletions = bad = 0
         deleting = set()
+        self._shuffled_into(self._spark.sparkContext.defaultParallelism)  # Spark's own 200 take seconds
         grouped = self._decoded.groupBy("relation", "deletion").agg(sf.count("*").alias("records"))
         for row in grouped.collect():
             records += row.records

@@ -189,3 +189,28 @@ def test_bad_records_come_in_order_with_their_place(spark: SparkSession, tmp_pat
 def test_plan_of_slices(window: Window, slices: int, shards: int) -> None:
     slicing = plan_slices(window, list(range(1001)), cores=2)
     assert (slicing.slices, slicing.shards) == (slices, shards)
+
+
+def test_nothing_is_kept_twice_nor_counted_in_more_parts_than_cores(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By Spark's own setting a count has 200 parts, which takes seconds."""
+    write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 300, 4))
+    plan = Plan(STREAMS, parse_query("alpha beta", STREAMS), TimeWindow(12), 4)
+    spark.conf.unset("spark.sql.shuffle.partitions")
+    context = spark.sparkContext
+    kept = context._jsc.getPersistentRDDs().size()
+    context.setJobGroup("count", "")
+    with BatchRun(spark, plan, Replay.open(tmp_path / "r.jsonl", STREAMS)) as run:
+        assert run.tuples
+        context.setJobGroup("results", "")
+        results = run.results()
+        assert next(results)
+        # The records as decoded, and the results until they are read.
+        assert context._jsc.getPersistentRDDs().size() - kept == 2
+        results.close()  # type: ignore[attr-defined]
+    told = context.statusTracker()
+    jobs = [told.getJobInfo(job) for job in told.getJobIdsForGroup("count")]
+    stages = [told.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    assert stages
+    assert max(stage.numTasks for stage in stages if stage) <= context.defaultParallelism

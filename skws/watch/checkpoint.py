@@ -20,6 +20,7 @@ import fcntl
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -44,8 +45,8 @@ VERSION: Final = 7  # of what the journal and Spark's log hold
 _MANIFEST: Final = "manifest.json"
 _GIVEN: Final = "given.json"
 _COMMITTED: Final = "committed.json"
-_WORK: Final = ("journal", "outbox", "commands", "spark")
-"""Folders with nothing in them before there is a manifest; some are of the engine on Spark."""
+_WORK: Final = ("journal/*.log", "outbox/*.out", "commands/commands.jsonl", "spark/offsets")
+"""What is not there before there is a manifest; some of it is of the engine on Spark."""
 
 
 class Checkpoint:
@@ -190,7 +191,8 @@ class Checkpoint:
         """Remove files that a killed process has not put in their places."""
         for folder in (self.folder, self.sinks):
             for path in folder.glob(".*.partial"):
-                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    path.unlink()
 
     def _manifest(self) -> dict[str, Any] | None:
         path = self.folder / _MANIFEST
@@ -212,10 +214,9 @@ class Checkpoint:
 
     def _check_unbegun(self) -> None:
         """Raises StateError if a run has begun, whose manifest is gone."""
-        for folder in _WORK:
-            if (self.folder / folder).is_dir() and any((self.folder / folder).iterdir()):
-                raise missing(self.folder / _MANIFEST)
-        for path in self.sinks.iterdir():
+        if any(True for pattern in _WORK for _ in self.folder.glob(pattern)):
+            raise missing(self.folder / _MANIFEST)
+        for path in self.sinks.glob("*.json"):
             path.unlink()  # of a start that ended before the manifest was written
 
     def _check(self, known: dict[str, Any]) -> None:

@@ -14,6 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from schema.errors import SkwsError
+from skws.alerts.file import Alert
+from skws.alerts.limit import Rate
+from skws.alerts.routing import Routing
+from skws.live.standing import Query
 from skws.watch import journal as journals
 from skws.watch.control import Command
 from skws.watch.local import LocalWatch
@@ -38,7 +42,8 @@ class Disk(Place):
     def work(self) -> None:
         if self.watch is None:
             sinks = [*_sinks(self.asked), ParquetSink(self.folder / "parquet")]
-            self.watch = LocalWatch(self.asked, sinks, Notes().log)
+            alert = Alert(Query("bob"), (f"jsonl:{self.folder / 'bob.jsonl'}",), Rate.of("1 per 7 seconds"))
+            self.watch = LocalWatch(self.asked, [Routing(sinks, {"bob": alert})], Notes().log)
             self.watch.open()
         super().work()
 
@@ -95,6 +100,7 @@ def test_a_full_disk_at_any_write_ends_as_if_it_had_not_been(tmp_path: Path, see
     assert lines(full.out) == lines(calm.out)
     assert full.rows() == calm.rows()
     assert full.parquet() == calm.parquet() == [line["id"] for line in lines(calm.out)]
+    assert lines(full.folder / "bob.jsonl") == lines(calm.folder / "bob.jsonl")
     assert reasons(full.letters) == reasons(calm.letters)
     assert full.left() == []
 

@@ -103,6 +103,7 @@ def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
     first.flush()
     first.write(4, [result(4)])
     first.close()
+    (folder / ".results-run1-000000000004-000000000005.parquet.9.partial").write_bytes(b"half")
     second = opened(f"parquet:{folder}", kept)
     for batch, results in ((2, []), (3, [result(3)]), (4, [result(4)]), (5, [])):
         second.write(batch, results)

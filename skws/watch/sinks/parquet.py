@@ -35,6 +35,8 @@ class ParquetSink:
         self._prefix = f"results-{run.id[:12]}-"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            for half in self._folder.glob(f".{self._prefix}*.partial"):
+                half.unlink()  # of a process that was killed
         except OSError as error:
             raise SinkError(f"cannot write to {self._folder}: {error.strerror}") from None
         written = self._folder.glob(f"{self._prefix}*.parquet")

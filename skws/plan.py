@@ -16,7 +16,7 @@ from schema.model import Schema
 from skws.choices import DEFAULT_MAX_SIZE, EvaluatorName
 from skws.keywords import KeywordQuery, Matcher, parse_query
 from skws.ranking.choice import RankingChoice
-from windows.window import ExpressionWindow, Window, by_position
+from windows.window import ExpressionWindow, Window, by_position, with_deletions
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,13 @@ class Plan:
 
     @property
     def by_count(self) -> bool:
-        """True if ticks are positions in the stream instead of microseconds."""
+        """True if ticks count positions in the stream instead of microseconds."""
         return by_position(self.window)
+
+    @property
+    def lifespans(self) -> Window:
+        """The window over the ticks of tuples."""
+        return with_deletions(self.window)
 
     def generator(self) -> CNGen:
         """Candidate networks of the query."""
@@ -79,7 +84,7 @@ class Plan:
         """The mesh that the plan asks for, without tuples."""
         return make_evaluator(
             self.generator(),
-            self.window,
+            self.lifespans,
             MeshKind(self.mesh),
             None if self.purge is None else PurgeKind(self.purge),
             self.demand,

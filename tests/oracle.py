@@ -48,6 +48,7 @@ class Oracle:
         self.tuples: list[Live] = []
         self.live: list[int] = []
         self.found: set[Network] = set()
+        self.position = 0  # of the next tuple, for count windows
 
     def load(self, rows: Iterable[tuple[int, Row]]) -> Counter[Shape]:
         self.live += self._last_of_keys([self._add(r, row, STATIC, float("inf")) for r, row in rows])
@@ -74,6 +75,15 @@ class Oracle:
         appeared = now - self.found
         self.found = now
         return Counter(map(self.shape, retracted)), Counter(map(self.shape, appeared))
+
+    def record(self, record: Record, size: int) -> tuple[Counter[Shape], Counter[Shape]]:
+        """The next record under a count window: a tuple lives until more than ``size`` others came after it.
+
+        A deletion is no arrival: it meets what the last arrival saw alive.
+        """
+        tick = self.position - record.delete
+        self.position += not record.delete
+        return self.instant(tick, [record], size + 1)
 
     def _excluded(self, number: int) -> bool:
         return self.tuples[number].keywords == -1

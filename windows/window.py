@@ -3,7 +3,8 @@
 A window gives a tuple that starts at a tick its natural end. Ticks are
 microseconds since the epoch for time windows and positions in the stream for
 count windows; a count window of N keeps the tuple at position j alive up to
-the arrival of position j + N.
+the arrival of position j + N. Only insertions have positions. Where deletions
+matter, ticks are finer (``ArrivalWindow``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from schema.errors import UsageError, nearest
 
 FOREVER = 1 << 62
 MICROSECOND = 1_000_000
+TICKS_PER_ARRIVAL = 2
 
 _UNITS = {
     "us": 1,
@@ -60,6 +62,19 @@ class CountWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrivalWindow:
+    """A count window on ticks that tell what comes between two arrivals from the arrivals.
+
+    Else a deletion would come together with the next arrival, which pushes a tuple out.
+    """
+
+    size: int
+
+    def end(self, start: int) -> int:
+        return start + TICKS_PER_ARRIVAL * (self.size + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Unbounded:
     """Tuples live until they are deleted."""
 
@@ -81,12 +96,34 @@ class ExpressionWindow:
         return FOREVER
 
 
-Window: TypeAlias = TimeWindow | CountWindow | Unbounded | ExpressionWindow
+Window: TypeAlias = TimeWindow | CountWindow | ArrivalWindow | Unbounded | ExpressionWindow
 
 
 def by_position(window: Window) -> bool:
-    """True if ticks are positions in the stream instead of microseconds."""
-    return isinstance(window, CountWindow | ExpressionWindow)
+    """True if ticks count positions in the stream instead of microseconds."""
+    return isinstance(window, CountWindow | ArrivalWindow | ExpressionWindow)
+
+
+def with_deletions(window: Window) -> Window:
+    """The window over the ticks of a stream in which tuples may be deleted."""
+    return ArrivalWindow(window.size) if isinstance(window, CountWindow) else window
+
+
+def at_arrival(position: int) -> int:
+    """The tick of an ``ArrivalWindow`` at which the tuple at a position comes."""
+    return TICKS_PER_ARRIVAL * position
+
+
+def before_arrival(position: int) -> int:
+    """The tick between the arrival at a position and the one before it."""
+    return TICKS_PER_ARRIVAL * position - 1
+
+
+def ticks_per_position(window: Window) -> int | None:
+    """None if ticks are microseconds."""
+    if isinstance(window, ArrivalWindow):
+        return TICKS_PER_ARRIVAL
+    return 1 if by_position(window) else None
 
 
 def parse_window(text: str) -> Window:
@@ -112,7 +149,7 @@ def window_text(window: Window) -> str:
     """A window as ``parse_window`` takes it, in the largest unit that is exact."""
     if isinstance(window, ExpressionWindow):
         return window.text
-    if isinstance(window, CountWindow):
+    if isinstance(window, CountWindow | ArrivalWindow):
         return _counted(window.size, "tuple")
     return duration_text(window.length) if isinstance(window, TimeWindow) else "none"
 

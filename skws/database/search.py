@@ -52,7 +52,7 @@ class SnapshotSearch:
         self._bounds = Bounds(plan, self._carriers, self._ranking)
         self._networks = NetworkResults(self._carriers, store, self._bounds)
         self._assembler = Assembler(plan)
-        self._names = TupleNames(plan.schema, by_count=False)
+        self._names = TupleNames(plan.schema, per_position=None)
 
     def why_nothing(self) -> list[str]:
         """Lines for the user of a search that found nothing."""

@@ -34,7 +34,7 @@ from skws.records import OnLate, Record, unheard
 from skws.results.model import Result
 from windows.lifespans import static_tuples
 from windows.tuples import StreamTuple
-from windows.window import CountWindow, Window
+from windows.window import CountWindow, Window, with_deletions
 
 
 class ColumnarEngine:
@@ -58,12 +58,13 @@ class ColumnarEngine:
     ) -> None:
         self.schema = schema
         self.window = window
+        self._lifespans = with_deletions(window)
         self.lateness = lateness
         self.counts = Counts()
         self._accepts_root = accepts_root
         self._finder = self._new_finder(schema)
         self._results = ToldResults(self._finder)
-        self._settling = Settling(schema, window)
+        self._settling = Settling(schema, self._lifespans)
         self._queries = AnsweredQueries()
         self._arrived = 0  # records so far
         self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
@@ -121,7 +122,7 @@ class ColumnarEngine:
             yield from self._batch(batch)
 
     def expire(self, tick: int) -> None:
-        """Let time pass without a record, up to ``tick`` (a position for count windows)."""
+        """Let time pass without a record, up to ``tick``."""
         self._order.reach(tick)
         self._settling.forget(self._order.horizon)
         self._finder.purge(self._order.horizon)
@@ -198,7 +199,7 @@ class ColumnarEngine:
 
     @property
     def by_count(self) -> bool:
-        """True if ticks are positions in the stream instead of microseconds."""
+        """True if ticks count positions in the stream instead of microseconds."""
         return isinstance(self.window, CountWindow)
 
     @property
@@ -210,7 +211,7 @@ class ColumnarEngine:
         )
 
     def _new_finder(self, schema: Schema) -> Finder:
-        return Finder(schema, self.window, self._accepts_root, self._renumber, on_evict=self._mark)
+        return Finder(schema, self._lifespans, self._accepts_root, self._renumber, on_evict=self._mark)
 
     def _renumber(self, horizon: int, slots: Ints) -> None:
         self._results.compact(horizon, slots)
@@ -272,7 +273,7 @@ class ColumnarEngine:
         """The batch's insertions: records that stand for themselves, and tuples that are followed."""
         if not plain.all():
             batch, ticks, places = batch.taken(np.flatnonzero(plain)), ticks[plain], places[plain]
-        ends = natural_ends(self.window, ticks)
+        ends = natural_ends(self._lifespans, ticks)
         new = Arrivals(batch.relation, batch.rows.packed(), ticks, ends, batch.time, places)
         return new.merged(of_tuples(followed, lambda _: True)) if followed else new
 

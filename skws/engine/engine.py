@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, count, groupby
+from operator import attrgetter
 
 from mesh.composite import Members
 from mesh.evaluator import Found
@@ -23,7 +24,7 @@ from skws.results.model import Op, Result
 from skws.tables.whole import with_sources
 from windows.lifespans import Lifespans, static_tuples
 from windows.tuples import ALWAYS, StreamTuple
-from windows.window import FOREVER
+from windows.window import FOREVER, at_arrival, before_arrival, ticks_per_position
 
 EXCLUDED = -1  # the matcher's answer for tuples that take no part
 
@@ -50,9 +51,9 @@ class Engine:
         self.counts = Counts()
         self.mesh = plan.evaluator()
         self.frequencies = KeywordFrequencies(len(plan.query.slots))
-        self._lifespans = Lifespans(plan.schema, plan.window)
+        self._lifespans = Lifespans(plan.schema, plan.lifespans)
         self._assembler = Assembler(plan)
-        self._names = TupleNames(plan.schema, by_count=plan.by_count)
+        self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
         self._on_late = on_late
         self._position = 0
         self._arrival = count()
@@ -72,9 +73,9 @@ class Engine:
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in stream records in order of arrival. Neighbours with equal time are one instant."""
         if self.plan.by_count:
-            for group in arrivals(records):
-                yield from self._step(self._position, group[0].time, group)
-                self._position += not group[-1].delete
+            for step in arrivals(records):
+                yield from self._step(self._tick(step[0]), step[0].time, step)
+                self._position += not step[0].delete
             return
         for time, simultaneous in groupby(records, key=_time_of):
             if time < self._now - self.plan.lateness:
@@ -88,7 +89,7 @@ class Engine:
         return not (self.mesh.live_tuples or self.mesh.partials or len(self._lifespans))
 
     def expire(self, tick: int) -> None:
-        """Let time pass without a record, up to ``tick`` (a position for count windows)."""
+        """Let time pass without a record, up to ``tick``."""
         self._now = max(self._now, tick)
         horizon = self._now - (0 if self.plan.by_count else self.plan.lateness)
         self.mesh.purge(horizon)
@@ -105,17 +106,20 @@ class Engine:
         """
         change = SchemaChange.between(self.plan.schema, schema)
         plan = self.plan.over(change.after)
-        # With a count window, what the last arrival saw alive is so until the next one.
-        tick = self._position - 1 if self.plan.by_count else time
+        tick = before_arrival(self._position) if self.plan.by_count else time
         self.expire(tick)
         changed = self.mesh.change_schema(plan.generator(), tick)
         results = list(self._retracted([(found, time) for found in changed.retracted]))
         self.plan = plan
         self._positions = change.positions
         self._assembler = Assembler(plan)
-        self._names = TupleNames(plan.schema, by_count=plan.by_count)
+        self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
         self._lifespans.change_schema(change.after)
         return results + list(self._completed(changed.found))
+
+    def _tick(self, record: Record) -> int:
+        """Where the next record of a count window stands."""
+        return before_arrival(self._position) if record.delete else at_arrival(self._position)
 
     def _drop_late(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -193,18 +197,10 @@ def _time_of(record: Record) -> int:
 
 
 def arrivals(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """The steps of a count window: one insertion each, with the deletions of its instant before it."""
-    step: list[Record] = []
-    for record in records:
-        if step and record.time != step[0].time:
-            yield step
-            step = []
-        step.append(record)
-        if not record.delete:
-            yield step
-            step = []
-    if step:
-        yield step
+    """The steps of a count window: single insertions, and between them the deletions of one instant."""
+    for (_, delete), together in groupby(records, key=attrgetter("time", "delete")):
+        step = list(together)
+        yield from [step] if delete else ([record] for record in step)
 
 
 def _id_of(result: Result) -> str:

@@ -30,7 +30,7 @@ from skws.plan import Plan
 from skws.ranking.judging import Scorer
 from skws.ranking.scoring import Scoring
 from windows.tuples import ALWAYS, StreamTuple
-from windows.window import Window, by_position
+from windows.window import Window, ticks_per_position
 
 if TYPE_CHECKING:
     from skws.engine.behind import RowsBehind
@@ -65,7 +65,7 @@ class Finder:
         self.queries = self._meshes.queries
         self._labelling = Labelling()
         self._values = JoinValues(schema, self.live.key_sets)
-        self.known = KnownTuples(schema, self.live, by_count=by_position(window))
+        self.known = KnownTuples(schema, self.live, ticks_per_position(window))
         self._edges = edges(schema)
         self._sweep = Sweep()
         self._scoring = scorer(schema, self.live, self.known)

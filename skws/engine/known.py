@@ -20,11 +20,11 @@ class KnownTuples:
     or whose name needs more than their row.
     """
 
-    def __init__(self, schema: Schema, live: LiveTuples, *, by_count: bool) -> None:
+    def __init__(self, schema: Schema, live: LiveTuples, per_position: int | None) -> None:
         self.slots: dict[StreamTuple, int] = {}
         self._live = live
         self._rows = RowStore()
-        self._names = TupleNames(schema, by_count=by_count)
+        self._names = TupleNames(schema, per_position)
         self._followed: dict[int, StreamTuple] = {}
         self._named: dict[int, Named] = {}  # tuples of results, which tend to be in several
         self._latest = ALWAYS

@@ -13,11 +13,10 @@ from itertools import groupby
 from mesh.columnar.columns import Ints
 from schema.model import Schema
 from skws.batches import RecordBatch
-from skws.engine.engine import arrivals
 from skws.records import Record
 from windows.lifespans import Lifespans
 from windows.tuples import StreamTuple
-from windows.window import CountWindow, Window
+from windows.window import ArrivalWindow, Window
 
 
 @dataclass(slots=True)
@@ -88,12 +87,10 @@ class Settling:
         if end == self._window.end(known.start):
             known.ended_at = None
         else:
-            known.ended_at = time if isinstance(self._window, CountWindow) else end
+            known.ended_at = time if isinstance(self._window, ArrivalWindow) else end
 
     def _steps(self, batch: RecordBatch, ticks: Ints) -> Iterator[tuple[int, list[Record]]]:
-        """Instants, as the tuple-at-a-time engine has them."""
+        """Instants, as the tuple-at-a-time engine has them; between two arrivals there may be several."""
         pairs = zip(ticks.tolist(), batch.records(), strict=True)
-        for tick, together in groupby(pairs, key=lambda pair: pair[0]):
-            step = [record for _, record in together]
-            by_count = isinstance(self._window, CountWindow)
-            yield from ((tick, part) for part in arrivals(step)) if by_count else [(tick, step)]
+        for (tick, _), together in groupby(pairs, key=lambda pair: (pair[0], pair[1].time)):
+            yield tick, [record for _, record in together]

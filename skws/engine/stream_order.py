@@ -8,10 +8,11 @@ from mesh.columnar.columns import Flags, Ints
 from skws.batches import RecordBatch
 from skws.records import OnLate
 from windows.tuples import ALWAYS
+from windows.window import TICKS_PER_ARRIVAL, before_arrival
 
 
 class StreamOrder:
-    """``by_count``: ticks are positions in the stream, and nothing is late; else event times in microseconds.
+    """``by_count``: ticks are those of an ``ArrivalWindow``, and nothing is late; else microseconds.
 
     Records may come up to ``lateness`` after later ones; ``on_late`` hears of those that come later still.
     """
@@ -33,26 +34,24 @@ class StreamOrder:
         self.now = max(self.now, tick)
 
     def at(self, time: int) -> int:
-        """The tick of an event time between two records.
-
-        With a count window, what the last arrival saw alive is so until the next one.
-        """
-        return self.position - 1 if self._by_count else time
+        """The tick of an event time between two records."""
+        return before_arrival(self.position) if self._by_count else time
 
     def accepted(self, batch: RecordBatch) -> tuple[RecordBatch, Ints]:
         """The records that are not too late, in order of ticks, and their ticks."""
         if self._by_count:
-            return batch, self._positions(batch)
+            return batch, self._counted(batch)
         batch = self._without_late(batch)
         if self._lateness:
             batch = batch.taken(np.argsort(batch.time, kind="stable"))
         return batch, batch.time
 
-    def _positions(self, batch: RecordBatch) -> Ints:
-        inserted = 1 - batch.deletes().astype(np.int64)
-        reached: Ints = self.position + np.cumsum(inserted)
+    def _counted(self, batch: RecordBatch) -> Ints:
+        """Ticks by position: a deletion's is between two arrivals."""
+        deleted = batch.deletes().astype(np.int64)
+        reached: Ints = self.position + np.cumsum(1 - deleted)
         self.position = int(reached[-1]) if len(reached) else self.position
-        return reached - inserted
+        return TICKS_PER_ARRIVAL * (reached - 1) + deleted
 
     def _without_late(self, batch: RecordBatch) -> RecordBatch:
         time = batch.time

@@ -13,7 +13,7 @@ from skws.explain.prefixes import Prefix, prefix_of
 from skws.plan import Plan
 from skws.replay import BadRecordLog, Replay
 from windows.tuples import ALWAYS
-from windows.window import ExpressionWindow
+from windows.window import ExpressionWindow, before_arrival
 
 if TYPE_CHECKING:
     from skws.windowing.engine import WindowedEngine
@@ -66,7 +66,7 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
 def _now(plan: Plan, tuples: int, clock: _Clock) -> int:
     if isinstance(plan.window, ExpressionWindow):
         return tuples  # a tuple that the last record ended ends at the position after it
-    return tuples - 1 if plan.by_count else clock.now
+    return before_arrival(tuples) if plan.by_count else clock.now
 
 
 def _windowed(plan: Plan) -> WindowedEngine:

@@ -28,7 +28,15 @@ from skws.ranking.top import Top, TopChoice
 from skws.records import Record
 from skws.results.model import Place, Result
 from windows.tuples import ALWAYS
-from windows.window import MICROSECOND, CountWindow, ExpressionWindow, Window, parse_duration, parse_window
+from windows.window import (
+    MICROSECOND,
+    CountWindow,
+    ExpressionWindow,
+    Window,
+    at_arrival,
+    parse_duration,
+    parse_window,
+)
 
 TOP: Final = "top"
 RANK: Final = "rank"
@@ -106,7 +114,7 @@ class BestResults(MadeFromLog):
     def __init__(self, plan: Plan, choice: TopChoice) -> None:
         self._plan = plan
         self._engine = ColumnarEngine.of(plan)
-        self._times: dict[int, int] = {}  # of the positions of a batch, where ticks are positions
+        self._times: dict[int, int] = {}  # by tick of the insertions of a batch, where ticks count positions
         self._top = Top(choice, plan.schema, when=self._when)
 
     @property
@@ -140,7 +148,7 @@ class BestResults(MadeFromLog):
         self._engine.begin_at(arrived.position)
         if self._plan.by_count:
             inserted = batch.time[~batch.deletes()].tolist()
-            self._times = dict(enumerate(inserted, arrived.position))
+            self._times = {at_arrival(arrived.position + n): time for n, time in enumerate(inserted)}
         yield from self._top.take(self._engine.process_batches([batch]))
         yield from self._top.advance(self._engine.now)
 

@@ -79,7 +79,7 @@ class LiveSearch:
 
     @property
     def now(self) -> int:
-        """How far ticks have come: microseconds, or positions under a count window."""
+        """How far ticks have come: microseconds, or those of a count window (``windows.window``)."""
         return self._order.now
 
     @property

@@ -28,7 +28,7 @@ class Stream:
 
     @property
     def by_count(self) -> bool:
-        """True if ticks are positions in the stream instead of microseconds."""
+        """True if ticks count positions in the stream instead of microseconds."""
         return isinstance(self.window, CountWindow)
 
     @property

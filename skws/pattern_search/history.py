@@ -12,7 +12,7 @@ from patterns.evaluation import Mark, Valuation
 from schema.model import Row, Schema
 from skws.pattern_search.result import PatternResult, PatternTuple
 from skws.results.assemble import TupleNames
-from windows.window import FOREVER, MICROSECOND, Window, by_position
+from windows.window import FOREVER, MICROSECOND, Window, by_position, ticks_per_position
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class History:
         self._relations = schema.relations
         self._keywords = keywords
         self._by_count = by_position(window)
-        self._names = TupleNames(schema, by_count=self._by_count)
+        self._names = TupleNames(schema, ticks_per_position(window))
         self._window = window
         self._tuples: OrderedDict[int, _Seen] = OrderedDict()
         self._instant: Counter[tuple[int, Row]] = Counter()

@@ -61,22 +61,25 @@ class Named(Struct, eq=False, gc=False):
 class RelationNames:
     """How the tuples of one relation are named and shown."""
 
-    __slots__ = ("_before", "_by_count", "_described", "relation", "row")
+    __slots__ = ("_before", "_described", "_per_position", "relation", "row")
 
-    def __init__(self, relation: Relation, *, by_count: bool) -> None:
+    def __init__(self, relation: Relation, per_position: int | None) -> None:
         self._described = relation
-        self._by_count = by_count
+        self._per_position = per_position
         self.relation = relation.name
         self._before = b"%b\x1d" % relation.name.encode()
         self.row = _row_getter(relation)
 
     def of(self, row: Row, start: int, occurrence: int, successor: bool) -> Named:
         """A tuple by what its name is made of."""
+        start = self._place(start)
         name = _JSON.encode((self._telling(row), start, occurrence))
         return Named(self, row, start, digest(self._before + name), occurrence, successor)
 
     def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
         """Tuples of which none equals an earlier one of its instant, and none follows another."""
+        if self._per_position is not None:
+            starts = list(map(self._place, starts))
         telling = map(self._telling, rows) if self._described.key else rows
         lines = _JSON.encode_lines(list(zip(telling, starts, repeat(0))))
         made = digests(self._before, lines.splitlines())
@@ -96,17 +99,23 @@ class RelationNames:
         key = self._described.key_columns
         return [row[column] for column in key] if key else row
 
+    def _place(self, start: int) -> int:
+        """The position of a start where ticks count positions, else the start."""
+        if self._per_position is None or start == ALWAYS:
+            return start
+        return start // self._per_position
+
     def _start_text(self, start: int) -> str:
         if start == ALWAYS:
             return "table"
-        return str(start) if self._by_count else f"{start / MICROSECOND}"
+        return f"{start / MICROSECOND}" if self._per_position is None else str(start)
 
 
 class TupleNames:
-    """Names tuples as results show them."""
+    """Names tuples as results show them. ``per_position``: ticks for each, None if they are microseconds."""
 
-    def __init__(self, schema: Schema, *, by_count: bool) -> None:
-        self.relations = [RelationNames(relation, by_count=by_count) for relation in schema.relations]
+    def __init__(self, schema: Schema, per_position: int | None) -> None:
+        self.relations = [RelationNames(relation, per_position) for relation in schema.relations]
 
     def name(
         self, relation: int, row: Row, start: int, occurrence: int = 0, *, successor: bool = False

@@ -28,7 +28,7 @@ from skws.spark.replayed import Counted, DecodedReplay, in_order
 from skws.spark.slices import Slicing, plan_slices, quantiles, sliced
 from windows.lifespans import static_tuples
 from windows.tuples import StreamTuple
-from windows.window import FOREVER
+from windows.window import FOREVER, TICKS_PER_ARRIVAL
 
 
 class BatchRun(DecodedReplay):
@@ -50,7 +50,7 @@ class BatchRun(DecodedReplay):
             row = ticked.select(sf.max("tick")).first()
             self.ended_at = row[0] if row else None
         if parts > 1:
-            self.slicing = plan_slices(self._plan.window, quantiles(ticked), parts)
+            self.slicing = plan_slices(self._plan.lifespans, quantiles(ticked), parts)
         tuples = self._with_lifespans(ticked, self._keyed | self._counted.deleting)
         found = evaluated(sliced(tuples, self.slicing), self._plan, self._static(), self.slicing)
         try:
@@ -75,7 +75,9 @@ class BatchRun(DecodedReplay):
     def _ticked(self, stream: DataFrame) -> DataFrame:
         """With the tick of each record. Positions are kept; times are those of the records, which are."""
         if self._plan.by_count:
-            return with_positions(stream, self._parts).persist(StorageLevel.MEMORY_AND_DISK)
+            placed = with_positions(stream, self._parts).persist(StorageLevel.MEMORY_AND_DISK)
+            at = sf.col("tick") * TICKS_PER_ARRIVAL
+            return placed.withColumn("tick", at - sf.col("deletion").cast("long"))
         return stream.withColumn("tick", sf.col("time"))
 
     def _with_lifespans(self, ticked: DataFrame, settle: frozenset[int]) -> DataFrame:
@@ -83,7 +85,7 @@ class BatchRun(DecodedReplay):
         chosen = sf.col("relation").isin(sorted(settle))
         parts = [self._natural(ticked.where(~chosen))]
         if settle:
-            parts.append(settled(ticked.where(chosen), self._plan.window, self._keyed, self._parts))
+            parts.append(settled(ticked.where(chosen), self._plan.lifespans, self._keyed, self._parts))
         return reduce(DataFrame.unionAll, parts)
 
     def _natural(self, ticked: DataFrame) -> DataFrame:
@@ -101,7 +103,7 @@ class BatchRun(DecodedReplay):
         )
 
     def _natural_end(self) -> Column:
-        first_end = self._plan.window.end(0)
+        first_end = self._plan.lifespans.end(0)
         return sf.lit(FOREVER) if first_end == FOREVER else sf.col("tick") + sf.lit(first_end)
 
     def _static(self) -> Callable[[], list[StreamTuple]]:

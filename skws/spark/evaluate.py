@@ -94,7 +94,7 @@ class SliceRun:
     def __init__(
         self, plan: Plan, generator: CNGen, accepts_root: Callable[[Row], bool] | None, begin: int
     ) -> None:
-        self._finder = Finder(plan.schema, plan.window, accepts_root)
+        self._finder = Finder(plan.schema, plan.lifespans, accepts_root)
         self._finder.add(0, plan, generator)
         self._begin = begin
         self.counts: Counter[str] = Counter()

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from skws.spark.lifespans import TUPLES
-from windows.window import CountWindow, TimeWindow, Window
+from windows.window import TICKS_PER_ARRIVAL, ArrivalWindow, CountWindow, TimeWindow, Window
 
 QUANTILES = 256
 SEED = -3  # in place of a relation: makes sure that a slice is run even without tuples
@@ -62,6 +62,8 @@ def plan_slices(window: Window, ticks: list[int], cores: int) -> Slicing:
             affordable = span // length
         case CountWindow(size):
             affordable = span // size
+        case ArrivalWindow(size):
+            affordable = span // (size * TICKS_PER_ARRIVAL)
         case _:
             affordable = 1
     slices = max(1, min(affordable, 4 * cores))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -63,13 +64,16 @@ DENSE = Schema(
 )
 
 
-def rows(random: Random, count: int, relations: int, steps: list[int]) -> list[Record]:
-    """Tuples that join, most with a keyword, many at one time; equal ones, replacements and deletions."""
+def rows(random: Random, count: int, relations: int, steps: list[int], last: int = 0) -> list[Record]:
+    """Tuples that join, most with a keyword, many at one time; equal ones, replacements and deletions.
+
+    ``last``: of how many records those are that may come again or be deleted; 0 for all.
+    """
     stream: list[Record] = []
     for _ in range(count):
         time = (stream[-1].time if stream else 0) + random.choice(steps)
         if stream and random.random() < 0.25:
-            stream.append(random.choice(stream)._replace(time=time, delete=random.random() < 0.6))
+            stream.append(random.choice(stream[-last:])._replace(time=time, delete=random.random() < 0.6))
             continue
         words = [random.choice(["alpha", "beta", "gamma", "no"]), random.choice(["", "", "", "alpha"])]
         numbers = random.choice([0, 1]), random.choice([0, 1, 2, None])
@@ -105,6 +109,35 @@ def test_every_mode_finds_the_trees_in_order(text: str, window: Window) -> None:
     assert found > 2
 
 
+@pytest.mark.parametrize("text", ["alpha beta", "alpha -gamma beta", *QUERIES[:2]])
+@pytest.mark.parametrize("size", [2, 5])
+def test_deletions_in_count_windows(text: str, size: int) -> None:
+    """Dense with deletions, which are no arrivals; a query that comes then finds what is alive."""
+    plan = Plan(DENSE, parse_query(text, DENSE), CountWindow(size), 3)
+    retractions = alive = 0
+    for seed in range(6):
+        random = Random(seed)
+        static, stream = tables(random), rows(random, 60, 3, [0, 0, 1], last=size + 1)
+        oracle = Oracle(DENSE, len(plan.keywords), 3, plan.matcher.bitmap, plan.query.sequence.groups)
+        running = [*engines(plan), ColumnarEngine.of(replace(plan, evaluated_by="automata"))]
+        late = ColumnarEngine(DENSE, plan.window)
+        oracle.load([(r.relation, r.row) for r in static])
+        for engine in [*running, late]:
+            list(engine.load_tables(static))
+        for record in stream:
+            expected = oracle.record(record, size)
+            list(late.process([record]))
+            assert ops(late.add(plan), "+") == Counter(map(oracle.shape, oracle.found))
+            late.remove(text)
+            for engine in running:
+                results = list(engine.process([record]))
+                assert (ops(results, "-"), ops(results, "+")) == expected
+            retractions += expected[0].total()
+            alive += len(oracle.found)
+    assert retractions > size - 2
+    assert alive > 20
+
+
 @given(st.data(), st.sampled_from([TimeWindow(3), CountWindow(4)]))
 @settings(max_examples=40, deadline=None)
 def test_any_schema(data: st.DataObject, window: TimeWindow | CountWindow) -> None:
@@ -116,16 +149,15 @@ def test_any_schema(data: st.DataObject, window: TimeWindow | CountWindow) -> No
     oracle.load([(r.relation, r.row) for r in static])
     for engine in running:
         list(engine.load_tables(static))
-    position = 0
     for time, together in instants(stream):
         for records in [[r] for r in together] if isinstance(window, CountWindow) else [together]:
-            tick = position if isinstance(window, CountWindow) else time
-            length = window.size + 1 if isinstance(window, CountWindow) else window.length
-            expected = oracle.instant(tick, records, length)
+            if isinstance(window, CountWindow):
+                expected = oracle.record(records[0], window.size)
+            else:
+                expected = oracle.instant(time, records, window.length)
             for engine in running:
                 results = list(engine.process(records))
                 assert (ops(results, "-"), ops(results, "+")) == expected
-            position += sum(not record.delete for record in records)
 
 
 @pytest.mark.parametrize("lateness", [3, 30])

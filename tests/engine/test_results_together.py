@@ -50,7 +50,7 @@ def reading(network: int) -> Reading:
 @pytest.mark.parametrize("count", [0, 1, 40])
 def test_together_as_one_by_one(count: int) -> None:
     drawn, snapshot = random.Random(count), count == 1
-    names = TupleNames(SCHEMA, by_count=False)
+    names = TupleNames(SCHEMA, per_position=None)
     # Eleven equal tuples of an instant: the name of the second begins that of the eleventh.
     members = [
         [names.name(0, ("ada", 1), 5, occurrence) for occurrence in range(12)],
@@ -91,7 +91,7 @@ def test_together_as_one_by_one(count: int) -> None:
 
 @pytest.mark.parametrize("pair", [(0, 0), (0, 1)])
 def test_a_tuple_is_made_once_for_each_set_of_its_keywords(pair: tuple[int, int]) -> None:
-    names = TupleNames(SCHEMA, by_count=False)
+    names = TupleNames(SCHEMA, per_position=None)
     single = [number for number, (_, tree) in enumerate(NETWORKS) if tree.relations == (0,)]
     readings = Readings(reading)
     numbers = readings.numbers(single)

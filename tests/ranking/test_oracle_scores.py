@@ -141,17 +141,16 @@ def test_scores_are_those_of_the_definition(
     judge = Judge(oracle, names=names, timed=not by_count)
     oracle.load([(r.relation, r.row) for r in static])
     check(judge, list(engine.load_tables(static)), {ALWAYS: 0})
-    length = window.end(0) if not isinstance(window, Unbounded) else float("inf")
+    length = window.length if isinstance(window, TimeWindow) else float("inf")
     times: dict[int, int] = {}
-    steps = [(r.time, [r]) for r in stream] if by_count else list(instants(stream))
-    position = 0
-    for time, records in steps:
-        tick = position if by_count else time
-        times[tick] = time
+    for time, records in [(r.time, [r]) for r in stream] if by_count else instants(stream):
+        times[oracle.position if by_count else time] = time
         found = list(engine.process(records))
-        oracle.instant(tick, records, length)
+        if isinstance(window, CountWindow):
+            oracle.record(records[0], window.size)
+        else:
+            oracle.instant(time, records, length)
         check(judge, found, times)
-        position += sum(not r.delete for r in records)
 
 
 def check(judge: Judge, results: list[Result], times: dict[int, int]) -> None:

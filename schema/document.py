@@ -92,7 +92,7 @@ class RelationDocument(_Level):
     )
     """Name and type of each attribute, in the order of the rows."""
     key: list[Name] = Field(default=[], examples=[["mid"]])
-    """Attributes unique among live tuples. A row with the key of a live tuple replaces it."""
+    """Attributes unique among live tuples. A row with the key of a live one replaces it. NULL equals none."""
     search: list[Name] | None = Field(default=None, examples=[["title"]])
     """Text attributes that keywords are looked for in (default: every text attribute)."""
     time: Name | None = Field(default=None, examples=["released"])

@@ -86,6 +86,13 @@ class Relation:
     def key_columns(self) -> tuple[int, ...]:
         return tuple(self.columns[name] for name in self.key)
 
+    def key_of(self, row: Row) -> Row | None:
+        """The values of the key in a row; None without one, or with a NULL in it, which equals nothing."""
+        if not self.key:
+            return None
+        values = tuple([row[column] for column in self.key_columns])
+        return None if None in values else values
+
     @cached_property
     def search_columns(self) -> tuple[int, ...]:
         return tuple(self.columns[name] for name in self.search)

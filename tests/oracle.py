@@ -59,8 +59,8 @@ class Oracle:
         kept: dict[object, int] = {}
         for number in numbers:
             new = self.tuples[number]
-            key = self.schema.relations[new.relation].key_columns
-            kept[(new.relation, *(new.row[c] for c in key)) if key else number] = number
+            key = [new.row[c] for c in self.schema.relations[new.relation].key_columns]
+            kept[(new.relation, *key) if key and None not in key else number] = number
         return list(kept.values())
 
     def instant(
@@ -95,6 +95,8 @@ class Oracle:
 
     def _apply(self, record: Record, tick: int, length: float) -> set[int]:
         key = self.schema.relations[record.relation].key_columns
+        if any(record.row[c] is None for c in key):
+            key = ()  # a NULL equals nothing
         columns = key or tuple(range(len(record.row)))
         same = [
             n

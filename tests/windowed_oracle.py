@@ -86,6 +86,8 @@ class WindowedOracle:
     def _end(self, record: Record) -> None:
         """Deletion and replacement of the oldest equal tuple that a window may still hold."""
         columns = self.schema.relations[record.relation].key_columns
+        if any(record.row[c] is None for c in columns):
+            columns = ()  # a NULL equals nothing
         compared = columns or tuple(range(len(record.row)))
         if not (columns or record.delete):
             return

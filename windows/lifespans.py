@@ -19,13 +19,13 @@ from windows.tuples import ALWAYS, StreamTuple
 from windows.versions import Changes, Group, Mark, due, is_successor
 from windows.window import FOREVER, Window
 
-GroupKey = tuple[int, Row]
+GroupKey = tuple[int, Row, bool]
 
 
 def identity(schema: Schema, relation: int, row: Row) -> GroupKey:
-    """What makes two tuples versions of one thing: the key where there is one, else the whole row."""
-    columns = schema.relations[relation].key_columns
-    return (relation, tuple(row[c] for c in columns) if columns else row)
+    """What makes two tuples versions of one thing: the key where a row has one (True), else the whole row."""
+    key = schema.relations[relation].key_of(row)
+    return (relation, row, False) if key is None else (relation, key, True)
 
 
 def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[StreamTuple]:
@@ -34,7 +34,8 @@ def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[Strea
     seen: Counter[GroupKey] = Counter()
     for relation, row in rows:
         key = identity(schema, relation, row)
-        occurrence = 0 if schema.relations[relation].key else seen[key]
+        _, _, keyed = key
+        occurrence = 0 if keyed else seen[key]
         seen[key] += 1
         kept[key, occurrence] = StreamTuple(relation, row, ALWAYS, FOREVER, occurrence=occurrence)
     return list(kept.values())
@@ -111,7 +112,7 @@ class Lifespans:
         known = self._known.get(key)
         if isinstance(known, Group):
             return known
-        group = self._known[key] = Group(keyed=bool(self._schema.relations[key[0]].key))
+        group = self._known[key] = Group(keyed=key[2])
         if known is not None:
             group.add(Mark(known.start, -1, known))
         return group

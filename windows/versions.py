@@ -1,7 +1,7 @@
 """Deletions and keyed replacement: how the tuples of one identity share time.
 
-Tuples of a keyed relation with equal keys replace each other; tuples of other
-relations with equal rows queue up, and a deletion ends the oldest live one.
+Tuples with equal keys replace each other; tuples without a key, or with a NULL
+in it, that are equal rows queue up, and a deletion ends the oldest live one.
 Each such group keeps its marks (insertions and deletions) in order of event
 time; the lifespans follow from the marks alone, so they do not depend on the
 order of arrival.

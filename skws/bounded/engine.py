@@ -7,18 +7,18 @@ streams those of the current instant alone, which number equal ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from bounds.promises import Promises
 from mesh.columnar.columns import distinct
 from schema.errors import BadRecordsError
-from schema.model import Row, Schema
+from schema.model import Relation, Row, Schema, Value
 from skws.batches import RecordBatch, together
 from skws.bounded.guard import FORCE, refuse_unbounded
 from skws.bounded.memory import memory_of
-from skws.bounded.networks import lasting
+from skws.bounded.networks import lasting, lasts_by_key
 from skws.bounded.state import packed, unpacked
 from skws.engine.columnar import ColumnarEngine
 from skws.plan import Plan
@@ -61,7 +61,8 @@ class BoundedEngine(ColumnarEngine):
         """Take in stream records as columns.
 
         Raises BadRecordsError for what the verdicts exclude: a deletion from
-        an endless stream, a value outside the bounds that the schema promises.
+        an endless stream, a value outside the bounds that the schema promises,
+        a NULL in a key whose bounds limit how many tuples are alive.
         """
         yield from super().process_batches(map(self._checked, batches))
 
@@ -123,7 +124,17 @@ class BoundedEngine(ColumnarEngine):
                     f"kept, as there is no window: give the streams one, or keep everything ({FORCE})"
                 )
         for block in batch.rows.blocks:
-            relation = self.schema.relations[self._place(block.relation)].name
-            for column, attribute in self._promises.columns.get(relation, ()):
-                self._promises.check(relation, attribute, block.values(column))
+            relation = self.schema.relations[self._place(block.relation)]
+            for column, attribute in self._promises.columns.get(relation.name, ()):
+                self._promises.check(relation.name, attribute, block.values(column))
+            for column in relation.key_columns if lasts_by_key(relation) else ():
+                self._check_key(relation, column, block.values(column))
         return batch
+
+    def _check_key(self, relation: Relation, column: int, values: Sequence[Value]) -> None:
+        if None in values:
+            raise BadRecordsError(
+                f"{relation.name}.{relation.attributes[column].name} is NULL, so the row has no key and "
+                "replaces nothing: without a window there is no bound on such rows; give the streams one, "
+                f"or keep everything ({FORCE})"
+            )

@@ -29,6 +29,11 @@ def ends(relation: Relation) -> bool:
     return relation.finite or end_of(relation) is not None
 
 
+def lasts_by_key(relation: Relation) -> bool:
+    """True if only finitely many tuples are alive together since each has a key of finitely many."""
+    return has_bounded_key(relation) and not (relation.table or ends(relation))
+
+
 def has_bounded_key(relation: Relation) -> bool:
     """True if rows replace each other by a key that has finitely many values."""
     attributes = [relation.attributes[c] for c in relation.key_columns]
@@ -92,7 +97,7 @@ def _replaced(relations: tuple[Relation, ...]) -> Iterator[Failure]:
             message = f"rows of {relation.name} replace others by a key that is not bounded: {keys}"
             yield Failure("key", message, streams=(relation.name,))
     for relation in relations:
-        if has_bounded_key(relation) and not (relation.table or ends(relation)):
+        if lasts_by_key(relation):
             message = f"each {endless[0].name} is joined anew when a row of {relation.name} replaces another"
             yield Failure("key", message, streams=(relation.name,))
 

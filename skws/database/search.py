@@ -93,8 +93,7 @@ class SnapshotSearch:
         for node, number in enumerate(held.numbers):
             relation = tree.relations[node]
             row = self._carriers.row(relation, number)
-            keyed = self._plan.schema.relations[relation].key
-            occurrence = 0 if keyed else self._store.occurrence(relation, number)
+            occurrence = self._store.occurrence(relation, number)
             names.append(self._names.name(relation, row, ALWAYS, occurrence))
             if tree.keywords[node]:
                 matches += (

@@ -21,7 +21,7 @@ from skws.keywords import tokens
 from skws.keywords.analysis import MEMORABLE
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _BATCH: Final = 20_000
 _RELATION: Final = 1 << 40  # rows of one relation
 _PROBES: Final = 256  # values in one statement
@@ -156,8 +156,7 @@ def make_store(
         done = 0
         for number, relation in enumerate(schema.relations):
             done = _copy(connection, number, relation, rows(relation), report, done)
-            if not relation.key:
-                _count_twins(connection, number, relation)
+            _count_twins(connection, number, relation)
         for number, columns in dict.fromkeys((e.target, e.target_columns) for e in edges(schema)):
             named = "_".join(map(str, columns))
             listed = ", ".join(f"c{column}" for column in columns)
@@ -210,8 +209,8 @@ def _copy(
     columns = ", ".join(f"c{column}" for column in range(len(relation.attributes)))
     connection.execute(f"CREATE TABLE r{number} ({columns})")
     if relation.key:
-        # NULLs of keys are equal to each other, as in streams; no value is a blob.
-        key = ", ".join(f"ifnull(c{column}, x'')" for column in relation.key_columns)
+        # To SQLite, too, a NULL equals nothing.
+        key = ", ".join(f"c{column}" for column in relation.key_columns)
         connection.execute(f"CREATE UNIQUE INDEX k{number} ON r{number} ({key})")
     marks = ", ".join("?" * (len(relation.attributes) + 1))
     # Of rows with equal keys the last one counts.
@@ -231,11 +230,13 @@ def _copy(
 
 
 def _count_twins(connection: sqlite3.Connection, number: int, relation: Relation) -> None:
-    """Of equal rows, which are few, how many come before each: asked for a result, it would be a scan."""
+    """Of equal rows without a key, which are few, how many come before each: a scan if asked for later."""
+    keyless = " OR ".join(f"c{column} IS NULL" for column in relation.key_columns) or "TRUE"
     columns = ", ".join(f"c{column}" for column in range(len(relation.attributes)))
     connection.execute(
         f"INSERT INTO twins SELECT {number}, row, before FROM (SELECT rowid AS row, row_number()"  # noqa: S608
-        f" OVER (PARTITION BY {columns} ORDER BY rowid) - 1 AS before FROM r{number}) WHERE before > 0"
+        f" OVER (PARTITION BY {columns} ORDER BY rowid) - 1 AS before FROM r{number} WHERE {keyless})"
+        " WHERE before > 0"
     )
 
 

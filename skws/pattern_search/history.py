@@ -61,8 +61,9 @@ class History:
             self._instant.clear()
             self._tick = tick
         occurrence = 0
-        if self._relations[relation].key:
-            successor = self._follows(relation, row, tick) if successor is None else successor
+        key = self._relations[relation].key_of(row)
+        if key is not None:
+            successor = self._follows(relation, key, tick) if successor is None else successor
         elif not self._by_count:  # where no two tuples start together
             occurrence = self._instant[relation, row]
             self._instant[relation, row] += 1
@@ -81,15 +82,16 @@ class History:
 
     def pass_by(self, relation: int, row: Row, tick: int) -> None:
         """A tuple that no result shows here, though later ones may replace it."""
-        if self._relations[relation].key:
-            self._follows(relation, row, tick)
+        key = self._relations[relation].key_of(row)
+        if key is not None:
+            self._follows(relation, key, tick)
 
-    def _follows(self, relation: int, row: Row, tick: int) -> bool:
+    def _follows(self, relation: int, values: Row, tick: int) -> bool:
         """True if another tuple of the key started less than a window ago; remembers this one."""
         if tick >= self._turn:
             self._keys = [{}, self._keys[0]]
             self._turn = self._window.end(tick)
-        key = relation, tuple(row[column] for column in self._relations[relation].key_columns)
+        key = relation, values
         before = self._keys[0].get(key)
         if before is None:
             before = self._keys[1].get(key)

@@ -131,7 +131,7 @@ class _Change:
         """Both at the time of the insertion: a later deletion would take the new row of its key away."""
         refuse_deletion(self.reader)
         new = self.inserted()
-        if self._payload.get("before") is None and self.reader.relation.key:
+        if self._payload.get("before") is None and self.reader.relation.key_of(new.row) is not None:
             # The new row replaces the live one of its key.
             return [new]
         return [Record(new.relation, new.time, self._deletion(), True), new]

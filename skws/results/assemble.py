@@ -32,7 +32,7 @@ Joins: TypeAlias = tuple[tuple[int, int, str], ...]
 
 
 class Named(Struct, eq=False, gc=False):
-    """A tuple by what its name is made of (``windows.tuples``); without key its row and its start.
+    """A tuple by what its name is made of (``windows.tuples``); without a key, or with a NULL in it, its row.
 
     ``digest`` is what it brings to the ids of results. What only shown results need is made when it is
     asked for.
@@ -87,7 +87,7 @@ class RelationNames:
 
     def shown(self, row: Row, start: int, occurrence: int, successor: bool) -> str:
         """The id of a tuple as results show it."""
-        if not self._described.key:
+        if self._described.key_of(row) is None:
             short = blake2b(_JSON.encode(row), digest_size=6).hexdigest()
             which = f".{occurrence}" if occurrence else ""
             return f"{self.relation}:{short}@{self._start_text(start)}{which}"
@@ -96,8 +96,8 @@ class RelationNames:
 
     def _telling(self, row: Row) -> Sequence[Value]:
         """What tells a row from others: its key, else all of it."""
-        key = self._described.key_columns
-        return [row[column] for column in key] if key else row
+        key = self._described.key_of(row)
+        return row if key is None else key
 
     def _place(self, start: int) -> int:
         """The position of a start where ticks count positions, else the start."""

@@ -85,7 +85,7 @@ class BatchRun(DecodedReplay):
         chosen = sf.col("relation").isin(sorted(settle))
         parts = [self._natural(ticked.where(~chosen))]
         if settle:
-            parts.append(settled(ticked.where(chosen), self._plan.lifespans, self._keyed, self._parts))
+            parts.append(settled(ticked.where(chosen), self._plan.lifespans, self._parts))
         return reduce(DataFrame.unionAll, parts)
 
     def _natural(self, ticked: DataFrame) -> DataFrame:

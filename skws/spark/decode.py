@@ -66,15 +66,15 @@ def _decoder(
 def _rows(
     schema: Schema, matcher: Matcher | None, number: int, items: Iterable[Record | BadRecord]
 ) -> Iterator[tuple[Any, ...]]:
-    keys = [relation.key_columns for relation in schema.relations]
+    key_of = [relation.key_of for relation in schema.relations]
     for place, item in enumerate(items):
         if isinstance(item, BadRecord):
             packed = orjson.dumps({**asdict(item), "raw": item.raw.hex()})
             yield BAD, 0, number, place, False, 0, packed, None
             continue
         relation, time, row, deletion = item
-        columns = keys[relation]
-        identity = orjson.dumps([row[c] for c in columns]) if columns else None
+        key = key_of[relation](row)
+        identity = None if key is None else orjson.dumps(key)
         keywords = 0 if deletion or matcher is None else matcher.bitmap(relation, row)
         yield relation, time, number, place, deletion, keywords, orjson.dumps(row), identity
 

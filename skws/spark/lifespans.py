@@ -41,36 +41,34 @@ ARROW_TUPLES = pa.schema(
 )
 UNMATCHED = -2  # in place of a relation: ``start`` counts deletions that met no live tuple
 
-_MARKS = ["relation", "identity", "tick", "time", "split", "place", "deletion", "keywords", "packed"]
+_IDENTITY = ("relation", "keyed", "identity")
+_MARKS = (*_IDENTITY, "tick", "time", "split", "place", "deletion", "keywords", "packed")
 
 
-def settled(ticked: DataFrame, window: Window, keyed: frozenset[int], partitions: int) -> DataFrame:
+def settled(ticked: DataFrame, window: Window, partitions: int) -> DataFrame:
     """The tuples of records that may end each other; columns TUPLES. ``ticked`` has their ticks."""
     return (
-        ticked.withColumn("identity", sf.coalesce("identity", "packed"))
+        ticked.withColumn("keyed", sf.col("identity").isNotNull())
+        .withColumn("identity", sf.coalesce("identity", "packed"))
         .select(*_MARKS)
-        .repartition(partitions, "relation", "identity")
-        .sortWithinPartitions("relation", "identity", "tick", "split", "place")
-        .mapInArrow(_settler(window, keyed), TUPLES)
+        .repartition(partitions, *_IDENTITY)
+        .sortWithinPartitions(*_IDENTITY, "tick", "split", "place")
+        .mapInArrow(_settler(window), TUPLES)
     )
 
 
-def _settler(
-    window: Window, keyed: frozenset[int]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _settler(window: Window) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def settle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from batched(_tuples(unbatched(batches), window, keyed), ARROW_TUPLES)
+        yield from batched(_tuples(unbatched(batches), window), ARROW_TUPLES)
 
     return settle
 
 
-def _tuples(
-    rows: Iterable[tuple[Any, ...]], window: Window, keyed: frozenset[int]
-) -> Iterator[tuple[Any, ...]]:
+def _tuples(rows: Iterable[tuple[Any, ...]], window: Window) -> Iterator[tuple[Any, ...]]:
     unmatched = 0
-    for (relation, _), group in groupby(rows, key=lambda row: row[:2]):
+    for (_, keyed, _), group in groupby(rows, key=lambda row: row[:3]):
         for piece in _pieces(group, window):
-            tuples, missed = _settle(piece, window, relation in keyed)
+            tuples, missed = _settle(piece, window, keyed)
             unmatched += missed
             yield from tuples
     if unmatched:
@@ -81,7 +79,7 @@ def _pieces(group: Iterable[tuple[Any, ...]], window: Window) -> Iterator[list[t
     """Cut the marks of one identity where a full window passed without one: what follows is independent."""
     piece: list[tuple[Any, ...]] = []
     for row in group:
-        if piece and row[2] > window.end(piece[-1][2]):
+        if piece and row[3] > window.end(piece[-1][3]):
             yield piece
             piece = []
         piece.append(row)
@@ -92,13 +90,13 @@ def _pieces(group: Iterable[tuple[Any, ...]], window: Window) -> Iterator[list[t
 def _settle(rows: list[tuple[Any, ...]], window: Window, keyed: bool) -> tuple[list[tuple[Any, ...]], int]:
     marks = [
         Mark(tick, arrival, None if deletion else StreamTuple(relation, (), tick, 0))
-        for arrival, (relation, _, tick, _, _, _, deletion, _, _) in enumerate(rows)
+        for arrival, (relation, _, _, tick, _, _, _, deletion, _, _) in enumerate(rows)
     ]
     ends, ended_by, unmatched = lifespan_ends(marks, window, keyed)
     tuples = []
     former: int | None = None
     same_tick = 0
-    for position, (relation, _, tick, time, split, place, deletion, keywords, packed) in enumerate(rows):
+    for position, (relation, _, _, tick, time, split, place, deletion, keywords, packed) in enumerate(rows):
         if deletion:
             continue
         same_tick = same_tick + 1 if former == tick else 0
@@ -106,7 +104,7 @@ def _settle(rows: list[tuple[Any, ...]], window: Window, keyed: bool) -> tuple[l
         if ends[position] > tick:
             occurrence = 0 if keyed else same_tick
             successor = keyed and is_successor(marks, position, tick, window)
-            ended_at = rows[ended_by[position]][3] if position in ended_by else None
+            ended_at = rows[ended_by[position]][4] if position in ended_by else None
             lifespan = (relation, tick, ends[position], time, split, place)
             tuples.append((*lifespan, keywords, occurrence, successor, ended_at, packed))
     return tuples, unmatched

@@ -101,7 +101,7 @@ class PatternBatch(DecodedReplay):
         former = sf.lag("tick").over(Partition.partitionBy("relation", "identity").orderBy("position"))
         span = self._window.end(0)
         close = former.isNotNull() & (sf.lit(span == FOREVER) | (sf.col("tick") - former < span))
-        return tuples.withColumn("successor", close & sf.col("relation").isin(keyed))
+        return tuples.withColumn("successor", close & sf.col("identity").isNotNull())
 
     def _shared_out(self, tuples: DataFrame, parts: int) -> tuple[DataFrame, int]:
         """Tuples with their shares, and how many shares there are."""

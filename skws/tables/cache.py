@@ -24,7 +24,7 @@ from skws.tables.make import make_index
 from skws.tables.source import table_source
 
 TABLES: Final = "tables"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _MADE: Final = "index:"
 """In place of a source: the folder of its index, for processes that are to see the same rows."""
 

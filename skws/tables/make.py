@@ -19,7 +19,7 @@ from skws.tables.arrays import save
 from skws.tables.joined import save_joined
 from skws.tables.postings import Gathered
 from skws.tables.rows import PART, TableRows, write_rows
-from skws.tables.values import identities, join_values
+from skws.tables.values import join_values, row_identities
 
 MOST = (1 << 32) - 1  # rows, whose numbers take 32 bits
 
@@ -97,9 +97,8 @@ def _save_words(
 
 
 def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Ints]:
-    """Rows whose key comes again, and (row, how many equal ones come before) where there is no key."""
-    columns = relation.key_columns or tuple(range(len(relation.attributes)))
-    values = _gathered(rows, size, lambda block: identities(block, columns))
+    """Rows whose key comes again, and (row, how many equal ones come before) of those without a key."""
+    values = _gathered(rows, size, lambda block: row_identities(block, relation))
     order = np.argsort(values, kind="stable")
     equal = values[order[1:]] == values[order[:-1]]
     among = np.zeros(size, dtype=bool)
@@ -112,16 +111,16 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
     for number, value, row in _each(rows, suspects, values):
         if value != current:
             current, seen = value, {}
-        key = tuple(row[column] for column in columns)
-        if relation.key:
+        key = relation.key_of(row)
+        if key is not None:
             if key in seen:
                 gone.append(seen[key])
             seen[key] = number
         else:
-            before = seen.get(key, 0)
+            before = seen.get(row, 0)
             if before:
                 occurrences.append((number, before))
-            seen[key] = before + 1
+            seen[row] = before + 1
     return (
         np.array(sorted(gone), dtype=np.int64),
         np.array(sorted(occurrences), dtype=np.int64).reshape(len(occurrences), 2),

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from mesh.columnar.columns import NULL, Flags, Hashes, Ints, mixed
+from schema.model import Relation
 from skws.blocks import Block
 from skws.texts import Texts
 
@@ -34,7 +35,16 @@ def join_values(block: Block, columns: Sequence[int]) -> Ints:
     return np.where(there, values, NULL)
 
 
-def identities(block: Block, columns: Sequence[int]) -> Ints:
+def row_identities(block: Block, relation: Relation) -> Ints:
+    """One integer a row: for its key, or where it has none for the whole of it."""
+    whole = _identities(block, range(len(relation.attributes)))
+    if not relation.key:
+        return whole
+    keyed = np.logical_and.reduce([there for _, there in _all(block, relation.key_columns)])
+    return np.where(keyed, _identities(block, relation.key_columns), whole)
+
+
+def _identities(block: Block, columns: Sequence[int]) -> Ints:
     """One integer a row for what columns hold; NULLs are equal to each other."""
     return _combined([np.where(there, found, _ABSENT) for found, there in _all(block, columns)])
 

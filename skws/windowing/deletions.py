@@ -29,7 +29,6 @@ class Deletions:
     def __init__(self, schema: Schema) -> None:
         self.relations = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
         self._schema = schema
-        self._keyed = frozenset(self.relations)
         self._known: dict[GroupKey, list[int]] = {}  # positions of live tuples, in order
 
     def __len__(self) -> int:
@@ -39,7 +38,7 @@ class Deletions:
         """Follow a relation from now on; ``live`` are its live tuples by position, in order."""
         self.relations.add(relation)
         for position, row in live:
-            self._of(relation, row).append(position)
+            self._known.setdefault(identity(self._schema, relation, row), []).append(position)
 
     def step(self, records: Iterable[tuple[int, int, Row, bool]], held_until: Callable[[int], int]) -> Ended:
         """Records of followed relations: (tick, relation, row, delete), in order.
@@ -50,9 +49,10 @@ class Deletions:
         """
         ended = Ended()
         for tick, relation, row, delete in records:
-            live = self._of(relation, row)
+            key = identity(self._schema, relation, row)
+            live = self._known.setdefault(key, [])
             live[:] = [p for p in live if held_until(p) >= tick]
-            keyed = relation in self._keyed
+            _, _, keyed = key
             ended.unmatched += delete and not live
             if live and (keyed or delete):
                 ended.ends[live.pop(0)] = tick
@@ -66,6 +66,3 @@ class Deletions:
         """Forget all tuples but those at some positions."""
         kept = {key: [p for p in live if p in positions] for key, live in self._known.items()}
         self._known = {key: live for key, live in kept.items() if live}
-
-    def _of(self, relation: int, row: Row) -> list[int]:
-        return self._known.setdefault(identity(self._schema, relation, row), [])

@@ -218,7 +218,7 @@ class _Lane:
     def __init__(self, query: PatternQuery, schema: Schema, window: ExpressionWindow) -> None:
         self.evaluator = Evaluator(query.pcea, len(schema.relations), window)
         self.history = History(schema, window, query.keywords)
-        self._key_columns = [relation.key_columns for relation in schema.relations]
+        self._relations = schema.relations
         self._latest: dict[tuple[int, Row], int] = {}  # where the keys of relations were last seen
         self._keys: dict[int, Code] = {}
 
@@ -254,10 +254,10 @@ class _Lane:
 
     def _follows(self, held: Held) -> bool:
         """Whether a window may hold a tuple of the same key of the relation."""
-        columns = self._key_columns[held.relation]
-        if not columns:
+        own = self._relations[held.relation].key_of(held.row)
+        if own is None:
             return False
-        key = held.relation, tuple([held.row[column] for column in columns])
+        key = held.relation, own
         before = self._latest.get(key, ANY)
         self._latest[key] = held.position
         return before >= held.oldest

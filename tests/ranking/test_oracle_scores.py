@@ -95,7 +95,8 @@ class Judge:
             if relation.table:
                 continue
             key = [relation.columns[a] for a in relation.key]
-            if "@" in each.id and not relation.key:
+            keyed = bool(key) and None not in [each.row[a] for a in relation.key]
+            if "@" in each.id and not keyed:
                 shown = each.id.rpartition("@")[2]
                 yield round(float(shown) * 1e6) if self.timed else int(shown)
             else:

@@ -77,10 +77,10 @@ class WindowJudge(Judge):
             if relation.table:
                 continue
             columns = relation.key_columns
-            if not columns:
+            row = tuple(each.row.values())
+            if not columns or any(row[c] is None for c in columns):
                 yield int(each.id.rpartition("@")[2])
                 continue
-            row = tuple(each.row.values())
             yield next(
                 number - self.windowed.static
                 for number in self.oracle.live
@@ -117,7 +117,7 @@ def test_scores_are_those_of_the_definition_over_the_window(
     oracle.load(static)
     check_scores(judge, list(engine.load_tables(static)))
     if request.expression.limits.bounding:
-        stream = [r for r in stream if not r.delete or plan.schema.relations[r.relation].key]
+        stream = [r for r in stream if not r.delete or plan.schema.relations[r.relation].key_of(r.row)]
     for record in stream:
         found = list(engine.process([record]))
         oracle.take(record)

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from schema.model import Attribute, AttributeType, Relation, Schema
+from skws.engine.columnar import ColumnarEngine
+from skws.keywords import parse_query
+from skws.plan import Plan
 from skws.records import BadRecord
 from skws.sources.feed import Feed
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.source import PostgresSource
 from tests.postgres import Database
 from tests.sources.following import SCHEMA, TABLES, follow, records, shown, source
+from windows.window import MICROSECOND, TimeWindow
 
 LONG = "SELECT string_agg(md5(i::text), ' ') FROM generate_series(1, 2000) i"
 
@@ -106,6 +111,27 @@ def test_inserts_updates_deletes(database: Database, feed: Feed) -> None:
         ("-", "movie", 1, None, None),
     ]
     assert notices == []
+
+
+def test_rows_with_a_null_in_their_key_go_one_by_one(database: Database) -> None:
+    """The key of the schema may be NULL where old rows are logged whole."""
+    database.run(*TABLES)
+    *others, sighting = SCHEMA.relations
+    schema = replace(SCHEMA, relations=(*others, replace(sighting, key=("mid",))))
+    engine = ColumnarEngine.of(Plan(schema, parse_query("home", schema), TimeWindow(3600 * MICROSECOND), 1))
+    with closing(source(database).open(schema)) as feed:
+        offset = feed.start()
+        for note in ("at home", "home alone", "at home"):
+            database.run(f"INSERT INTO sighting VALUES (NULL, '{note}')")
+        database.run("UPDATE sighting SET note = 'gone' WHERE note = 'home alone'")
+        items, _, _ = follow(feed, database, offset)
+    results = list(engine.process(records(items)))
+    assert [(r.op, r.tuples[0].row["note"]) for r in results] == [
+        ("+", "at home"),
+        ("+", "home alone"),
+        ("+", "at home"),
+        ("-", "home alone"),
+    ]
 
 
 def test_a_changed_key_deletes_the_old_one(database: Database, feed: Feed) -> None:

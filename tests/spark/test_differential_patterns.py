@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import skws.spark.replayed
-from schema.model import Attribute, AttributeType, Relation, Schema
+from schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws.bounded.search import SelectedSearch
 from skws.choices import EngineName
 from skws.pattern_search import PatternRequest, PatternSearch
@@ -48,10 +48,12 @@ WINDOWS: list[Window] = [TimeWindow(25_000_000), CountWindow(30), Unbounded()]
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ties, equal rows, repeated keys, NULLs, deletions, a table, and a relation that no pattern reads."""
     chosen, records, time = random.Random(5), list[Record](), 0
-    for _ in range(500):
+    for number in range(500):
         time += chosen.choice([0, 0, 1, 1, 2]) * 1_000_000
         relation = chosen.randrange(5)
-        row = (chosen.choice(["alpha", "beta"]), chosen.choice([None, *range(6)]), chosen.randrange(8))
+        row: Row = (chosen.choice(["alpha", "beta"]), chosen.choice([None, *range(6)]), chosen.randrange(8))
+        if number % 20 == 0:
+            row = (*row[:2], None)  # no key, in B
         again = [r for r in records[-20:] if r.relation < 4]
         if again and chosen.random() < 0.1:
             records.append(chosen.choice(again)._replace(time=time, delete=chosen.random() < 0.3))

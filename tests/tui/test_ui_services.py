@@ -43,7 +43,8 @@ relations:
 joins: []
 """
 )
-ROWS = st.tuples(st.integers(0, 1), st.integers(0, 3), st.sampled_from(["red fox", "red", "fox fox", "blue"]))
+NUMBERS = st.one_of(st.integers(0, 3), st.none())
+ROWS = st.tuples(st.integers(0, 1), NUMBERS, st.sampled_from(["red fox", "red", "fox fox", "blue"]))
 WINDOWS: st.SearchStrategy[Window] = st.sampled_from([TimeWindow(5), CountWindow(4), Unbounded()])
 
 
@@ -54,18 +55,19 @@ def result(number: int, *, op: str = "+", query: str = "q", end: float | None = 
 
 @given(st.lists(st.tuples(ROWS, st.booleans()), max_size=30), WINDOWS)
 def test_live_rows_are_those_of_a_plain_list(
-    steps: list[tuple[tuple[int, int, str], bool]], window: Window
+    steps: list[tuple[tuple[int, int | None, str], bool]], window: Window
 ) -> None:
     rows = LiveRows(SCHEMA, window, kept=8)
     model: list[tuple[int, int, tuple[object, ...]]] = []  # times; positions under a count window
     inserted = 0
     for time, ((relation, number, words), delete) in enumerate(steps):
         row = (number, words) if relation == 0 else (words,)
+        keyed = relation == 0 and number is not None
         rows.add([Record(relation, time, row, delete)])
         if isinstance(window, TimeWindow):
             model = [m for m in model if time < window.end(m[0])]
-        same = [m for m in model if m[1] == relation and (m[2] == row if relation else m[2][0] == number)]
-        if same and (delete or relation == 0):
+        same = [m for m in model if m[1] == relation and (m[2][0] == number if keyed else m[2] == row)]
+        if same and (delete or keyed):
             model.remove(same[0])
         if not delete:
             model.append((inserted if isinstance(window, CountWindow) else time, relation, row))
@@ -97,7 +99,7 @@ def test_live_rows_are_those_of_a_plain_list(
     2,
 )
 def test_many_records_at_once_come_to_the_same_as_one_by_one(
-    steps: list[tuple[tuple[int, int, str], bool]], window: Window, size: int
+    steps: list[tuple[tuple[int, int | None, str], bool]], window: Window, size: int
 ) -> None:
     records = [
         Record(relation, time, (number, words) if relation == 0 else (words,), delete)

@@ -49,7 +49,7 @@ class LiveRows:
         self._lock = Lock()
         self._number = count()
         self._rows: OrderedDict[int, _Kept] = OrderedDict()
-        # Of keyed relations one a key, else all equal rows, oldest first.
+        # One of each key, of rows without one all that are equal, oldest first.
         self._places: dict[Identity, deque[int]] = {}
         self._words: Counter[str] = Counter()
         self._static: list[_Kept] = []
@@ -162,9 +162,9 @@ class LiveRows:
 
     def _take(self, record: Record) -> None:
         relation = self._schema.relations[record.relation]
-        key = tuple(record.row[column] for column in relation.key_columns) if relation.key else record.row
-        identity = (relation.name, key)
-        if (relation.key or record.delete) and identity in self._places:
+        key = relation.key_of(record.row)
+        identity = (relation.name, record.row if key is None else key)
+        if (key is not None or record.delete) and identity in self._places:
             self._drop(self._places[identity][0])
         if not record.delete:
             number = next(self._number)

@@ -124,7 +124,7 @@ def _named(key: Any, relation: Relation) -> dict[str, Any]:
         key = key["payload"]
     names = relation.key
     if names:
-        if type(key) is dict:
+        if type(key) is dict and all(key.get(name, 0) is not None for name in names):
             return {name: value for name, value in key.items() if name in names}
         if len(names) == 1 and type(key) in (str, int, float):
             return {names[0]: key}

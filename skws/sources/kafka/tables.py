@@ -18,6 +18,7 @@ from skws.sources.kafka.client import Client
 from skws.sources.kafka.following import Following
 from skws.sources.kafka.merging import Message, Partition, in_order
 from skws.sources.kafka.messages import TopicReader
+from windows.lifespans import GroupKey, identity
 
 _WAIT_SECONDS: Final = 0.05
 _ALL: Final = 1 << 62
@@ -38,18 +39,18 @@ def table_rows(
 
 def added_up(items: Iterable[Item], schema: Schema) -> Iterator[Item]:
     """What is left of insertions and deletions, as records of static tables; bad records as they are."""
-    left: dict[tuple[int, Row], list[Row]] = {}
+    left: dict[GroupKey, list[Row]] = {}
     for item in items:
         if isinstance(item, BadRecord):
             yield item
             continue
-        columns = schema.relations[item.relation].key_columns
-        identity = item.relation, tuple(item.row[n] for n in columns) if columns else item.row
+        name = identity(schema, item.relation, item.row)
+        _, _, keyed = name
         if item.delete:
-            left[identity] = left.get(identity, [])[1:]
+            left[name] = left.get(name, [])[1:]
         else:
-            left[identity] = [item.row] if columns else [*left.get(identity, ()), item.row]
-    for (relation, _), rows in left.items():
+            left[name] = [item.row] if keyed else [*left.get(name, ()), item.row]
+    for (relation, _, _), rows in left.items():
         for row in rows:
             yield Record(relation, 0, row)
 

@@ -9,7 +9,7 @@ lower bound on the nodes still needed fits in T_max.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ class CNGen:
     ``searchable[r]`` is the bitmap of the keywords that tuples of relation
     ``r`` can carry; ``max_size`` is T_max, the most nodes of a network.
     ``sequence`` is the order of the keywords, which rules out nodes.
+    ``without`` are the relations that no network has.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class CNGen:
         searchable: Sequence[int] | None = None,
         order: NodeOrder | None = None,
         sequence: KeywordSequence | None = None,
+        without: Collection[int] = (),
     ) -> None:
         self.schema = schema
         self.slots = slots
         self.max_size = max_size
         self.all = (1 << slots) - 1
-        removed = schema.evolution.removed_relations
+        self.without = frozenset(without)
+        removed = schema.evolution.removed_relations | self.without
         self.sequence = sequence or KeywordSequence()
         carried = searchable or [self.all] * len(schema.relations)
         ordered = [
@@ -64,13 +67,16 @@ class CNGen:
         self.searchable = tuple(0 if r in removed else bits for r, bits in enumerate(ordered))
         self.order = order or NodeOrder.default(slots, grown=schema.evolution.grown)
         self.edges_from = edges_from(schema)
-        self._reach = Reach(schema, self.searchable)
+        if self.without:
+            kept = ([edge for edge in some if edge.target not in removed] for some in self.edges_from)
+            self.edges_from = tuple(map(tuple, kept))
+        self._reach = Reach(self.edges_from, self.searchable)
         self._choices: dict[tuple[int, ...], list[tuple[int, bool]]] = {}
 
     @property
     def shape(self) -> tuple[object, ...]:
         """What the networks depend on besides the schema: equal for queries with equal networks."""
-        return self.slots, self.max_size, self.searchable, self.order, self.sequence
+        return self.slots, self.max_size, self.searchable, self.order, self.sequence, self.without
 
     @cached_property
     def roots(self) -> tuple[tuple[int, int], ...]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schema.graph import edges_from
-from schema.model import Schema
+from schema.graph import Edge
 
 UNREACHABLE = 1 << 20
 
 
 class Reach:
-    """Distances over the join graph, in nodes, to carriers of keywords; remembered per question."""
+    """Distances over a join graph, in nodes, to carriers of keywords; remembered per question.
 
-    def __init__(self, schema: Schema, searchable: Sequence[int]) -> None:
-        self._edges = edges_from(schema)
+    ``edges`` are those that leave each relation.
+    """
+
+    def __init__(self, edges: Sequence[Sequence[Edge]], searchable: Sequence[int]) -> None:
+        self._edges = edges
         self._searchable = searchable
         self._known: dict[tuple[int, int], int] = {}
 

@@ -78,6 +78,7 @@ class Plan:
             [self.matcher.searchable(r) for r in range(len(self.schema.relations))],
             NodeOrder.default(slots, self.frequencies, self.schema.evolution.grown),
             self.query.sequence,
+            self.query.without,
         )
 
     def evaluator(self) -> Evaluator:

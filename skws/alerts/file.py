@@ -12,6 +12,7 @@ import yaml
 from schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8
 from schema.located import locate
 from skws.alerts.limit import Rate
+from skws.keywords.left_out import with_left_out
 from skws.live.ranked import (
     APPEND_ONLY,
     EXPLAIN,
@@ -28,7 +29,19 @@ from skws.watch.sinks import parse_sink
 
 _FLAGS: Final = {"explain_score": EXPLAIN, "group": GROUP, "append_only": APPEND_ONLY}
 _TEXTS: Final = {"rank": RANK, "half_life": HALF_LIFE}
-_KNOWN: Final = ("query", PATTERN, SELECT, "max_size", "top", "window", *_TEXTS, *_FLAGS, "sinks", "limit")
+_KNOWN: Final = (
+    "query",
+    PATTERN,
+    SELECT,
+    "max_size",
+    "without",
+    "top",
+    "window",
+    *_TEXTS,
+    *_FLAGS,
+    "sinks",
+    "limit",
+)
 _EXPECTED: Final = "expected keywords, or a mapping with query or pattern"
 
 
@@ -121,10 +134,15 @@ def _keywords(told: Mapping[Any, Any]) -> Query:
         raise UsageError("select needs pattern: keywords show whole tuples")
     options = _options(told)
     kind = TOP if SIZE in options else KEYWORDS
-    return Query(_text("query", told["query"]), _number(told, "max_size"), kind, options)
+    text = with_left_out(
+        _text("query", told["query"]), _several("without", told.get("without", []), "a relation")
+    )
+    return Query(text, _number(told, "max_size"), kind, options)
 
 
 def _pattern(told: Mapping[Any, Any]) -> Query:
+    if "without" in told:
+        raise UsageError("a pattern is over the relations that it names: there is none to be without")
     if _options(told):
         raise UsageError("a pattern has no rank, top or window of these; its own text says 'within'")
     select = _select(told[SELECT]) if SELECT in told else None
@@ -160,12 +178,18 @@ def _options(told: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _sinks(told: Any) -> tuple[str, ...]:
-    sinks = (told,) if isinstance(told, str) else told
-    if not isinstance(sinks, list | tuple) or not all(isinstance(each, str) for each in sinks):
-        raise UsageError(f"sinks: {told!r}: expected an address, or a list of them")
+    sinks = _several("sinks", told, "an address")
     for each in sinks:
         parse_sink(each)
-    return tuple(sinks)
+    return sinks
+
+
+def _several(key: str, told: Any, expected: str) -> tuple[str, ...]:
+    """One text, or a list of them."""
+    texts = (told,) if isinstance(told, str) else told
+    if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
+        raise UsageError(f"{key}: {told!r}: expected {expected}, or a list of them")
+    return tuple(texts)
 
 
 def _text(key: str, value: Any) -> str:

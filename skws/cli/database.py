@@ -60,6 +60,8 @@ def search_database(
     if not schema.joins and not quiet:
         tell("no joins: the database declares no references; --schema FILE can name them")
     plan = request.plan(schema)
+    for note in () if quiet else plan.query.notes:
+        tell(note)
     started = perf_counter()
     rows = 0
 

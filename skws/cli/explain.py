@@ -52,6 +52,7 @@ def explain(
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
+    without: options.Without = None,
     evaluator: options.Evaluator = EvaluatorName.MESH,
     mesh: Annotated[
         options.MeshName, typer.Option("--mesh", help="Layout of the operator mesh.")
@@ -70,6 +71,7 @@ def explain(
     """
     described = options.read_schema(schema)
     if pattern is not None:
+        options.query_text(query or [], without)
         _explain_pattern(pattern, described, window, output_format)
         return
     if not query:
@@ -78,7 +80,7 @@ def explain(
         raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
     if mesh.kind and evaluator is not EvaluatorName.MESH:
         raise UsageError(f"--evaluator {evaluator} does not go together with --mesh {mesh}")
-    parsed = parse_query(options.query_text(query), described, match_names=match_names)
+    parsed = parse_query(options.query_text(query, without), described, match_names=match_names)
     plan = Plan(
         described,
         parsed,

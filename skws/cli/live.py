@@ -13,6 +13,7 @@ from skws.alerts.reloading import Reloading
 from skws.alerts.routing import Routing
 from skws.choices import EngineName
 from skws.cli.terminal import color_on_stdout
+from skws.live.kinds import notes as notes_of
 from skws.live.standing import Query
 from skws.results.writers import OutputClosedError
 from skws.watch.local import LocalWatch
@@ -51,7 +52,15 @@ def run_watch(request: WatchRequest, notes: Log, file: FollowedFile | None = Non
         raise SystemExit(code) from None
 
 
+def _tell_unsearched(request: WatchRequest, notes: Log) -> None:
+    """What of the queries of the command line is not searched. Raises QueryError."""
+    for name, standing in request.given().items():
+        for note in notes_of(standing, request.stream):
+            notes.info("query", note, query=name)
+
+
 def _run(request: WatchRequest, notes: Log, file: FollowedFile | None) -> None:
+    _tell_unsearched(request, notes)
     color = color_on_stdout() and request.engine is EngineName.LOCAL
     sinks: Sequence[Sink] = open_sinks(request.sinks, color=color)
     reloading = None

@@ -15,7 +15,7 @@ from mesh.tree import Tree
 from schema.model import Schema
 from skws.choices import DEFAULT_MAX_SIZE
 from skws.cli import options
-from skws.cli.terminal import stdout_bytes
+from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.results.writers import destination
@@ -39,6 +39,7 @@ def networks(
     ] = NetworksFormat.TEXT,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
+    without: options.Without = None,
     window: options.WindowText = None,
     limit: options.Limit = None,
 ) -> None:
@@ -47,7 +48,9 @@ def networks(
     skws networks tarantino travolta --schema examples/movies/schema.yaml
     """
     described = options.read_schema(schema)
-    parsed = parse_query(options.query_text(query), described, match_names=match_names)
+    parsed = parse_query(options.query_text(query, without), described, match_names=match_names)
+    for note in parsed.notes:
+        tell(note)
     # Shapes do not depend on windows: one that is given is only checked.
     plan = Plan(described, parsed, _checked(described, window), max_size)
     trees = islice(plan.generator().networks(), limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,14 +15,15 @@ from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Schema
 from skws.choices import EngineName, EvaluatorName, OnError, OutputFormat
+from skws.keywords.left_out import with_left_out
 from skws.ranking.choice import RankingChoice
 from skws.ranking.rankings import DEFAULT
 from skws.ranking.top import TopChoice
 from windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
 
 QUERY_HELP = (
-    "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -without (behind --), "
-    "first ; then. Several arguments are one query, joined by blanks."
+    "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -word and "
+    "-relation: to leave out (behind --), first ; then. Several arguments are one query, joined by blanks."
 )
 MAX_SIZE_HELP = "Most tuples of a result (T_max)."
 
@@ -76,6 +78,15 @@ SchemaOfSource = Annotated[
 MaxSize = Annotated[int, typer.Option("--max-size", metavar="N", min=1, help=MAX_SIZE_HELP)]
 MatchNames = Annotated[
     bool, typer.Option("--match-names", help="A keyword may also be the name of a relation.")
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="RELATION",
+        help="Leave a relation out of results, also as a connection; may be repeated. In a query: -relation:",
+        show_default=False,
+    ),
 ]
 Engine = Annotated[EngineName, typer.Option("--engine", help="Where the search runs.")]
 Master = Annotated[
@@ -181,9 +192,15 @@ NoDemand = Annotated[
 ]
 
 
-def query_text(words: list[str]) -> str:
-    """The arguments as one query. Raises UsageError for bytes that are no text."""
-    text = " ".join(words)
+def query_text(words: list[str], without: Sequence[str] | None = None) -> str:
+    """The arguments as one query, which leaves out some relations.
+
+    Raises UsageError for bytes that are no text, or nothing to leave relations out of; QueryError for
+    what is no relation's name.
+    """
+    if without and not words:
+        raise UsageError("--without needs a QUERY of keywords: a pattern is over the relations that it names")
+    text = with_left_out(" ".join(words), without or ())
     try:
         text.encode()
     except UnicodeEncodeError:

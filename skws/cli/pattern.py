@@ -32,6 +32,7 @@ _KEYWORDS_ONLY = {
     "query": "a QUERY of keywords",
     "max_size": "--max-size",
     "match_names": "--match-names",
+    "without": "--without",
     "lateness": "--lateness",
     "mesh": "--mesh",
     "purge": "--purge",

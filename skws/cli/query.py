@@ -41,6 +41,7 @@ def add(
         typer.Option("--pattern", metavar="TEXT", help="A pattern instead, as of skws search --pattern."),
     ] = None,
     select: options.Select = None,
+    without: options.Without = None,
     max_size: Annotated[
         int | None,
         typer.Option("--max-size", metavar="N", min=1, help=options.MAX_SIZE_HELP, show_default="the job's"),
@@ -53,13 +54,13 @@ def add(
     """
     if not name.strip():
         raise UsageError("NAME is empty: expected what the query is called")
-    asked = _asked(query or [], pattern, select)
+    asked = _asked(query or [], pattern, select, without or [])
     command = Command("add", name, asked.text, max_size, kind=asked.kind, options=asked.options)
     send(control, command, wait)
 
 
-def _asked(words: list[str], pattern: str | None, select: str | None) -> Query:
-    text = options.query_text(words)
+def _asked(words: list[str], pattern: str | None, select: str | None, without: list[str]) -> Query:
+    text = options.query_text(words, without)
     if (pattern is None) == (not text):
         raise UsageError("expected a QUERY of keywords, or --pattern TEXT")
     if pattern is None and select is not None:
@@ -106,6 +107,8 @@ def send(control: Path, command: Command, wait: float) -> None:
             if answer.id == sent:
                 if answer.error:
                     raise UsageError(answer.error)
+                for note in answer.notes:
+                    tell(note)
                 return
         sleep(0.02)
     if wait:

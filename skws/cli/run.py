@@ -24,8 +24,8 @@ def run_search(
     """Search, write the results and sum up. Raises SkwsError."""
     started = perf_counter()
     search = Search(request, tell=tell if not quiet else lambda _: None)
-    if search.plan.query.dropped and not quiet:
-        tell(f"not searched, as too common or no words: {', '.join(search.plan.query.dropped)}")
+    for note in () if quiet else search.plan.query.notes:
+        tell(note)
     if search.warning and not quiet:
         tell(search.warning)
     color = color_on_stdout() and output is None

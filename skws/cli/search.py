@@ -88,6 +88,7 @@ def search(
     no_demand: options.NoDemand = False,
     evaluator: options.Evaluator = EvaluatorName.MESH,
     match_names: options.MatchNames = False,
+    without: options.Without = None,
     lateness: Annotated[
         str | None,
         typer.Option(
@@ -140,6 +141,7 @@ def search(
         raise UsageError("--select needs --pattern")
     if not query:
         raise UsageError("nothing to search for: expected keywords, or --pattern TEXT")
+    text = options.query_text(query, without)
     if index is not None and database is None:
         raise UsageError("--index needs --database: a replay has no index")
     options.check_letters(on_error, dead_letters, late=lateness is not None)
@@ -151,7 +153,7 @@ def search(
         from skws.cli.database import DatabaseRequest, search_database  # noqa: PLC0415 - for who has one
 
         asked = DatabaseRequest(
-            options.query_text(query),
+            text,
             database or "",
             None if schema is None else options.read_schema(schema),
             index,
@@ -163,7 +165,7 @@ def search(
         search_database(asked, OutputFormat(output_format.value), output, quiet=quiet)
         return
     request = SearchRequest(
-        query=options.query_text(query),
+        query=text,
         schema=options.read_schema(schema),
         replay=tuple(replay),
         window=None if window is None else parse_window(window),

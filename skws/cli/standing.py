@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from schema.errors import UsageError
 from skws.cli import options
@@ -10,15 +10,20 @@ from skws.live.standing import Query
 
 
 def named_queries(
-    words: list[str], patterns: list[str], given: Mapping[str, Query], select: str | None = None
+    words: list[str],
+    patterns: list[str],
+    given: Mapping[str, Query],
+    select: str | None = None,
+    without: Sequence[str] | None = None,
 ) -> dict[str, Query]:
     """Queries by name, those of a file among them; the others are named by their texts.
 
-    ``select``: what the one pattern shows, None for whole tuples. Raises UsageError.
+    ``select``: what the one pattern shows, None for whole tuples. ``without``: relations that the keywords
+    leave out. Raises UsageError.
     """
     if select is not None and len(patterns) != 1:
         raise UsageError(f"--select needs one --pattern: there are {len(patterns)}")
-    text = options.query_text(words)
+    text = options.query_text(words, without)
     named = {text: Query(text)} if text else {}
     for pattern in patterns:
         if pattern in named:

@@ -57,6 +57,7 @@ def tui(
     force_unbounded: options.ForceUnbounded = False,
     allow_unbounded: options.AllowUnboundedWindows = False,
     match_names: options.MatchNames = False,
+    without: options.Without = None,
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
     ] = "0 s",
@@ -93,7 +94,7 @@ def tui(
     from tui.entry import check_host, open_ui, serve_ui  # noqa: PLC0415 - help is shown without Textual
     from tui.services.request import UiRequest  # noqa: PLC0415
 
-    text = options.query_text(query or [])
+    text = options.query_text(query or [], without)
     request = UiRequest(
         schema=described,
         schema_path=schema,

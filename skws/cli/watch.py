@@ -73,6 +73,7 @@ def watch(
     force_unbounded: options.ForceUnbounded = False,
     allow_unbounded: options.AllowUnboundedWindows = False,
     match_names: options.MatchNames = False,
+    without: options.Without = None,
     evaluator: options.Evaluator = EvaluatorName.MESH,
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
@@ -162,7 +163,7 @@ def watch(
 
     given = {name: alert.query for name, alert in alerts.items()}
     request = WatchRequest(
-        queries=asked(named_queries(query or [], pattern or [], given, select)),
+        queries=asked(named_queries(query or [], pattern or [], given, select, without)),
         schema=options.read_schema(schema),
         source=source,
         window=None if window is None else parse_window(window),

@@ -123,7 +123,8 @@ class NetworkResults:
             searchable.append(bits)
         counts = [self._carriers.count(slot) for slot in range(slots)]
         shares = tuple(count / max(sum(counts), 1) for count in counts)
-        return CNGen(plan.schema, slots, size, searchable, NodeOrder.default(slots, shares))
+        order = NodeOrder.default(slots, shares)
+        return CNGen(plan.schema, slots, size, searchable, order, without=plan.query.without)
 
     def _roots(self, root: Tree, size: int) -> list[Held]:
         relation, bitmap = root.relations[0], root.keywords[0]

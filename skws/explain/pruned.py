@@ -52,6 +52,7 @@ def _without_keys(generator: CNGen) -> CNGen:
         generator.searchable,
         generator.order,
         generator.sequence,
+        generator.without,
     )
 
 

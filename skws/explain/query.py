@@ -15,13 +15,15 @@ def query_branch(plan: Plan) -> Branch:
     query = plan.query
     below = [_slot(plan.schema, slot, f"keyword {n}: {slot.text}") for n, slot in enumerate(query.slots, 1)]
     below += [_slot(plan.schema, slot, f"excluded: tuples with {slot.text}") for slot in query.exclusions]
+    if query.without:
+        names = [plan.schema.relations[relation].name for relation in sorted(query.without)]
+        below.append(Branch(f"left out, also as a connection: {', '.join(names)}"))
     if query.sequence:
         parts = [_carried(plan, group) for group in query.sequence.groups]
         below.append(Branch(f"order: tuples with {' before those with '.join(parts)}"))
     if query.match_names:
         below.append(Branch("keywords without a place of their own may also be names of relations"))
-    if query.dropped:
-        below.append(Branch(f"not searched, as too common or no words: {', '.join(query.dropped)}"))
+    below += map(Branch, query.notes)
     return Branch(f"query: {query.text}", tuple(below))
 
 

@@ -14,5 +14,9 @@ def fault(message: str, text: str, position: int | None = None) -> QueryError:
     start = max(0, position - _SHOWN // 2)
     shown = text[start : start + _SHOWN]
     # What is not printable would move the caret (or the cursor).
-    line = "".join(char if char.isprintable() else " " for char in shown)
-    return QueryError(f"{message}\n  {line}\n  {' ' * (position - start)}^")
+    return QueryError(f"{message}\n  {visible(shown)}\n  {' ' * (position - start)}^")
+
+
+def visible(text: str) -> str:
+    """The text with blanks for what is not printable."""
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -189,7 +189,7 @@ class JointMatcher:
         return self._spread
 
     def _tables(self, alternative: Alternative) -> Iterator[PredicateTable]:
-        if alternative.scope is None:
+        if alternative.everywhere:
             yield self._unscoped
             return
         for relation, described in enumerate(self.schema.relations):

@@ -49,8 +49,10 @@ class Matcher:
         )
         names = table(self._unscoped() if query.match_names else ())
         self._names = tuple(
-            names.find(described.name) | names.find(_CAMEL.sub(" ", described.name))
-            for described in schema.relations
+            0
+            if relation in query.without
+            else names.find(described.name) | names.find(_CAMEL.sub(" ", described.name))
+            for relation, described in enumerate(schema.relations)
         )
 
     def __reduce__(self) -> tuple[type[Matcher], tuple[KeywordQuery, Schema]]:

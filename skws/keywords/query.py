@@ -8,33 +8,46 @@ or attribute. ``syntax`` parses, this module gives the tree its meaning.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from mesh.sequence import KeywordSequence
 from schema.errors import QueryError
 from schema.model import Schema
 from skws.keywords import syntax
+from skws.keywords.alphabet import APOSTROPHES
 from skws.keywords.analysis import Token, tokens
-from skws.keywords.fault import fault
+from skws.keywords.fault import fault, visible
 from skws.keywords.groups import Part, missing, parts
-from skws.keywords.scope import Scope, resolve
+from skws.keywords.scope import Scope, left_out, resolve
 
 MAX_SLOTS: Final = 8
 """The expanded schema doubles with every slot."""
 MAX_CHARACTERS: Final = 10_000
 """Parsing takes a second or two for so many, and more with their square."""
+_POSSESSIVE: Final = re.compile(f"^[{APOSTROPHES}]s(?!\\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Scoped:
+    """``without``: relations, by position, that the query leaves out."""
+
     scope: Scope | None = field(default=None, kw_only=True)
+    without: frozenset[int] = field(default=frozenset(), kw_only=True)
 
     def applies(self, relation: int, column: int) -> bool:
         """True if values of this column of this relation (both by position) can satisfy it."""
+        if relation in self.without:
+            return False
         scope = self.scope
         return scope is None or (scope.relation == relation and scope.column in {None, column})
+
+    @property
+    def everywhere(self) -> bool:
+        """True if values of all columns can satisfy it."""
+        return self.scope is None and not self.without
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +85,19 @@ class Slot:
         """True if both are the same predicate, however typed."""
         return set(self.alternatives) == set(other.alternatives)
 
+    def outside(self, relations: frozenset[int]) -> Slot:
+        """The same predicate, that no tuple of some relations satisfies."""
+        return replace(self, alternatives=tuple(replace(a, without=relations) for a in self.alternatives))
+
 
 @dataclass(frozen=True, slots=True)
 class KeywordQuery:
     """A parsed query. Tuples that satisfy one of the ``exclusions`` take no part in any result.
 
-    ``dropped`` are the terms that analysis left nothing of, for display.
+    ``dropped`` are the terms that analysis left nothing of, ``ignored`` is the
+    punctuation around the others, for display.
     ``sequence``: which keywords come before which others, where the query says.
+    ``without``: the relations, by position, whose tuples no result has.
     """
 
     text: str
@@ -87,6 +106,19 @@ class KeywordQuery:
     dropped: tuple[str, ...] = ()
     match_names: bool = False
     sequence: KeywordSequence = field(default_factory=KeywordSequence)
+    ignored: tuple[str, ...] = ()
+    without: frozenset[int] = frozenset()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the text is not searched, a line for each reason."""
+        notes = []
+        if self.dropped:
+            words = ", ".join(map(visible, self.dropped))
+            notes.append(f"not searched, as too common or no words: {words}")
+        if self.ignored:
+            notes.append(f"ignored, as no part of a word: {' '.join(map(repr, self.ignored))}")
+        return tuple(notes)
 
     @property
     def keywords(self) -> tuple[str, ...]:
@@ -109,13 +141,17 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
     reader = _Reader(text)
     groups = [_read_part(reader, schema, part) for part in parts(text)]
     _check(reader, text)
+    without = frozenset(reader.without)
+    _check_left_out(reader, schema)
     return KeywordQuery(
         text,
-        tuple(reader.slots),
-        tuple(reader.exclusions),
+        tuple(slot.outside(without) for slot in reader.slots),
+        tuple(slot.outside(without) for slot in reader.exclusions),
         tuple(dict.fromkeys(reader.dropped)),
         match_names,
         KeywordSequence(tuple(groups) if len(groups) > 1 else ()),
+        tuple(dict.fromkeys(reader.ignored)),
+        without,
     )
 
 
@@ -125,7 +161,10 @@ def _read_part(reader: _Reader, schema: Schema, part: Part) -> int:
     tree, places = syntax.parse(part.alone(text), text)
     reader.scopes = {name: _resolve(name, schema, text, at) for name, at in places.items()}
     for node in _conjuncts(tree):
-        reader.read(node, first)
+        if isinstance(node, syntax.Without):
+            reader.leave_out(node, schema)
+        else:
+            reader.read(node, first)
     if len(reader.slots) == first and part.semicolon >= 0:
         raise missing(part, text, _reason(reader.dropped[dropped:]))
     return (1 << len(reader.slots)) - (1 << first)
@@ -167,6 +206,15 @@ class _Reader:
         self.slots: list[Slot] = []
         self.exclusions: list[Slot] = []
         self.dropped: list[str] = []
+        self.ignored: list[str] = []
+        self.without: dict[int, int] = {}  # relations, with the places where they are named
+
+    def leave_out(self, node: syntax.Without, schema: Schema) -> None:
+        """Leave out the relation that a node names."""
+        try:
+            self.without[left_out(node.text, schema)] = node.startchar
+        except QueryError as error:
+            raise fault(str(error), self.text, node.startchar) from None
 
     def read(self, node: syntax.Node, first: int = 0) -> None:
         """Add what one conjunct asks for; a predicate already there is not repeated.
@@ -199,6 +247,11 @@ class _Reader:
         if isinstance(node, syntax.Either):
             for child in node:
                 yield from self._leaves(child, negated=negated)
+        elif isinstance(node, syntax.Without):
+            message = (
+                f"'-{node.text}:' leaves a relation out of the whole query; write it outside of OR, NOT and -"
+            )
+            raise fault(message, self.text, node.startchar)
         elif isinstance(node, syntax.Not):
             message = (
                 "an exclusion cannot be an alternative or be excluded; write it outside of OR, NOT and -"
@@ -223,10 +276,20 @@ class _Reader:
             case syntax.Phrase():
                 text, alternatives = f'"{" ".join(node.text.lower().split())}"', _phrase(node.text, scopes)
             case syntax.Prefix():
-                text, alternatives = f"{node.text.lower()}*", self._prefix(node, scopes)
+                text, alternatives = f"{self._typed(node.text)}*", self._prefix(node, scopes)
             case _:
-                text, alternatives = _typed(node.text), _word(node.text, scopes)
+                text, alternatives = self._typed(node.text), _word(node.text, scopes)
         return _Leaf(scoped + text, tuple(alternatives))
+
+    def _typed(self, text: str) -> str:
+        """A word as typed, in lower case, without the punctuation around it, which is noted."""
+        found = list(tokens(text))
+        if not found:
+            return text.lower()
+        start, end = min(token.start for token in found), max(token.end for token in found)
+        around = text[:start], _POSSESSIVE.sub("", text[end:])
+        self.ignored += [part for part in around if part]
+        return text[start:end].lower()
 
     def _prefix(self, node: syntax.Prefix, scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
         found = list(tokens(node.text))
@@ -238,14 +301,6 @@ class _Reader:
         if pieces[-1].end - pieces[0].start == sum(piece.end - piece.start for piece in pieces):
             return _phrase(node.text, scopes)  # unspaced script: whatever follows, the phrase is there
         raise fault("a prefix is one word; put quotes around several", self.text, node.startchar)
-
-
-def _typed(text: str) -> str:
-    """A word as typed, in lower case, without the punctuation around it."""
-    found = list(tokens(text))
-    if not found:
-        return text.lower()
-    return text[min(token.start for token in found) : max(token.end for token in found)].lower()
 
 
 def _word(text: str, scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
@@ -286,10 +341,25 @@ def _reason(dropped: list[str]) -> str:
     )
 
 
+def _check_left_out(reader: _Reader, schema: Schema) -> None:
+    """Raises QueryError if nothing is left that a keyword could be in."""
+    gone = schema.evolution.removed_relations
+    for relation, place in reader.without.items():
+        name = schema.relations[relation].name
+        for slot in reader.slots:
+            if all(
+                each.scope is not None and each.scope.relation in reader.without for each in slot.alternatives
+            ):
+                message = f"nothing can match: {slot.text!r} is looked for in what is left out"
+                raise fault(message, reader.text, place)
+        if len(reader.without) + len(gone - reader.without.keys()) == len(schema.relations):
+            raise fault(f"nothing can match: with {name!r} every relation is left out", reader.text, place)
+
+
 def _check(reader: _Reader, text: str) -> None:
     slots, exclusions, dropped = reader.slots, reader.exclusions, reader.dropped
     if not slots:
-        if exclusions:
+        if exclusions or reader.without:
             raise QueryError(f"the query {text!r} only excludes; add a keyword to look for{_reason(dropped)}")
         if dropped:
             raise QueryError(f"the query {text!r} has nothing left to look for{_reason(dropped)}")

@@ -31,6 +31,20 @@ def resolve(name: str, schema: Schema) -> tuple[Scope, ...]:
     return _every_column(name, schema)
 
 
+def left_out(name: str, schema: Schema) -> int:
+    """The position of a relation that a query leaves out. Raises ``QueryError`` if there is none."""
+    gone = schema.evolution.removed_relations
+    known = [relation.name for number, relation in enumerate(schema.relations) if number not in gone]
+    relation = _match(name, known)
+    if relation is not None:
+        return schema.index[relation]
+    hint = nearest(name, known) or f"; there are {', '.join(known)}"
+    raise QueryError(
+        f"no relation {name!r}, which '-{name}:' would leave out{hint}"
+        " (to exclude the word, leave out the colon)"
+    )
+
+
 def _match(name: str, candidates: list[str]) -> str | None:
     """The candidate spelled like ``name``, else the only one that differs by case alone."""
     if name in candidates:

@@ -15,6 +15,7 @@ from whoosh.qparser import plugins as whoosh_plugins
 from whoosh.qparser import syntax as whoosh_syntax
 from whoosh.qparser.default import QueryParser
 
+from skws.keywords import foreign
 from skws.keywords.fault import fault
 
 MAX_DEPTH: Final = 40
@@ -27,6 +28,7 @@ Node: TypeAlias = Any
 
 QUOTES: Final = '"\u201c\u201d\u201e'
 _START: Final = r"(?<![^\s(:])"  # where a term may begin
+_NAME: Final = rf"(?P<text>[^\s():*{QUOTES}-][^\s():*{QUOTES}]*)"
 _BETWEEN: Final = rf"(?<![^\s(){QUOTES}])"  # where a connective may
 
 Word = syntax.WordNode
@@ -44,6 +46,10 @@ class Negation(syntax.PrefixOperator):  # type: ignore[misc]  # untyped base
     """``-`` or ``NOT``, before the node it excludes."""
 
 
+class Without(syntax.TextNode):  # type: ignore[misc]  # untyped base
+    """``-relation:`` with nothing behind the colon; ``text`` is the name."""
+
+
 class Connective(syntax.InfixOperator):  # type: ignore[misc]  # untyped base
     """``AND`` or ``OR``, between two nodes."""
 
@@ -51,6 +57,10 @@ class Connective(syntax.InfixOperator):  # type: ignore[misc]  # untyped base
 Open = plugins.GroupPlugin.OpenBracket
 Close = plugins.GroupPlugin.CloseBracket
 Scope = syntax.FieldnameNode
+
+
+class _WithoutPlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
+    nodetype = Without
 
 
 class _PrefixPlugin(plugins.PrefixPlugin):  # type: ignore[misc]  # untyped base
@@ -76,10 +86,9 @@ _PARSER: Final[Any] = QueryParser(
     plugins=[
         plugins.PhrasePlugin(f"[{QUOTES}](?P<text>[^{QUOTES}]*)[{QUOTES}](?P<slop>(?!))?"),
         plugins.GroupPlugin(),
+        _WithoutPlugin(rf"{_START}(?:-|NOT\s+){_NAME}:(?=[\s)]|$)"),
         _operators(),
-        plugins.FieldsPlugin(
-            rf"(?<![^\s(:\-])(?P<text>[^\s():*{QUOTES}-][^\s():*{QUOTES}]*):(?=\S)", remove_unknown=False
-        ),
+        plugins.FieldsPlugin(rf"(?<![^\s(:\-]){_NAME}:(?=\S)", remove_unknown=False),
         _PrefixPlugin(rf"(?P<text>[^\s()*{QUOTES}]+)\*(?=[\s)]|$)"),
     ],
 )
@@ -88,7 +97,7 @@ _PARSER: Final[Any] = QueryParser(
 def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
     """The tree of a query and the position of each scope in it. Errors show ``shown``, else the text.
 
-    The tree's leaves are ``Word``, ``Phrase`` and ``Prefix`` (with ``fieldname``,
+    The tree's leaves are ``Word``, ``Phrase``, ``Prefix`` and ``Without`` (with ``fieldname``,
     ``text``, ``startchar``), its groups ``All``, ``Either`` and ``Not``. Raises
     ``QueryError`` for what the grammar does not allow.
     """
@@ -98,6 +107,7 @@ def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
     for check in _CHECKS:
         for before, node, after in zip([None, *tags], tags, [*tags[1:], None], strict=False):
             check(before, node, after, shown or text)
+    _check_quotes(tags, shown or text)
     scopes = {node.fieldname: node.startchar for node in reversed(tags) if isinstance(node, Scope)}
     return _PARSER.filterize(tagged), scopes
 
@@ -116,10 +126,9 @@ def _check_balance(tags: list[Node], text: str) -> None:
                 raise fault("this parenthesis closes nothing", text, node.startchar)
             opened.pop()
             scoped.pop()
-        elif isinstance(node, Scope) and any(scoped):
-            raise fault(
-                f"{node.fieldname!r} stands inside a group that has a scope already", text, node.startchar
-            )
+        elif isinstance(node, Scope | Without) and any(scoped):
+            name = node.fieldname if isinstance(node, Scope) else node.text
+            raise fault(f"{name!r} stands inside a group that has a scope already", text, node.startchar)
     if opened:
         raise fault("this parenthesis is never closed", text, opened[-1])
 
@@ -143,7 +152,7 @@ def _check_group(_before: Node | None, node: Node, after: Node | None, text: str
 def _check_scope(_before: Node | None, node: Node, after: Node | None, text: str) -> None:
     if isinstance(node, Scope) and not isinstance(after, Word | Phrase | Prefix | Open):
         hint = ""
-        if isinstance(after, Scope | Negation):
+        if isinstance(after, Scope | Negation | Without):
             hint = " (a scope goes after the minus and before one term; literal colons go in quotes)"
         raise fault(f"{node.fieldname}: is followed by no term{hint}", text, node.startchar)
 
@@ -173,10 +182,36 @@ def _check_connective(before: Node | None, node: Node, after: Node | None, text:
         )
 
 
+def _check_foreign(before: Node | None, node: Node, after: Node | None, text: str) -> None:
+    if not isinstance(node, Word | Prefix):
+        return
+    follows = isinstance(before, Phrase | Close) and before.endchar == node.startchar
+    leads = isinstance(after, Phrase | Open | Scope) and node.endchar == after.startchar
+    found = foreign.in_word(node.text, follows=follows, leads=leads)
+    if found is not None:
+        message = f"{found.message}; {foreign.literally(text[node.startchar : node.endchar])}"
+        raise fault(message, text, node.startchar + found.place)
+    sides = (
+        isinstance(before, Word | Phrase | Prefix | Close),
+        isinstance(after, Word | Phrase | Prefix | Open),
+    )
+    if all(sides) and foreign.is_connective(node.text):
+        message = f'there is no {node.text} between keywords (to search for the word, write "{node.text}")'
+        raise fault(message, text, node.startchar)
+
+
+def _check_quotes(tags: list[Node], text: str) -> None:
+    words = [node for node in tags if isinstance(node, Word)]
+    for number in foreign.quoted([node.text for node in words]):
+        message = 'double quotes make a phrase: "pulp fiction"; others are left out'
+        raise fault(message, text, words[number].startchar)
+
+
 _CHECKS: Final[tuple[Callable[[Node | None, Node, Node | None, str], None], ...]] = (
     _check_word,
     _check_group,
     _check_scope,
     _check_negation,
     _check_connective,
+    _check_foreign,
 )

@@ -69,6 +69,13 @@ def keyword_plan(standing: Standing, stream: Stream) -> Plan:
     )
 
 
+def notes(standing: Standing, stream: Stream) -> tuple[str, ...]:
+    """What of the keywords of a query that was checked is not searched, a line for each reason."""
+    if standing.kind not in (KEYWORDS, TOP, WINDOWED):
+        return ()
+    return parse_query(standing.query, stream.schema, match_names=stream.match_names).notes
+
+
 def check(standing: Standing, stream: Stream) -> None:
     """Raises QueryError, PatternError; UsageError, too, if it would need unbounded memory unasked."""
     if standing.kind == KEYWORDS:

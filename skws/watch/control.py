@@ -88,10 +88,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a command; ``error`` is empty if it was done."""
+    """What became of a command; ``error`` is empty if it was done, ``notes`` tell what is not searched."""
 
     id: str
     error: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,12 +50,14 @@ class Inbox:
             self._heard(answer)
             if answer.error:
                 self._log.warning("command", f"refused: {answer.error}")
+            for note in answer.notes:
+                self._log.info("query", note)
             if self._folder is not None and answer.id:
                 self._folder.answer([answer])
 
     def done(self, commands: Iterable[Command], standing: StandingQueries) -> None:
         """Commands were carried out."""
-        self.answer([Answer(command.id) for command in commands])
+        self.answer([Answer(command.id, notes=standing.notes(command)) for command in commands])
         if self._folder is not None:
             self._folder.publish(standing.shown())
 

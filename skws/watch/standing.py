@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from schema.errors import SchemaError, SkwsError, UsageError, nearest
 from skws.choices import EngineName
 from skws.live.changing import changed, check_change
-from skws.live.kinds import check
+from skws.live.kinds import check, notes
 from skws.live.search import LiveSearch
 from skws.live.standing import KEYWORDS, Standing
 from skws.live.stream import Stream
@@ -52,6 +52,11 @@ class StandingQueries:
             self.schemas += (command.schema,)
             return [] if self._live is None else self._live.change_schema(command.schema)
         return self.stand(self._named(command))
+
+    def notes(self, command: Command) -> tuple[str, ...]:
+        """What of a query that was added is not searched."""
+        known = self._standing.get(command.name) if command.op == "add" else None
+        return () if known is None else notes(known, self.stream)
 
     def stand(self, standing: Standing) -> list[LiveResult]:
         """Answer a query from now on; gives its snapshot. Raises SkwsError."""

@@ -49,6 +49,8 @@ best:
   group: true
   limit: 2 per 10 s
   sinks: jsonl:best.jsonl
+least: {query: ada ; lamp, without: order}
+few: {query: ada lamp, without: [order, customer], top: 1}
 shown: {pattern: a x ; b y, select: "x.v, y.w"}
 listed: {pattern: a x ; b y, select: [x.v, y.w], sinks: jsonl:b.jsonl}
 counted: {pattern: a x ; b y, select: []}
@@ -67,6 +69,8 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
     assert found == {
         "plain": Alert(Query("ada lamp")),
         "best": Alert(Query("ada lamp", 2, TOP, options), ("jsonl:best.jsonl",), Rate(2, 10_000_000)),
+        "least": Alert(Query("ada ; lamp -order:")),
+        "few": Alert(Query("ada lamp -order: -customer:", None, TOP, {"size": "1"})),
         "shown": Alert(Query.of_pattern("a x ; b y", "x.v, y.w")),
         "listed": Alert(Query.of_pattern("a x ; b y", "x.v,y.w"), ("jsonl:b.jsonl",)),
         "counted": Alert(Query.of_pattern("a x ; b y", "")),
@@ -78,6 +82,9 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
     [
         ("- ada", "expected lines of"),
         ("q: 7", "q: 7: expected keywords"),
+        ("q: {query: ada, without: 7}", "without: 7: expected a relation, or a list of them"),
+        ("q: {query: ada, without: 'a b'}", "'a b': expected the name of a relation"),
+        ("q: {pattern: a x, without: b}", "a pattern is over the relations that it names"),
         ("1: ada", "expected a name as text"),
         ("q: {top: 3}", "q: expected keywords, or a mapping"),
         ("q: {query: ada, tops: 3}", "q: no 'tops'; did you mean 'top'?"),

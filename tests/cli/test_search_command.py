@@ -94,6 +94,44 @@ def test_dropped_words_are_told(skws: Skws) -> None:
     assert "not searched, as too common or no words: the" in skws("search", "the", "nolan", *LOCAL).err
 
 
+def test_punctuation_that_is_not_searched_is_told(skws: Skws) -> None:
+    for command in (("search", "nolan,", *LOCAL), ("networks", "nolan,", "-s", SCHEMA)):
+        assert "ignored, as no part of a word: ','" in skws(*command).err
+    shown = skws("explain", "nolan,", "-s", SCHEMA).out
+    assert "ignored, as no part of a word: ','" in shown
+    refused = skws("search", "tim?out", *LOCAL)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith('write "tim?out"\n  tim?out\n     ^\n')
+
+
+@pytest.mark.parametrize(
+    "said", [("-plays:",), ("--without", "plays"), ("--without", "PLAYS", "--without", "plays")]
+)
+def test_relations_are_left_out(skws: Skws, said: tuple[str, ...]) -> None:
+    words = (f"tarantino travolta {said[0]}",) if len(said) == 1 else ("tarantino", "travolta", *said)
+    found = skws("search", *words, *LOCAL, "-f", "jsonl")
+    assert (found.code, found.out) == (0, "")
+    for more in ((), ("--mesh", "full"), ("--mesh", "partial")):
+        assert skws("search", *words, *LOCAL, "-q", "-f", "jsonl", *more).out == ""
+    networks = skws("networks", *words, "-s", SCHEMA, "--format", "json").out
+    assert all(node["relation"] != "plays" for each in json.loads(networks) for node in each["nodes"])
+    shown = skws("explain", *words, "-s", SCHEMA).out
+    assert "left out, also as a connection: plays" in shown
+    assert "plays{" not in shown
+
+
+def test_what_cannot_be_left_out(skws: Skws) -> None:
+    near = skws("search", "pulp", *LOCAL, "--without", "play")
+    assert near.code == 2
+    assert "did you mean 'plays'?" in near.err
+    assert near.err.endswith("\n  pulp -play:\n       ^\n")
+    assert "expected the name of a relation" in skws("search", "pulp", *LOCAL, "--without", "a b").err
+    pattern = skws("search", "--pattern", "plays p", *LOCAL, "--without", "plays")
+    assert (pattern.code, "--pattern does not go together with --without" in pattern.err) == (2, True)
+    alone = skws("explain", "--pattern", "plays p", "-s", SCHEMA, "--without", "plays")
+    assert (alone.code, "--without needs a QUERY" in alone.err) == (2, True)
+
+
 def test_match_names(skws: Skws) -> None:
     with_names = skws("search", "actor", "travolta", *LOCAL, "--match-names", "-q", "-f", "jsonl")
     networks = {r["network"] for r in records(with_names.out)}

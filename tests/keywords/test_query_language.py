@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from schema.errors import QueryError
 from skws.keywords import MAX_SLOTS, KeywordQuery, Phrase, Prefix, Scope, Slot, Term, parse_query
+from skws.keywords.left_out import with_left_out
 from tests.keywords.texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE, queries
 
 FILM = Scope(MOVIE, None)
+PLAYS = SCHEMA.index["plays"]
 NAMES = (Scope(DIRECTOR, 1), Scope(ACTOR, 1))
 
 
@@ -87,6 +89,83 @@ def test_exclusions(text: str, exclusions: list[tuple[str, list[Term | Phrase | 
     assert len(query.slots) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("pulp -plays:", {PLAYS}),
+        ("pulp NOT plays: fiction", {PLAYS}),
+        ("-PLAYS: pulp -movie: -plays:", {PLAYS, MOVIE}),
+        ("(pulp -plays:)", {PLAYS}),
+        ("pulp -movie: ; fiction", {MOVIE}),
+        ("pulp OR fiction -plays:", {PLAYS}),
+        ("pulp plays: -x", set()),
+    ],
+)
+def test_relations_that_are_left_out(text: str, without: set[int]) -> None:
+    query = parse_query(text, SCHEMA)
+    assert query.without == without
+    assert query.keywords[0].startswith("pulp")
+    assert bool(query.exclusions) == (not without)
+    for alternative in (each for slot in query.slots for each in slot.alternatives):
+        assert not any(alternative.applies(relation, column) for relation in without for column in range(9))
+
+
+def test_an_option_says_it_in_the_text() -> None:
+    assert with_left_out("pulp ; x", ["plays", "movie"]) == "pulp ; x -plays: -movie:"
+    assert with_left_out("pulp", []) == "pulp"
+    for name in ("", "a b", "-plays", "plays:x", "a;b", 'a"b', "(a)"):
+        with pytest.raises(QueryError, match="expected the name of a relation"):
+            with_left_out("pulp", [name])
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        ("pulp fiction", []),
+        (
+            "pulp, (fiction gun). -x!",
+            ["not searched, as too common or no words: .", "ignored, as no part of a word: ',' '!'"],
+        ),
+        ("Mission: Impossible", ["ignored, as no part of a word: ':'"]),
+        ("#pulp* Tarantino's", ["ignored, as no part of a word: '#'"]),
+        ("the pulp & -", ["not searched, as too common or no words: the, &, -"]),
+        ("pulp \x1b,", ["not searched, as too common or no words:  ,"]),
+        ("pulp,\x1b", ["ignored, as no part of a word: ',\\x1b'"]),
+        ("AC/DC C++ .NET rock 'n' roll 100%", ["ignored, as no part of a word: \"'\" '%'"]),
+    ],
+)
+def test_what_is_not_searched_is_told(text: str, notes: list[str]) -> None:
+    assert list(parse_query(text, SCHEMA).notes) == notes
+
+
+_SIGNS = "~?^!+|&[]{}<>=%/\\#@$,.;:'`_-*()\"\u201c\u2013\uff1f\uff1a\uff08"
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.text(f"ab{_SIGNS}{_SIGNS} \t", max_size=16))
+def test_nothing_typed_is_passed_over(text: str) -> None:
+    """Each character is part of a term or operator, white space, or told; else the text is refused."""
+    query = _parsed(text)
+    if isinstance(query, str):
+        return
+    slots = [slot.text for slot in (*query.slots, *query.exclusions)]
+    left_out = [SCHEMA.relations[relation].name for relation in query.without]
+    told = "".join([*slots, *left_out, *query.dropped, *query.ignored])
+    # A quotation mark begins or ends a phrase; the content of phrases is shown in slots.
+    operators = '();-*:"\u201c\u201d\u201e'
+    assert {char for char in text if not char.isspace()} <= {*told, *operators}
+
+
+@given(st.text("xz", min_size=1, max_size=3), st.text(_SIGNS, max_size=3), st.text(_SIGNS, max_size=3))
+def test_a_word_is_shown_with_all_that_is_around_it(word: str, before: str, after: str) -> None:
+    query = _parsed(f"{before}{word}{after} pulp")
+    if isinstance(query, str) or set('();"\u201c') & {*before, *after} or before[-1:] == "-":
+        return
+    shown = next(slot.text for slot in query.slots if word in slot.text)
+    start, end = f"{before}{word}{after}".split(shown, 1)
+    assert {part for part in (start, end) if part} <= {*query.ignored}
+
+
 def test_dropped_terms_are_kept_for_display() -> None:
     assert parse_query("the pulp of - the title:a fiction", SCHEMA).dropped == ("the", "of", "-", "title:a")
 
@@ -159,6 +238,48 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ("pulp ; fiction OR", "OR needs a term after it", 15),
         ("pulp ; titel:x", "no relation or attribute 'titel'", 7),
         ("(pulp ; fiction)", "cannot stand in parentheses", 6),
+        ("timeout~", "there is no '~'; to search for the text itself, write \"timeout~\"", 7),
+        ('"pulp fiction"~5', "there is no '~'", 14),
+        ("tim?out", "no character stands for others but '*' at the end", 3),
+        ("title:tim?out", "no character stands for others", 9),
+        ("pulp fiction?", "no character stands for others", 12),
+        ("ti?m*", "no character stands for others", 2),
+        ("pulp^2", "there is no '^'", 4),
+        ("(pulp OR x)^2", "there is no '^'", 11),
+        ("pulp +fiction", "all keywords are looked for, without '+'", 5),
+        ('pulp +"two men"', "all keywords are looked for, without '+'", 5),
+        ("pulp !gun", "an exclusion begins with '-', not with '!'", 5),
+        ("pulp !(gun OR x)", "an exclusion begins with '-', not with '!'", 5),
+        ("pulp \u2013gun", "this is another dash", 5),
+        ("(pulp)-gun", "needs a blank before its '-'", 6),
+        ('"pulp"-movie:gun', "needs a blank before its '-'", 6),
+        ("pulp && gun", "AND is written AND, or left out; put quotes around it", 5),
+        ("pulp||gun", "alternatives are joined by OR", 4),
+        ("[pulp TO x]", "no ranges and no classes of characters", 0),
+        ("movie:{pulp", "no ranges and no classes of characters", 6),
+        ("title=pulp", "keywords are not compared", 5),
+        ("x > 5", "keywords are not compared", 2),
+        ("pulp\\-x", "'\\' changes no meaning", 4),
+        ("pul%", "no character stands for others", 3),
+        ("/pulp|x/", "no regular expressions", 0),
+        ("movie::pulp", "there is nothing before this colon", 6),
+        ("title\uff1apulp", "full-width", 5),
+        ("x 'pulp fiction'", "double quotes make a phrase", 2),
+        (
+            "pulp NEAR/3 gun",
+            'there is no NEAR/3 between keywords (to search for the word, write "NEAR/3")',
+            5,
+        ),
+        ("pulp XOR gun", "there is no XOR between keywords", 5),
+        ("pulp -play:", "no relation 'play', which '-play:' would leave out; did you mean 'plays'?", 5),
+        ("pulp -title:", "no relation 'title'", 5),
+        ("pulp NOT zzz:", "there are director, movie, plays, actor", 5),
+        ("pulp (gun OR -plays:)", "leaves a relation out of the whole query", 13),
+        ("movie:(pulp -plays:)", "'plays' stands inside a group that has a scope already", 12),
+        ("movie:-plays:", "movie: is followed by no term (a scope goes after the minus", 0),
+        ("pulp --plays:", "an exclusion cannot be excluded", 6),
+        ("movie:pulp -movie:", "'movie:pulp' is looked for in what is left out", 11),
+        ("-plays:", "'-plays:' only excludes", None),
         ("pulp gun ; fiction guns", "'guns' stands before ';' as well: no tuple comes before itself", 19),
     ],
 )

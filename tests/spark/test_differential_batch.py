@@ -124,6 +124,17 @@ def test_keywords_in_order(spark: SparkSession, tmp_path: Path, window: Window) 
 
 
 @pytest.mark.usefixtures("shared_out")
+def test_without_a_relation(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_replay(tmp_path / "r.jsonl", TABLES, random_stream(TABLES, 5, 400, 5))
+    plan = Plan(TABLES, parse_query("alpha beta -keyed:", TABLES), TimeWindow(40), 4)
+    local, counts, distributed, spark_counts, _ = both(spark, plan, path)
+    assert distributed == local
+    assert spark_counts == counts
+    assert counts.results > 20
+    assert not any(member.relation == "keyed" for result in local for member in result.tuples)
+
+
+@pytest.mark.usefixtures("shared_out")
 @pytest.mark.parametrize("slices", [1, 5, 30])
 def test_slicing_does_not_change_results(
     spark: SparkSession, tmp_path: Path, slices: int, monkeypatch: pytest.MonkeyPatch

@@ -162,6 +162,8 @@ def test_equal_for_queries_that_come_and_go(
     schema, words, static, stream = case
     texts = [*WORDS[:words], " ".join(WORDS[:words]), f"{WORDS[0]} -gamma"]
     texts += ["alp*", '"alpha pad"', "(alpha OR gamma)"]
+    if len(schema.relations) > 1:
+        texts += [f"{' '.join(WORDS[:words])} -r1:", "alpha -r0:"]
     change = st.tuples(st.integers(0, len(stream)), st.sampled_from(texts), st.integers(1, 5))
     changes = data.draw(st.lists(change, max_size=6))
     apart = indexed(monkeypatch, schema, static)

@@ -217,6 +217,9 @@ def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LiveRows, Schem
     reading = read("travlta actor:uma the", view, rows)
     assert [(slot.count, slot.meant) for slot in reading.slots] == [(0, "travolta"), (1, "")]
     assert reading.dropped == ("the",)
+    assert read("uma, thurman!", view, rows).ignored == (",", "!")
+    assert "there is no '~'" in read("uma~", view, rows).fault
+    assert [slot.count for slot in read("travolta -actor:", view, rows).slots] == [0]
     assert reading.corrected == "travolta actor:uma the"
     assert read("(uma", view, rows).fault
     assert read("  ", view, rows).slots == ()

@@ -168,6 +168,34 @@ def test_queries_are_added_and_removed_while_it_runs(
     )
 
 
+def test_relations_are_left_out_and_what_is_not_searched_is_told(
+    folder: Path, job: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(folder / "in.jsonl", customer(1, 7), order(2, 7))
+    job(
+        "ada, lamp",
+        "--without",
+        "order",
+        "-f",
+        "jsonl",
+        "-o",
+        "out.jsonl",
+        "--control",
+        "c",
+    )
+    at = ("--control", "c", "--wait", "30")
+    within(30, (folder / "c" / "queries.json").exists)
+    assert run(["query", "add", "lamps", "ada lamp!", *at]) == 0
+    assert "ignored, as no part of a word: '!'" in capsys.readouterr().err
+    assert run(["query", "add", "alone", "ada", "--without", "order", *at]) == 0
+    assert run(["query", "add", "wrong", "ada", "--without", "ordr", *at]) == 2
+    assert "did you mean 'order'?" in capsys.readouterr().err
+    assert run(["query", "list", "--control", "c"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "ada, lamp -order:: ada, lamp -order:"
+    within(30, lambda: len(lines(folder / "out.jsonl")) == 2)
+    assert [one["query"] for one in lines(folder / "out.jsonl")] == ["ada lamp!", "ada -order:"]
+
+
 def test_a_pattern_added_to_a_job_that_keeps_nothing_begins_with_the_latest_records(
     folder: Path, job: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -27,12 +27,14 @@ def read(text: str, view: View, rows: LiveRows | None) -> Reading:
     except SkwsError as error:
         return Reading(text, fault=str(error).splitlines()[0], completions=completions)
     if rows is None:
-        return Reading(text, tuple(TypedSlot(slot.text, 0) for slot in query.slots), dropped=query.dropped)
+        slots = tuple(TypedSlot(slot.text, 0) for slot in query.slots)
+        return Reading(text, slots, dropped=query.dropped, ignored=query.ignored)
     counts = rows.slot_counts(Matcher(query, view.schema))
     return Reading(
         text,
         _slots(query.slots, counts, rows),
         dropped=query.dropped,
+        ignored=query.ignored,
         start=len(asked.prefix),
         tuples=counts.tuples,
         whole=counts.whole,

@@ -22,6 +22,7 @@ class TypedSlot:
 class Reading:
     """``fault``: why the text cannot be run. ``completions``: what the last word may become, with counts.
 
+    ``dropped``: words that are not searched; ``ignored``: punctuation.
     ``start``: where the keywords begin.
     """
 
@@ -29,6 +30,7 @@ class Reading:
     slots: tuple[TypedSlot, ...] = ()
     fault: str = ""
     dropped: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     start: int = 0
     tuples: int = 0
     whole: bool = True

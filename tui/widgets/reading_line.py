@@ -34,6 +34,7 @@ def _slots(reading: Reading, palette: Palette) -> Text:
             part.append(" no live tuple", palette.dim)
         parts.append(part)
     parts += [Text(f"{word}: too common, not searched", palette.dim) for word in reading.dropped]
+    parts += [Text(f"{part!r}: ignored", palette.dim) for part in reading.ignored]
     if reading.tuples:
         of = (
             f"of {reading.tuples:,} live tuples"

@@ -47,6 +47,16 @@ class OutputFormat(StrEnum):
     PARQUET = "parquet"
 
 
+SUFFIXES: Final = {
+    ".txt": OutputFormat.TABLE,
+    ".jsonl": OutputFormat.JSONL,
+    ".ndjson": OutputFormat.JSONL,
+    ".csv": OutputFormat.CSV,
+    ".parquet": OutputFormat.PARQUET,
+}
+"""What names of files end in."""
+
+
 def check_master(master: str | None) -> None:
     """Raises UsageError for what is no master of Spark."""
     if master is not None and not _MASTER.fullmatch(master):

@@ -51,6 +51,9 @@ class AddedFormat(StrEnum):
     JSONL = "jsonl"
 
 
+_SUFFIXES = {".jsonl": AddedFormat.JSONL, ".ndjson": AddedFormat.JSONL}
+
+
 @app.command("check", short_help="Tell whether a query needs only constant memory.")
 def check(
     schema: options.SchemaFile,
@@ -133,9 +136,10 @@ def run(
         list[str] | None,
         typer.Option("--sink", metavar="SINK", help="With --source: where results go, as of skws watch."),
     ] = None,
-    _output_format: Annotated[
-        AddedFormat, typer.Option("--format", "-f", help="How results are written.")
-    ] = AddedFormat.JSONL,
+    output_format: Annotated[
+        AddedFormat | None,
+        typer.Option("--format", "-f", help="How results are written.", show_default="jsonl"),
+    ] = None,
     output: options.Output = None,
     on_error: Annotated[
         OnError, typer.Option("--on-error", help="What to do about a bad record (fail or skip).")
@@ -153,6 +157,7 @@ def run(
     union = _union(query, described)
     if (source is None) == (not replay):
         raise UsageError("nothing to run over: expected one of --replay PATH and --source SOURCE")
+    options.chosen_format(output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
     if source is None and (checkpoint or sink or master):
         raise UsageError("--checkpoint, --sink and --master need --source: a replay is run in this process")
     if source is not None:

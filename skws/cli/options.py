@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import typer
 
@@ -15,6 +15,7 @@ from schema.errors import UsageError
 from schema.load import load_schema
 from schema.model import Schema
 from skws.choices import EngineName, EvaluatorName, OnError, OutputFormat
+from skws.cli.terminal import tell
 from skws.keywords.left_out import with_left_out
 from skws.ranking.choice import RankingChoice
 from skws.ranking.rankings import DEFAULT
@@ -25,6 +26,7 @@ QUERY_HELP = (
     "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -word and "
     "-relation: to leave out (behind --), first ; then. Several arguments are one query, joined by blanks."
 )
+Format = TypeVar("Format", bound=StrEnum)
 MAX_SIZE_HELP = "Most tuples of a result (T_max)."
 
 
@@ -142,7 +144,11 @@ Limit = Annotated[
         "--limit", metavar="N", min=1, help="Stop after N of what is told.", show_default="no limit"
     ),
 ]
-ResultFormat = Annotated[OutputFormat, typer.Option("--format", "-f", help="How results are written.")]
+BY_NAME = "as the name of --output ends, else table"
+ResultFormat = Annotated[
+    OutputFormat | None,
+    typer.Option("--format", "-f", help="How results are written.", show_default=BY_NAME),
+]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -206,6 +212,25 @@ def query_text(words: list[str], without: Sequence[str] | None = None) -> str:
     except UnicodeEncodeError:
         raise UsageError(f"the query {text!r} is not valid UTF-8; check the terminal's encoding") from None
     return text
+
+
+def chosen_format(
+    given: Format | None, output: Path | None, suffixes: Mapping[str, Format], default: Format, *, quiet: bool
+) -> Format:
+    """The format that is given, else what the name of the file ends in; ``default`` without an ending.
+
+    It is noted if both differ. Raises UsageError for an ending that says nothing.
+    """
+    suffix = "" if output is None else output.suffix.lower()
+    told = suffixes.get(suffix)
+    if given is not None:
+        if told not in (None, default, given) and not quiet:
+            tell(f"{output}: its name ends in {suffix}, but --format says {given}")
+        return given
+    if told is None and suffix:
+        known = ", ".join(suffixes)
+        raise UsageError(f"{output}: no format is known by {suffix}: expected {known}, or --format")
+    return told or default
 
 
 def read_schema(path: Path) -> Schema:

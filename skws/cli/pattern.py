@@ -42,7 +42,7 @@ _KEYWORDS_ONLY = {
 }
 
 
-def search_pattern(context: typer.Context, pattern: str) -> None:
+def search_pattern(context: typer.Context, pattern: str, output_format: str) -> None:
     """``skws search --pattern``, its other options as the command has read them. Raises SkwsError."""
     given = context.params
     _refuse_keyword_options(context)
@@ -61,7 +61,6 @@ def search_pattern(context: typer.Context, pattern: str) -> None:
         allow_unbounded_windows=given["allow_unbounded"],
     )
     output = None if given["output"] is None else Path(given["output"])
-    output_format = str(given["output_format"])
     _run(_search(request, given["select"], output_format), output_format, output, quiet=given["quiet"])
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from schema.errors import UsageError
-from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, OutputFormat
+from skws.choices import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.run import run_search
 from skws.ranking.choice import RankingChoice
@@ -44,6 +44,9 @@ class SearchFormat(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     COUNT = "count"
+
+
+_SUFFIXES = {suffix: SearchFormat(known.value) for suffix, known in SUFFIXES.items()}
 
 
 def search(
@@ -100,11 +103,14 @@ def search(
         ),
     ] = None,
     output_format: Annotated[
-        SearchFormat,
+        SearchFormat | None,
         typer.Option(
-            "--format", "-f", help="How results are written; count, their number alone, with --pattern."
+            "--format",
+            "-f",
+            help="How results are written; count, their number alone, with --pattern.",
+            show_default=options.BY_NAME,
         ),
-    ] = SearchFormat.TABLE,
+    ] = None,
     output: options.Output = None,
     on_error: options.BadRecords = OnError.FAIL,
     dead_letters: options.DeadLetters = None,
@@ -132,10 +138,11 @@ def search(
             f"Missing option '{'--schema' if schema is None else '--replay'}'"
             + " (all that stands behind -- is the query; options come before it)" * behind
         )
+    written = options.chosen_format(output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
     if pattern is not None:
         from skws.cli.pattern import search_pattern  # noqa: PLC0415 - loaded by who has a pattern
 
-        search_pattern(context, pattern)
+        search_pattern(context, pattern, written)
         return
     if select is not None:
         raise UsageError("--select needs --pattern")
@@ -147,7 +154,7 @@ def search(
     options.check_letters(on_error, dead_letters, late=lateness is not None)
     best = options.top_choice(top, group=group, append_only=append_only)
     ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
-    if output_format is SearchFormat.COUNT:
+    if written is SearchFormat.COUNT:
         raise UsageError("--format count needs --pattern")
     if database is not None or schema is None or replay is None:
         from skws.cli.database import DatabaseRequest, search_database  # noqa: PLC0415 - for who has one
@@ -162,7 +169,7 @@ def search(
             ranking or RankingChoice(),
             top if limit is None else min(limit, top or limit),
         )
-        search_database(asked, OutputFormat(output_format.value), output, quiet=quiet)
+        search_database(asked, OutputFormat(written.value), output, quiet=quiet)
         return
     request = SearchRequest(
         query=text,
@@ -185,7 +192,7 @@ def search(
         evaluator=evaluator,
         top=best,
     )
-    run_search(request, OutputFormat(output_format.value), output, quiet=quiet)
+    run_search(request, OutputFormat(written.value), output, quiet=quiet)
 
 
 def _refuse_with_database(context: typer.Context) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from schema.errors import UsageError
 from skws.alerts.file import read_alerts
-from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, OutputFormat
+from skws.choices import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.live import FollowedFile, run_watch
 from skws.cli.ranked import ranked_queries
@@ -78,7 +78,7 @@ def watch(
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
     ] = "0 s",
-    output_format: options.ResultFormat = OutputFormat.TABLE,
+    output_format: options.ResultFormat = None,
     output: options.Output = None,
     sink: Annotated[
         list[str] | None,
@@ -177,7 +177,11 @@ def watch(
         on_error=on_error,
         dead_letters=dead_letters,
         limit=limit,
-        sinks=_sinks(output_format, output, sink or []),
+        sinks=_sinks(
+            options.chosen_format(output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet),
+            output,
+            sink or [],
+        ),
         checkpoint=checkpoint,
         control=control if control is not None or checkpoint is None else checkpoint / "control",
         metrics_port=metrics_port,
@@ -203,5 +207,6 @@ def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -
     if output_format is OutputFormat.JSONL:
         return (f"jsonl:{output}", *sinks)
     raise UsageError(
-        f"--format {output_format} goes to standard output; to {output} go --format jsonl and parquet"
+        f"--format {output_format} goes to standard output; to {output} go --format jsonl and parquet,"
+        " which names that end in .jsonl and .parquet stand for"
     )

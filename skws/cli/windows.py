@@ -35,6 +35,15 @@ class WindowsFormat(StrEnum):
     SVG = "svg"
 
 
+_SUFFIXES: Final = {
+    ".txt": WindowsFormat.TABLE,
+    ".jsonl": WindowsFormat.JSONL,
+    ".ndjson": WindowsFormat.JSONL,
+    ".dot": WindowsFormat.DOT,
+    ".svg": WindowsFormat.SVG,
+}
+
+
 class Command(TyperCommand):
     """A command whose ``--pair`` takes two values, which typer has no repeatable option for."""
 
@@ -96,8 +105,14 @@ def windows(
     ] = False,
     allow_unbounded: options.AllowUnboundedWindows = False,
     output_format: Annotated[
-        WindowsFormat, typer.Option("--format", "-f", help="How windows are written; or their automata.")
-    ] = WindowsFormat.TABLE,
+        WindowsFormat | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="How windows are written; or their automata.",
+            show_default=options.BY_NAME,
+        ),
+    ] = None,
     output: options.Output = None,
     on_error: options.BadRecords = OnError.FAIL,
     dead_letters: options.DeadLetters = None,
@@ -123,8 +138,12 @@ def windows(
         per=tuple(per or ()),
         aggregates=tuple(aggregate or ()),
     )
-    if check or output_format in (WindowsFormat.DOT, WindowsFormat.SVG):
-        _describe(request, output_format, output, check=check)
+    if check:
+        _describe(request, None, output)
+        return
+    written = options.chosen_format(output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
+    if written in (WindowsFormat.DOT, WindowsFormat.SVG):
+        _describe(request, written, output)
         return
     if not replay:
         raise UsageError("expected --replay PATH; or --check, or --format svg, which need none")
@@ -132,7 +151,7 @@ def windows(
         request,
         Replay.open(replay, request.schema),
         BadRecordLog(on_error, dead_letters),
-        output_format,
+        written,
         output,
         allow_unbounded=allow_unbounded,
         limit=limit,
@@ -140,13 +159,12 @@ def windows(
     )
 
 
-def _describe(
-    request: WindowsRequest, output_format: WindowsFormat, output: Path | None, *, check: bool
-) -> None:
+def _describe(request: WindowsRequest, output_format: WindowsFormat | None, output: Path | None) -> None:
+    """The automata as a graph; without a format the verdict."""
     from skws.windowing.drawing import to_dot, to_svg  # noqa: PLC0415 - as above
     from skws.windowing.writers import verdict_json  # noqa: PLC0415
 
-    if check:
+    if output_format is None:
         written = verdict_json(request.verdict(), request.expression, request.alphabet)
     else:
         drawn = to_dot if output_format is WindowsFormat.DOT else to_svg
@@ -179,16 +197,16 @@ def _run(
         tell(warning)
     shown = writers.Shown(request.alphabet, request.expression.per, processor.aggregates)
     table = output_format is WindowsFormat.TABLE
-    line = writers.table_line(shown) if table else writers.json_line(shown)
     counts = Counts()
     try:
         with destination(output, stdout_bytes()) as opened, ProgressBar(wanted=not quiet) as bar:
             found = windows(processor, replay, log, counts, limit=limit, report=bar.report)
+            line = writers.table_line(shown, cut=opened.live) if table else writers.json_line(shown)
             for number, window in enumerate(found):
                 if output is None and not number:
                     bar.stop()
                 if table and not number:
-                    opened.write(writers.table_head(shown))
+                    opened.write(writers.table_head(shown, cut=opened.live))
                 opened.write(line(window))
     finally:
         if log.count:

@@ -11,7 +11,7 @@ import orjson
 
 from schema.model import Value
 from skws.results.assemble import json_row
-from skws.results.writers.text import fitted, instant, value_text, visible
+from skws.results.writers.text import fitted, instant, padded, value_text, visible
 from windows.expressions.alphabet import Alphabet, Sort
 from windows.expressions.check import Verdict
 from windows.expressions.expression import WindowExpression
@@ -65,26 +65,28 @@ def json_line(shown: Shown) -> Line:
     return line
 
 
-def table_head(shown: Shown) -> bytes:
-    """The names of the columns."""
+def table_head(shown: Shown, *, cut: bool) -> bytes:
+    """The names of the columns. ``cut``: to their widths."""
+    cell = fitted if cut else padded
     names = ["first", "last", "records", "start", "end"]
-    cells = [fitted(name, width) for name, width in zip(names, _WIDTHS, strict=True)]
-    cells += [fitted(name, _CELL) for name in shown.per]
-    cells += [fitted(str(a), max(_CELL, len(str(a)))) for a in shown.aggregates]
+    cells = [cell(name, width) for name, width in zip(names, _WIDTHS, strict=True)]
+    cells += [cell(name, _CELL) for name in shown.per]
+    cells += [cell(str(a), max(_CELL, len(str(a)))) for a in shown.aggregates]
     return _row(cells)
 
 
-def table_line(shown: Shown) -> Line:
-    """One line a window, in the columns of the head."""
+def table_line(shown: Shown, *, cut: bool) -> Line:
+    """One line a window, in the columns of the head. ``cut``: to their widths."""
+    cell = fitted if cut else padded
 
     def line(window: Window) -> bytes:
         values = [str(window.first), str(window.last), str(window.last - window.first + 1)]
         values += [instant(floor(time / MICROSECOND)) for time in (window.start, window.end)]
-        cells = [fitted(value, width) for value, width in zip(values, _WIDTHS, strict=True)]
+        cells = [cell(value, width) for value, width in zip(values, _WIDTHS, strict=True)]
         key = shown.key(window.key)
         keys = key if isinstance(key, list) else [key] if shown.per else []
-        cells += [fitted(_text(value), _CELL) for value in keys]
-        cells += [fitted(_text(v), max(_CELL, len(name))) for name, v in shown.values(window).items()]
+        cells += [cell(_text(value), _CELL) for value in keys]
+        cells += [cell(_text(v), max(_CELL, len(name))) for name, v in shown.values(window).items()]
         return _row(cells)
 
     return line

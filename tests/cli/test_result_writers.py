@@ -35,8 +35,17 @@ def movie_results(query: str = "tarantino travolta") -> tuple[Plan, list[Result]
     return search.plan, list(search.results())
 
 
-def written(kind: str, plan: Plan, results: list[Result], *, color: bool = False) -> str:
-    out = io.BytesIO()
+class Terminal(io.BytesIO):
+    """Keeps what a terminal is shown."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def written(
+    kind: str, plan: Plan, results: list[Result], *, color: bool = False, terminal: bool = False
+) -> str:
+    out = Terminal() if terminal else io.BytesIO()
     with open_writer(OutputFormat(kind), None, plan, out, color=color) as writer:
         for result in results:
             writer.write(result)
@@ -179,7 +188,7 @@ def test_color_is_all_that_color_adds(kind: str) -> None:
 def test_table_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     plan, results = movie_results("spielberg brody")
-    lines = written("table", plan, results).splitlines()
+    lines = written("table", plan, results, terminal=True).splitlines()
     assert len(lines) == 1 + len(results)
     assert lines[0].split() == ["op", "time", "network", "match"]
     assert max(map(cell_len, lines)) <= max(columns, 70)
@@ -191,8 +200,21 @@ def test_table_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) 
 def test_a_wide_table_cuts_nothing_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     assert "Quentin Tarantino - Pulp Fiction - Vincent Vega - John Travolta" in written(
-        "table", *movie_results()
+        "table", *movie_results(), terminal=True
     )
+
+
+@pytest.mark.parametrize("columns", [20, 80])
+def test_a_table_that_no_terminal_shows_cuts_nothing_short(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    plan, results = movie_results("spielberg brody")
+    text = written("table", plan, results)
+    assert "…" not in text
+    assert all(result.network in text for result in results)
+    assert "Steven Spielberg - Jaws" in text
+    assert "…" in written("table", plan, results, terminal=True)
 
 
 def test_control_characters_of_the_data_do_not_reach_the_terminal(static: tuple[Plan, list[Result]]) -> None:

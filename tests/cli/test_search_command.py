@@ -94,6 +94,48 @@ def test_dropped_words_are_told(skws: Skws) -> None:
     assert "not searched, as too common or no words: the" in skws("search", "the", "nolan", *LOCAL).err
 
 
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("o.csv", "op,query,id"),
+        ("o.CSV", "op,query,id"),
+        ("o.jsonl", '{"op":"+"'),
+        ("o.ndjson", '{"op":"+"'),
+        ("o.txt", "op  time"),
+        ("o", "op  time"),
+        ("o.parquet", "PAR1"),
+    ],
+)
+def test_the_name_of_the_file_tells_the_format(skws: Skws, tmp_path: Path, name: str, begins: str) -> None:
+    for more in ((), ("--pattern", "movie m")):
+        command = SEARCH if not more else ("search", *LOCAL, *more)
+        done = skws(*command, "-o", tmp_path / name)
+        assert (done.code, done.out) == (0, "")
+        assert (tmp_path / name).read_bytes().startswith(begins.encode())
+        assert "--format" not in done.err
+
+
+def test_the_format_that_is_given_holds_and_is_noted(skws: Skws, tmp_path: Path) -> None:
+    out = tmp_path / "o.csv"
+    done = skws(*SEARCH, "-f", "jsonl", "-o", out)
+    assert out.read_text().startswith('{"op":"+"')
+    assert "its name ends in .csv, but --format says jsonl" in done.err
+    assert skws(*SEARCH, "-f", "jsonl", "-o", out, "-q").err == ""
+    for name in ("o.log", "o.csv.gz", "o.json"):
+        refused = skws(*SEARCH, "-o", tmp_path / name)
+        assert (
+            refused.code,
+            "expected .txt, .jsonl, .ndjson, .csv, .parquet, or --format" in refused.err,
+        ) == (2, True)
+        assert skws(*SEARCH, "-f", "csv", "-o", tmp_path / name).code == 0
+
+
+def test_a_table_in_a_pipe_is_not_cut(skws: Skws) -> None:
+    shown = skws(*SEARCH, "-q").out
+    assert "…" not in shown
+    assert "Quentin Tarantino - Pulp Fiction - Vincent Vega - John Travolta" in shown
+
+
 def test_punctuation_that_is_not_searched_is_told(skws: Skws) -> None:
     for command in (("search", "nolan,", *LOCAL), ("networks", "nolan,", "-s", SCHEMA)):
         assert "ignored, as no part of a word: ','" in skws(*command).err

@@ -159,6 +159,11 @@ def test_pictures_of_the_automata(skws: Skws, files: tuple[object, ...], tmp_pat
     picture = tmp_path / "windows.svg"
     schema = files[:2]
     assert skws("windows", HYSTERESIS, *schema, "-f", "svg", "-o", picture).code == 0
+    again = picture.with_name("again.svg")
+    assert skws("windows", HYSTERESIS, *schema, "-o", again).code == 0
+    assert again.read_bytes() == picture.read_bytes()
+    refused = skws("windows", HYSTERESIS, *schema, "-o", picture.with_suffix(".csv"))
+    assert (refused.code, "expected .txt, .jsonl, .ndjson, .dot, .svg" in refused.err) == (2, True)
     drawn = ElementTree.fromstring(picture.read_text())
     texts = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert "g1: 90 < temp" in texts

@@ -34,7 +34,8 @@ def test_documented_commands_run(
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     _lay_out(page, tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
+    # Pages show what a terminal does.
+    monkeypatch.setattr("skws.results.writers.table.terminal_width", lambda _: 120)
     output = "".join(_output(command, tmp_path, capsys) for command in block.commands)
     if block.output is not None:
         assert matches(block.output, output), output

@@ -92,6 +92,8 @@ def test_exit_codes(
         (2, "sink nowhere", ("ada", *common, "--sink", "nowhere")),
         (3, "expected lines of 'name: keywords'", (*common, "--queries", "queries.yaml")),
         (2, "--format tree goes to standard output", ("ada", *common, "-f", "tree", "-o", "x")),
+        (2, "--format csv goes to standard output", ("ada", *common, "-o", "x.csv")),
+        (2, "x.log: no format is known by .log", ("ada", *common, "-o", "x.log")),
         (2, "--speed needs", ("ada", *common, "--speed", "2")),
         (3, "bad.yaml", ("ada", "-s", "bad.yaml", "-S", "in.jsonl")),
         (4, "none.jsonl", ("ada", "-s", "schema.yaml", "-S", "none.jsonl")),
@@ -172,17 +174,7 @@ def test_relations_are_left_out_and_what_is_not_searched_is_told(
     folder: Path, job: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
-    job(
-        "ada, lamp",
-        "--without",
-        "order",
-        "-f",
-        "jsonl",
-        "-o",
-        "out.jsonl",
-        "--control",
-        "c",
-    )
+    job("ada, lamp", "--without", "order", "-o", "out.jsonl", "--control", "c")
     at = ("--control", "c", "--wait", "30")
     within(30, (folder / "c" / "queries.json").exists)
     assert run(["query", "add", "lamps", "ada lamp!", *at]) == 0

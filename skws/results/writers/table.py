@@ -1,4 +1,4 @@
-"""Results as a table that fits the terminal: one line each, written as they come."""
+"""Results as a table, one line each, written as they come: fitted to a terminal, elsewhere uncut."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from skws.results.writers.text import (
     fitted,
     instant,
     marked,
+    padded,
     shortened,
     value_text,
     visible,
@@ -41,13 +42,15 @@ class TableWriter(Writer):
 
     Results with a score have it after the time, with their rank if only the best are told.
 
-    Widths are fixed at the start, since no result waits for the next.
+    Widths are fixed at the start, since no result waits for the next. Off a
+    terminal longer texts go beyond them.
     """
 
     def __init__(self, opened: Destination, plan: Plan, color: bool) -> None:
         self._opened = opened
         self._spans = KeywordSpans(plan.query, plan.schema)
         self._color = color
+        self._width = terminal_width(opened)
         self._headed = False
         self._ranked = False
         self._network = self._match = 0
@@ -64,7 +67,7 @@ class TableWriter(Writer):
     def _head(self, first: Result) -> None:
         """Widths and heading, for results such as the first one."""
         self._headed, self._ranked = True, first.score is not None
-        width = get_terminal_size((DEFAULT_WIDTH, 0)).columns - (_STANDING + 2) * self._ranked
+        width = (self._width or DEFAULT_WIDTH) - (_STANDING + 2) * self._ranked
         rest = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
         self._network = rest * 2 // 5
         self._match = rest - self._network
@@ -72,26 +75,33 @@ class TableWriter(Writer):
         self._line("op", "time", score, "network", "match", bold=self._color)
 
     def _line(self, op: str, time: str, score: str, network: str, match: str, *, bold: bool = False) -> None:
-        ranked = f"{fitted(score, _STANDING)}  " if self._ranked else ""
-        cells = f"{fitted(op, 2)}  {fitted(time, _TIME)}  {ranked}{fitted(network, self._network)}  {match}"
+        cell = padded if self._width is None else fitted
+        ranked = f"{cell(score, _STANDING)}  " if self._ranked else ""
+        cells = f"{cell(op, 2)}  {cell(time, _TIME)}  {ranked}{cell(network, self._network)}  {match}"
         line = cells.rstrip()
         self._opened.write((f"{BOLD}{line}{RESET}\n" if bold else f"{line}\n").encode())
 
     def _matched(self, result: Result) -> str:
-        """What the tuples say, each cut so that all have a share of the width."""
+        """What the tuples say; on a terminal each cut so that all have a share of the width."""
         texts = [
             (shown.relation, name, value_text(value))
             for shown in result.tuples
             for name in self._spans.searched(shown.relation, shown.row)
             if (value := shown.row[name]) is not None
         ]
+        lengths = [cell_len(visible(text)) for *_, text in texts]
         room = self._match - len(_SEPARATOR) * max(len(texts) - 1, 0)
-        share = fair_share([cell_len(text) for *_, text in texts], room)
+        share = max(lengths, default=0) if self._width is None else fair_share(lengths, room)
         parts = []
         for relation, name, text in texts:
             short, spans = shortened(visible(text), self._spans.of(relation, name, text), share)
             parts.append(marked(short, spans, color=True) if self._color else short)
         return _SEPARATOR.join(parts)
+
+
+def terminal_width(opened: Destination) -> int | None:
+    """The columns of the terminal that is written to; None where it is none."""
+    return get_terminal_size((DEFAULT_WIDTH, 0)).columns if opened.live else None
 
 
 def _time(result: Result) -> str:

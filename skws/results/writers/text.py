@@ -86,6 +86,11 @@ def fitted(text: str, width: int) -> str:
     return set_cell_size(shortened(text, (), width)[0], width)
 
 
+def padded(text: str, width: int) -> str:
+    """``text`` padded to ``width`` cells, if it takes fewer."""
+    return text + " " * (width - cell_len(text))
+
+
 def marked(text: str, spans: Sequence[Span], *, color: bool) -> str:
     """``text`` with its spans in their slots' colours and underlined, or else ``*like this*``."""
     parts = []

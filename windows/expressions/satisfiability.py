@@ -5,6 +5,10 @@ by another. Texts are numbers here, equal exactly if the texts are; "contains"
 is a predicate of which only its truth on the guards' constants is known. So
 what is found possible may be impossible for lack of a text: samples tell,
 since they are records that are evaluated like any other.
+
+A z3 context serves one thread at a time, and a second thread in it crashes the
+process. So each question has a context of its own, which all its objects are
+made in: z3's functions fall back on one that the whole process shares.
 """
 
 from __future__ import annotations
@@ -69,7 +73,7 @@ class Satisfiability:
 
 
 class _Encoding:
-    """One solver with the variables that some guards need."""
+    """One solver with the variables that some guards need, in a z3 context of its own (a millisecond)."""
 
     def __init__(
         self, alphabet: Alphabet, guards: Sequence[g.Guard], promises: Sequence[g.Guard], depth: int = 0
@@ -83,11 +87,13 @@ class _Encoding:
         self._codes = {text: -1 - i for i, text in enumerate(_texts(guards))}
         self._keywords = _keywords(guards)
         self._values: dict[tuple[str, int], Any] = {}
-        self._solver = z3.Solver()
+        self._context = z3.Context()
+        self._solver = z3.Solver(ctx=self._context)
         self._solver.set("timeout", MILLISECONDS)
         self._solver.set("random_seed", 0)
+        self._solver.set("ctrl_c", False)  # else z3 takes an interrupt for itself, and the check goes on
         for position in range(self._depth + 1):
-            self._solver.add(z3.Or([self._relation(position) == i for i in self._streams]))
+            self._solver.add(self._relation_among(position, self._streams))
             for promise in promises:
                 self._solver.add(self._guard(g.shifted(promise, position)))
         for guard in guards:
@@ -97,7 +103,7 @@ class _Encoding:
     def cells(self, guards: Sequence[g.Guard], given: g.Guard) -> Iterator[Cell]:
         z3 = self._z3
         self._solver.add(self._guard(given))
-        names = [z3.Bool(f"guard {i}") for i in range(len(guards))]
+        names = [self._flag(f"guard {i}") for i in range(len(guards))]
         for name, guard in zip(names, guards, strict=True):
             self._solver.add(name == self._guard(guard))
         while (answer := self._solver.check()) != z3.unsat:
@@ -108,7 +114,7 @@ class _Encoding:
             signs = tuple(bool(model.eval(name, model_completion=True)) for name in names)
             sample = tuple(self._record(model, back) for back in range(self._depth, -1, -1))
             yield Cell(signs, sample if self._fits(sample, guards, signs, given) else None)
-            self._solver.add(z3.Or([n != s for n, s in zip(names, signs, strict=True)]))
+            self._solver.add(self._any([n != s for n, s in zip(names, signs, strict=True)]))
 
     def _unresolved(self, names: Sequence[Any]) -> Iterator[Cell]:
         """All cells not yet refuted, one sign after the other; what stays unknown counts as possible."""
@@ -136,7 +142,6 @@ class _Encoding:
 
     def _relate(self) -> None:
         """What holds between the variables: relations have fields, time does not run back."""
-        z3 = self._z3
         for (name, back), value in list(self._values.items()):
             info = self._alphabet.variables[name]
             if info.columns[0] == TIME_COLUMN:
@@ -144,9 +149,7 @@ class _Encoding:
                     self._solver.add(self._values[name, back + 1] <= value)
                 continue
             holders = [i for i in self._streams if self._holds(name, i)]
-            self._solver.add(
-                z3.Implies(self._present(name, back), z3.Or([self._relation(back) == i for i in holders]))
-            )
+            self._solver.add(self._z3.Implies(self._present(name, back), self._relation_among(back, holders)))
         for keyword in self._keywords:
             for text, code in self._codes.items():
                 truth = self._alphabet.contains(keyword, text)
@@ -159,21 +162,37 @@ class _Encoding:
         fields = self._alphabet.fields
         return any(fields[f"{name}.{a.name}"].variable == variable for a in described.attributes)
 
+    def _any(self, parts: Sequence[Any]) -> Any:
+        return self._z3.Or(parts, self._context)
+
+    def _all(self, parts: Sequence[Any]) -> Any:
+        return self._z3.And(parts, self._context)
+
+    def _flag(self, name: str) -> Any:
+        return self._z3.Bool(name, self._context)
+
+    def _truth(self, value: bool) -> Any:
+        return self._z3.BoolVal(value, self._context)
+
     def _relation(self, back: int) -> Any:
-        return self._z3.Int(f"relation@{back}")
+        return self._z3.Int(f"relation@{back}", self._context)
+
+    def _relation_among(self, back: int, relations: Sequence[int]) -> Any:
+        return self._any([self._relation(back) == i for i in relations])
 
     def _present(self, variable: str, back: int) -> Any:
-        return self._z3.Bool(f"present {variable}@{back}")
+        return self._flag(f"present {variable}@{back}")
 
     def _contains(self, keyword: str) -> Any:
-        return self._z3.Function(f"contains {keyword}", self._z3.IntSort(), self._z3.BoolSort())
+        sorts = self._z3.IntSort(self._context), self._z3.BoolSort(self._context)
+        return self._z3.Function(f"contains {keyword}", *sorts)
 
     def _value(self, info: FieldInfo, back: int) -> Any:
         key = (info.variable, back)
         if key not in self._values:
             name = f"{info.variable}@{back}"
             kind = {Sort.NUMBER: self._z3.Real, Sort.BOOLEAN: self._z3.Bool}.get(info.sort, self._z3.Int)
-            self._values[key] = kind(name)
+            self._values[key] = kind(name, self._context)
             if info.columns[0] == TIME_COLUMN and back < self._depth:
                 self._value(info, back + 1)
         return self._values[key]
@@ -183,37 +202,35 @@ class _Encoding:
         info = self._alphabet.fields[field.name]
         self._value(info, field.back)
         if info.columns[0] == TIME_COLUMN:
-            return self._z3.BoolVal(True)
+            return self._truth(True)
         present = self._present(info.variable, field.back)
         if info.name == info.variable:
             return present
         held = [i for i, column in enumerate(info.columns) if column >= 0]
-        return self._z3.And(present, self._z3.Or([self._relation(field.back) == i for i in held]))
+        return self._all([present, self._relation_among(field.back, held)])
 
     def _guard(self, guard: g.Guard) -> Any:  # noqa: PLR0911 - a case each
-        z3 = self._z3
         match guard:
             case g.Truth(value):
-                return z3.BoolVal(value)
+                return self._truth(value)
             case g.Not(inner):
-                return z3.Not(self._guard(inner))
+                return self._z3.Not(self._guard(inner))
             case g.And(parts):
-                return z3.And([self._guard(p) for p in parts])
+                return self._all([self._guard(p) for p in parts])
             case g.Or(parts):
-                return z3.Or([self._guard(p) for p in parts])
+                return self._any([self._guard(p) for p in parts])
             case g.OfRelation(relation, back):
                 return self._relation(back) == self._alphabet.relations.index(relation)
             case g.IsNull(field):
-                return z3.Not(self._there(field))
+                return self._z3.Not(self._there(field))
             case g.Contains(field, keyword):
                 code = self._value(self._alphabet.fields[field.name], field.back)
-                return z3.And(self._there(field), self._contains(keyword)(code))
+                return self._all([self._there(field), self._contains(keyword)(code)])
             case g.Compare(operator, left, right):
                 there = [self._there(field) for field in g.fields(guard)]
-                return z3.And(*there, _COMPARED[operator](self._term(left), self._term(right)))
+                return self._all([*there, _COMPARED[operator](self._term(left), self._term(right))])
 
     def _term(self, term: g.Term) -> Any:
-        z3 = self._z3
         match term:
             case g.Field(name, back):
                 return self._value(self._alphabet.fields[name], back)
@@ -221,17 +238,17 @@ class _Encoding:
                 return self._constant(value)
             case g.Sum(terms, constant):
                 scaled = [self._constant(c) * self._term(f) for c, f in terms]
-                return z3.Sum([*scaled, self._constant(constant)])
+                return self._z3.Sum([*scaled, self._constant(constant)])
 
     def _constant(self, value: g.Scalar) -> Any:
         if isinstance(value, bool):
-            return self._z3.BoolVal(value)
+            return self._truth(value)
         if isinstance(value, str):
-            return self._z3.IntVal(self._codes[value])
+            return self._z3.IntVal(self._codes[value], self._context)
         if isinstance(value, int):
-            return self._z3.IntVal(value)
+            return self._z3.IntVal(value, self._context)
         numerator, denominator = value.as_integer_ratio()
-        return self._z3.Q(numerator, denominator)
+        return self._z3.Q(numerator, denominator, self._context)
 
     def _record(self, model: Any, back: int) -> StreamRecord:
         """The record that a model has at a place."""

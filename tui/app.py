@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.timer import Timer
@@ -15,6 +15,7 @@ from textual.timer import Timer
 from schema.errors import SkwsError
 from skws.results.model import LiveResult
 from skws.wording import counted
+from tui.fence import FencedApp
 from tui.keys import ACTIONS, GOING
 from tui.messages import Failed, NewsReady, ViewChanged
 from tui.modes import MODES, Maker
@@ -24,6 +25,7 @@ from tui.screens.live import LiveScreen
 from tui.screens.search import SearchScreen
 from tui.services.keymap import keymap_file, load_keymap
 from tui.services.news import Level, LogLine, Outbox
+from tui.services.off_thread import OffThread
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, RemoveQuery, Run
 from tui.services.session import Session, load_session, save_session, session_file
@@ -35,9 +37,11 @@ _LEAST_GAP: Final = 0.1
 _MOST_GAP: Final = 1.0
 _SHARE: Final = 4
 _SPEEDS: Final = 2.0
+_CHECKED_AT_ONCE: Final = 0.5
+"""Seconds for a check after which it is told of."""
 
 
-class SkwsApp(App[None]):
+class SkwsApp(FencedApp):
     """``start_run`` begins the live search of the request on the app's outbox; None without a source.
 
     ``show_machine``: tell what differs from machine to machine, memory and the time of stages.
@@ -72,6 +76,7 @@ class SkwsApp(App[None]):
         self.live_run: Run | None = None
         self.clock = clock
         self.show_machine = show_machine
+        self.checks = OffThread()
         self._session_path = session_path or session_file(request.schema_path)
         self.session = load_session(self._session_path) if request.restore else Session()
         self.touring = not self.session.toured
@@ -127,7 +132,7 @@ class SkwsApp(App[None]):
         new, self._new = self._new, 0
         return new
 
-    def add_query(self, text: str, instead_of: str | None = None) -> bool:
+    async def add_query(self, text: str, instead_of: str | None = None) -> bool:
         """Make a query stand, perhaps in the place of another one; False if it cannot, which is told."""
         if text in self.view.queries:
             if instead_of is not None and instead_of != text:
@@ -135,10 +140,7 @@ class SkwsApp(App[None]):
             else:
                 self.tell("info", f"{text}: stands already", toast=True)
             return True
-        try:
-            self.view.meanings.standing(text)
-        except SkwsError as error:
-            self.post_message(Failed(str(error)))
+        if not await self._can_stand(text):
             return False
         if self.live_run is None:
             self.post_message(Failed("no source to search: start with --source or --replay"))
@@ -147,6 +149,17 @@ class SkwsApp(App[None]):
             self.live_run.post(RemoveQuery(instead_of))
         self.live_run.post(AddQuery(text))
         self.session.asked(text)
+        return True
+
+    async def _can_stand(self, text: str) -> bool:
+        told = self.set_timer(_CHECKED_AT_ONCE, lambda: self.notify(f"checking {text}", markup=False))
+        try:
+            await self.checks.run(lambda: self.view.meanings.standing(text))
+        except SkwsError as error:
+            self.post_message(Failed(str(error)))
+            return False
+        finally:
+            told.stop()
         return True
 
     def remove_query(self, text: str) -> None:

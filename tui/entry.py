@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from schema.errors import UsageError
+from schema.errors import SkwsError, UsageError
 from skws.choices import EngineName
 from tui.services.pauses import expect_short_pauses
 from tui.services.request import UiRequest
@@ -21,14 +21,19 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
-    """Run the app on this terminal until it is quit. Raises UsageError."""
+    """Run the app on this terminal until it is quit. Raises UsageError; SkwsError if it cannot go on."""
     expect_short_pauses()
     with _started_ahead(request.master) if request.engine is EngineName.SPARK else nullcontext() as java:
         from tui.app import SkwsApp  # noqa: PLC0415 - loaded while Java starts
+        from tui.fence import hooks  # noqa: PLC0415
         from tui.services.engines import start_run  # noqa: PLC0415
 
         start = None if request.source is None else partial(start_run, java=java)
-        SkwsApp(request, start).run(mouse=mouse)
+        app = SkwsApp(request, start)
+        with hooks(app):
+            app.run(mouse=mouse)
+        if app.broken:
+            raise SkwsError(app.broken)
 
 
 @contextmanager

@@ -58,6 +58,12 @@ class Driver:
             await self.app.workers.wait_for_complete()
             await self.pilot.pause()
 
+    async def moment(self) -> None:
+        """Let the run take a step, and the app take in what came; nothing is waited for."""
+        self.run.advance(0)
+        self.app.take_news()
+        await asyncio.sleep(0.001)
+
     async def advance(self, seconds: float) -> None:
         """Let the run's time pass, and the app take in what came."""
         self.run.advance(seconds)
@@ -84,15 +90,21 @@ class Driver:
 
 @asynccontextmanager
 async def opened(
-    request: UiRequest, size: tuple[int, int] = (120, 36), *, stepped: bool = True, **more: Any
+    request: UiRequest,
+    size: tuple[int, int] = (120, 36),
+    *,
+    stepped: bool = True,
+    faults: int | None = 0,
+    **more: Any,
 ) -> AsyncIterator[Driver]:
-    """The app on a request, its run under the test's hand."""
+    """The app on a request, its run under the test's hand. ``faults``: so many are caught; None for any."""
     start = (SteppedRun if stepped else start_run) if request.source is not None else None
     app = SkwsApp(request, start, show_machine=False, **more)
     async with app.run_test(size=size, notifications=True) as pilot:
         driver = Driver(app, pilot)
         await driver.settle()
         yield driver
+    assert faults is None or app.faults.caught == faults, app.faults.last
 
 
 def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -12,16 +12,20 @@ from textual.binding import Binding, BindingType
 from textual.timer import Timer
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
+from textual.worker import Worker
 
 from schema.errors import SkwsError
 from skws.explain.branch import Branch, Role
 from skws.results.writers.text import visible
-from tui.messages import Failed, NetworksRead
+from tui.background import in_background
+from tui.messages import NetworksRead
 from tui.screens.live import LiveScreen
 from tui.services.asked import is_pattern
 from tui.services.live_rows import LiveRows
 from tui.services.networks import NetworksView, look, look_at_pattern, network_of, visible_branches
+from tui.services.off_thread import OffThread
 from tui.services.run import Observe
+from tui.services.view import View
 from tui.widgets.filter_box import FilterBox
 
 
@@ -48,6 +52,9 @@ class NetworksScreen(LiveScreen):
         self._drawn: NetworksView | None = None
         self._words = ""
         self._looking: Timer | None = None
+        self._looks = OffThread()
+        self._looked: Worker[None] | None = None
+        self._reads: str | None = None  # the query that it looks at
 
     def compose_body(self) -> ComposeResult:
         yield Static(id="asked")
@@ -90,19 +97,15 @@ class NetworksScreen(LiveScreen):
         run = self.skws.live_run
         if run is not None:
             run.post(Observe(self._query))
-            work = partial(self._read, self._query, run.rows)
-            self.run_worker(work, thread=True, exclusive=True, group="networks", exit_on_error=False)
+            if self._reads != self._query or self._looked is None or self._looked.is_finished:
+                self._reads = self._query
+                self._looked = in_background(self, partial(self._read, self._query, run.rows), "networks")
 
-    def _read(self, query: str, rows: LiveRows | None) -> None:
-        view = self.skws.view
+    async def _read(self, query: str, rows: LiveRows | None) -> None:
         try:
-            if is_pattern(query):
-                found = look_at_pattern(query, view.schema, view.request.plan_window)
-            else:
-                found = look(query, view.meanings.plan(query), rows, view.observed.get(query))
+            found = await self._looks.run(partial(_networks, query, self.skws.view, rows))
         except SkwsError as error:
-            self.skws.post_message(Failed(str(error)))
-            return
+            found = NetworksView(query, (), f"cannot be shown: {error}")
         self.post_message(NetworksRead(found))
 
     def on_networks_read(self, message: NetworksRead) -> None:
@@ -166,6 +169,13 @@ class NetworksScreen(LiveScreen):
         for branch in branches:
             _grow(tree.root, branch, opened=bool(self._words))
         tree.root.expand()
+
+
+def _networks(query: str, view: View, rows: LiveRows | None) -> NetworksView:
+    """Raises SkwsError."""
+    if is_pattern(query):
+        return look_at_pattern(query, view.schema, view.request.plan_window)
+    return look(query, view.meanings.plan(query), rows, view.observed.get(query))
 
 
 def _grow(above: TreeNode[Branch], branch: Branch, *, opened: bool) -> None:

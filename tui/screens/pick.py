@@ -13,6 +13,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from skws.results.writers.text import visible
+from tui.widgets.line_input import LineInput
+
 
 class PickScreen(ModalScreen[str | None]):
     """Gives the text of the chosen query, None if none was."""
@@ -35,11 +38,12 @@ class PickScreen(ModalScreen[str | None]):
         super().__init__()
         self._choices = [(text, "★ ") for text in saved]
         self._choices += [(text, "  ") for text in history if text not in saved]
+        self._found = self._choices
 
     def compose(self) -> ComposeResult:
         with Vertical(id="picker"):
             yield Static("Saved and earlier queries")
-            yield Input(placeholder="narrow down", compact=True)
+            yield LineInput(placeholder="narrow down", compact=True)
             yield OptionList()
 
     def on_mount(self) -> None:
@@ -49,11 +53,10 @@ class PickScreen(ModalScreen[str | None]):
         self._fill(event.value)
 
     def on_input_submitted(self) -> None:
-        found = self._matching(self.query_one(Input).value)
-        self.dismiss(found[0][0] if found else None)
+        self.dismiss(self._found[0][0] if self._found else None)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(event.option.id)
+        self.dismiss(self._found[event.option_index][0])
 
     def action_to_list(self) -> None:
         self.query_one(OptionList).focus()
@@ -67,9 +70,9 @@ class PickScreen(ModalScreen[str | None]):
         ]
 
     def _fill(self, words: str) -> None:
-        found = self._matching(words)
+        self._found = self._matching(words)
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options([Option(Content(mark + text), id=text) for text, mark in found])
-        if not found:
+        options.add_options([Option(Content(mark + visible(text))) for text, mark in self._found])
+        if not self._found:
             options.add_option(Option("No query yet: ask one first.", disabled=True))

@@ -10,6 +10,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from tui.widgets.line_input import LineInput
+
 
 class PromptScreen(ModalScreen[str | None]):
     """Gives the text, None if it was called off."""
@@ -33,7 +35,7 @@ class PromptScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="prompt"):
             yield Static(self._asked, markup=False)
-            yield Input(self._given, compact=True)
+            yield LineInput(self._given, compact=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip() or None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rich.text import Text
 from textual import on
@@ -14,13 +14,18 @@ from textual.content import Content
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from schema.errors import SkwsError
+from schema.errors import Problem, SkwsError
+from tui.background import in_background
 from tui.messages import DraftRead, Failed, Inferred
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.live import LiveScreen
 from tui.services.editing import Draft, change_text, inferred, read_draft, save
+from tui.services.off_thread import OffThread, TooLongError
 from tui.services.run import ApplySchema
 from tui.widgets.yaml_editor import YamlEditor
+
+_SAMPLED: Final = 120.0
+"""Seconds for a sample of a source, which may be far away."""
 
 
 class SchemaScreen(LiveScreen):
@@ -43,6 +48,8 @@ class SchemaScreen(LiveScreen):
         super().__init__()
         self.draft = Draft("", None)
         self._saved = ""
+        self._reads = OffThread()
+        self._samples = OffThread(_SAMPLED)
 
     def compose_body(self) -> ComposeResult:
         self._saved = self.skws.schema_text()
@@ -68,11 +75,15 @@ class SchemaScreen(LiveScreen):
 
     @on(TextArea.Changed)
     def _check(self) -> None:
-        work = partial(self._read, self.editor.text)
-        self.run_worker(work, thread=True, exclusive=True, group="draft", exit_on_error=False)
+        in_background(self, partial(self._read, self.editor.text), "draft")
 
-    def _read(self, text: str) -> None:
-        self.post_message(DraftRead(read_draft(text, self.skws.request.schema_path)))
+    async def _read(self, text: str) -> None:
+        path = self.skws.request.schema_path
+        try:
+            draft = await self._reads.run(partial(read_draft, text, path))
+        except TooLongError as error:
+            draft = Draft(text, None, (Problem(str(path), 1, 1, str(error)),))
+        self.post_message(DraftRead(draft))
 
     def on_draft_read(self, message: DraftRead) -> None:
         if message.draft.text != self.editor.text:
@@ -128,12 +139,13 @@ class SchemaScreen(LiveScreen):
 
     def _infer(self) -> None:
         self.notify("reading a sample of the source")
-        self.run_worker(self._inferred, thread=True, exclusive=True, group="infer", exit_on_error=False)
+        in_background(self, self._inferred, "infer")
 
-    def _inferred(self) -> None:
+    async def _inferred(self) -> None:
         request = self.skws.request
+        work = partial(inferred, request.source, request.schema.name, request.schema.window)
         try:
-            text = inferred(request.source, request.schema.name, request.schema.window)
+            text = await self._samples.run(work)
         except SkwsError as error:
             self.skws.post_message(Failed(str(error)))
             return

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from tui.background import in_background
 from tui.screens.live import LiveScreen
 from tui.screens.pick import PickScreen
 from tui.screens.prompt import PromptScreen
@@ -148,14 +150,20 @@ class SearchScreen(LiveScreen):
         self.results.focus()
 
     def on_asking_asked(self, message: Asking.Asked) -> None:
-        text, selected = message.text, self.bar.selected
-        if not text:
+        if not message.text:
             self.results.focus()
-        elif self.skws.add_query(text, instead_of=selected if message.replace else None):
-            self._wanted = text if message.replace and selected else ""
+            return
+        selected = self.bar.selected if message.replace else None
+        in_background(self, partial(self._ask, message.text, selected), "asked", latest=False)
+
+    async def _ask(self, text: str, instead_of: str | None) -> None:
+        """The text stays in the box until it stands; what was typed meanwhile stays, too."""
+        if await self.skws.add_query(text, instead_of):
+            self._wanted = text if instead_of else ""
             self.hint.done(0)
-            self.box.value = ""
             self.box.recall(self.skws.session.history)
+            if self.box.value.strip() == text:
+                self.box.value = ""
 
     def on_asking_save(self, message: Asking.Save) -> None:
         text = message.text or self.bar.selected or ""

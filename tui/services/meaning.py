@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Final
 
 from schema.model import Schema
 from skws.keywords import parse_query
@@ -15,6 +17,9 @@ from tui.services.asked import read_asked
 from tui.services.request import UiRequest
 from tui.services.watched import watch_request
 from windows.window import parse_window
+
+_REMEMBERED: Final = 256
+"""Texts that were found in order: who presses Enter has most often waited for that."""
 
 
 def plan_of(request: UiRequest, asked: str, schema: Schema) -> Plan:
@@ -40,13 +45,14 @@ def check_standing(request: UiRequest, asked: str, schema: Schema) -> None:
 
 
 class Meanings:
-    """Remembers them for one schema."""
+    """Remembers them for one schema; any thread may ask."""
 
     def __init__(self, request: UiRequest, schema: Schema) -> None:
         self._request = request
         self._schema = schema
         self._plans: dict[str, Plan] = {}
         self._spans: dict[str, KeywordSpans] = {}
+        self._can_stand = lru_cache(_REMEMBERED)(partial(check_standing, request, schema=schema))
 
     def plan(self, asked: str) -> Plan:
         """Of keywords, or of the text that results name. Raises QueryError, UsageError."""
@@ -56,7 +62,7 @@ class Meanings:
 
     def standing(self, text: str) -> None:
         """As ``check_standing``."""
-        check_standing(self._request, text, self._schema)
+        self._can_stand(text)
 
     def spans(self, query: str, relation: str, attribute: str, text: str) -> list[tuple[int, int, int]]:
         """Where the keywords of a query stand in a value; none where the relation is gone."""

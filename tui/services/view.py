@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from schema.errors import SkwsError
 from schema.evolve import nameable
 from schema.model import Schema
 from skws.watch.metrics import Metrics
-from tui.services.asked import query_of, read_asked
+from tui.services.asked import Asked, query_of, read_asked
 from tui.services.news import LogLine, News
 from tui.services.request import UiRequest
 from tui.services.results import ResultBuffer
@@ -112,7 +113,13 @@ class View:
 
     def windowed(self, asked: str) -> bool:
         """True for queries over the windows of an expression: their results are told as these end."""
-        wanted = read_asked(asked)
+        try:
+            return self._windowed(read_asked(asked))
+        except SkwsError:
+            return False  # of a session, and no longer right: the search refuses it
+
+    def _windowed(self, wanted: Asked) -> bool:
+        """Raises UsageError, PatternError."""
         window = parse_window(wanted.window) if wanted.window else self.request.plan_window
         if not isinstance(window, ExpressionWindow):
             return False

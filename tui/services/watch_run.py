@@ -17,6 +17,7 @@ from schema.model import Schema
 from skws.live.standing import Query
 from skws.results.model import LiveResult, Result
 from tui.services.asked import query_of, read_asked
+from tui.services.faults import fault_line
 from tui.services.news import Level, LogLine, Outbox
 from tui.services.request import UiRequest
 from tui.services.run import AddQuery, ApplySchema, Command, Observe, RemoveQuery
@@ -245,7 +246,7 @@ class WatchRun:
         except SkwsError as error:
             self._fail(str(error))
         except Exception as error:  # the last resort
-            self._fail(f"unexpected {type(error).__name__}: {error}")
+            self._fail(fault_line(error, advice=""))
 
     def _fail(self, text: str) -> None:
         self._failed = True

@@ -10,8 +10,10 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
+from tui.background import in_background
 from tui.messages import TypedRead
 from tui.services.drawing import Palette
+from tui.services.off_thread import OffThread, TooLongError
 from tui.services.run import Run
 from tui.services.typed import Reading
 from tui.services.view import View
@@ -49,6 +51,7 @@ class Asking(Vertical):
         self._run = run
         self._reading = Reading("")
         self._read_at = 0
+        self._reads = OffThread()
 
     def compose(self) -> ComposeResult:
         yield QueryBox(id="query")
@@ -76,19 +79,21 @@ class Asking(Vertical):
     def _read_again(self) -> None:
         """The stream has gone on, and the counts with it."""
         tuples = self._view.metrics.tuples if self._view.metrics else 0
-        if self.box.value and tuples != self._read_at:
+        read = self._reading.text == self.box.value  # else the reading under way would never end
+        if self.box.value and read and tuples != self._read_at:
             self._start_reading(self.box.value)
 
     def _start_reading(self, text: str) -> None:
         if self._run is not None:
             self._read_at = self._view.metrics.tuples if self._view.metrics else 0
-            work = partial(self._read, text, self._run)
-            self.run_worker(work, thread=True, exclusive=True, group="typed", exit_on_error=False)
+            in_background(self, partial(self._read, text, self._run), "typed")
 
-    def _read(self, text: str, run: Run) -> None:
-        from tui.services.reading import read  # noqa: PLC0415 - the analysis loads behind the first picture
-
-        self.post_message(TypedRead(read(text, self._view, run.rows)))
+    async def _read(self, text: str, run: Run) -> None:
+        try:
+            reading = await self._reads.run(partial(_reading, text, self._view, run))
+        except TooLongError as error:
+            reading = Reading(text, fault=str(error))
+        self.post_message(TypedRead(reading))
 
     def on_typed_read(self, message: TypedRead) -> None:
         message.stop()
@@ -110,3 +115,9 @@ class Asking(Vertical):
 
     def on_query_box_correct(self) -> None:
         self.write(self._reading.corrected)
+
+
+def _reading(text: str, view: View, run: Run) -> Reading:
+    from tui.services.reading import read  # noqa: PLC0415 - the analysis loads behind the first picture
+
+    return read(text, view, run.rows)

@@ -6,8 +6,10 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Input
 
+from tui.widgets.line_input import LineInput
 
-class FilterBox(Input):
+
+class FilterBox(LineInput):
     """Hidden at first. ``/`` and Escape are the screen's: they call ``open`` and ``clear``."""
 
     DEFAULT_CSS = """

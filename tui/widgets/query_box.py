@@ -8,9 +8,9 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.suggester import Suggester
-from textual.widgets import Input
 
 from tui.services.typed import completed
+from tui.widgets.line_input import LineInput
 
 
 class _Completions(Suggester):
@@ -28,7 +28,7 @@ class _Completions(Suggester):
         return None
 
 
-class QueryBox(Input):
+class QueryBox(LineInput):
     """One line. ``complete`` takes what the last word may become."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

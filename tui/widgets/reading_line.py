@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widgets import Static
 
+from skws.results.writers.text import visible
 from tui.services.drawing import Palette
 from tui.services.typed import Reading
 
@@ -22,19 +23,19 @@ class ReadingLine(Static):
 
 def _slots(reading: Reading, palette: Palette) -> Text:
     if reading.fault:
-        return Text(f"✗ {reading.fault}", palette.warn)
+        return Text(f"✗ {visible(reading.fault)}", palette.warn)
     parts = []
     for number, slot in enumerate(reading.slots):
-        part = Text.assemble((slot.text, palette.keywords[number % len(palette.keywords)]))
+        part = Text.assemble((visible(slot.text), palette.keywords[number % len(palette.keywords)]))
         if reading.tuples:
             part.append(f" {slot.count:,}", palette.dim)
         if slot.meant:
-            part.append(f" did you mean {slot.meant}? (ctrl+d)", palette.warn)
+            part.append(f" did you mean {visible(slot.meant)}? (ctrl+d)", palette.warn)
         elif reading.tuples and not slot.count:
             part.append(" no live tuple", palette.dim)
         parts.append(part)
-    parts += [Text(f"{word}: too common, not searched", palette.dim) for word in reading.dropped]
-    parts += [Text(f"{part!r}: ignored", palette.dim) for part in reading.ignored]
+    parts += [Text(f"{visible(word)}: too common, not searched", palette.dim) for word in reading.dropped]
+    parts += [Text(f"{visible(part)!r}: ignored", palette.dim) for part in reading.ignored]
     if reading.tuples:
         of = (
             f"of {reading.tuples:,} live tuples"
@@ -49,6 +50,6 @@ def _completions(reading: Reading, palette: Palette) -> Text:
     if not reading.completions:
         return Text()
     words = Text("  ").join(
-        Text.assemble(word, (f" {count:,}", palette.dim)) for word, count in reading.completions
+        Text.assemble(visible(word), (f" {count:,}", palette.dim)) for word, count in reading.completions
     )
     return Text.assemble(("tab ", palette.dim), words)

@@ -22,13 +22,14 @@ BOLD: Final = "\x1b[1m"
 DIM: Final = "\x1b[2m"
 _SLOT_COLORS: Final = (33, 36, 35, 32, 34, 31, 93, 96)
 
-# One character for one, so that places in the text stay.
-# Data must neither move the cursor nor reorder a line.
+# One character for one, so that places in the text stay. Data must neither move the cursor nor reorder a
+# line. Halves of a surrogate pair, which no encoding has, come from arguments that are not UTF-8.
 _VISIBLE: Final = {
     **{code: 0x2400 + code for code in range(0x20)},
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
-    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F], 0xFFFD),
+    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C], 0xFFFD),
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
     **{ord(space): ord(" ") for space in "\t\n\v\f\r\u0085\u2028\u2029"},
 }
 
@@ -36,6 +37,11 @@ _VISIBLE: Final = {
 def visible(text: str) -> str:
     """``text`` on one line, control characters replaced one by one by visible ones."""
     return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
+
+
+def visible_lines(text: str) -> str:
+    """``text`` with its line feeds, and all else as by ``visible``: what is told may have several lines."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def instant(seconds: float) -> str:

@@ -1,0 +1,124 @@
+"""Odd texts in the query box, of every kind: each is read, refused or answered, and the app goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.tui.ui import Driver, movies, opened, until
+from tui.widgets.asking import Asking
+
+PARTS: Final = (
+    *("tarantino", "travolta", "movie", "plays", "actor", "name", "title", "mid", "time", "uma"),
+    *(
+        '"',
+        "'",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ":",
+        ";",
+        ",",
+        ".",
+        "*",
+        "+",
+        "-",
+        "~",
+        "?",
+        "=",
+        "<",
+        ">",
+        "!=",
+    ),
+    *("OR", "AND", "and", "or", "not", "where", "window", "none", "select", "per", "open", "close", "when"),
+    *("every", "longest", "match", "contains", "is", "null", "at", "most", "within", "records", "minutes"),
+    *("0", "5", "1e308", "-1", "99999999999999999999", "0.1", "5 minutes", "2 tuples", "$1", "{2,3}", "[-1]"),
+    *("movie m", "plays p", "m.mid", "movie.title", "m.mid = p.mid", "movie.year", "title contains 'a'"),
+    *(
+        "\x00",
+        "\x1b[31m",
+        "\n",
+        "\t",
+        "\u202e",
+        "\u200b",
+        "\u0301",
+        "日本",
+        "🎬",
+        "\udc80",
+        "ß",
+        "İ",
+        "a" * 300,
+    ),
+)
+KINDS: Final = {
+    "keywords": ("", "-", '"'),
+    "pattern": ("pattern: ", "pattern: movie m ; ", "pattern: movie m ; plays p where "),
+    "select": ("pattern select m.title: ", "pattern select m.: ", "pattern select : "),
+    "rank": ("rank: ", "rank relevance: ", "rank half-life 2 hours: ", "rank x half-life y: "),
+    "top": ("top 5: ", "top 0: ", "top 5 group: ", "top 99999999999: ", "top 5 half-life 1 s window 1 h: "),
+    "window": (
+        "window open when year > 2000 close when year < 1990: ",
+        "window match [year > 1]+: ",
+        "window ",
+        "window open when ",
+        "window 5 minutes: ",
+    ),
+}  # fmt: skip
+
+
+def texts(kind: str) -> st.SearchStrategy[str]:
+    words = st.lists(
+        st.one_of(st.sampled_from(PARTS), st.sampled_from(PARTS), st.text(max_size=4)), max_size=7
+    )
+    return st.builds(lambda start, more: start + " ".join(more), st.sampled_from(KINDS[kind]), words)
+
+
+async def typed(driver: Driver, text: str) -> None:
+    """Read as it stands, asked for, and removed again; without the pauses of a pilot, which add up."""
+    app, box = driver.app, driver.search.box
+    asking, told = driver.search.query_one(Asking), app.view.logged
+    box.value = text
+    asked = box.value.strip()
+    await until(lambda: asking._reading.text == box.value, moment)
+    await box.action_submit()
+    await until(lambda: not asked or app.view.logged > told or asked in app.view.queries, driver.moment)
+    await driver.moment()
+    box.value = ""
+    for query in app.view.queries:
+        app.remove_query(query)
+    assert app.is_running
+
+
+async def moment() -> None:
+    await asyncio.sleep(0.001)
+
+
+async def all_typed(some: list[str], folder: Path) -> None:
+    """The fence is held against having caught nothing as the app closes."""
+    async with opened(movies(restore=True), session_path=folder / "session.json") as driver:
+        for text in some:
+            await typed(driver, text)
+        await until(lambda: not driver.app.view.queries, driver.moment)
+        await driver.advance(2)
+        for _ in range(3):
+            await driver.press("up")
+            assert not any(ord(c) < 32 or ord(c) == 127 for c in driver.text() if c != "\n")
+        assert not driver.app.view.failure
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_texts_are_read_or_refused(kind: str, tmp_path: Path) -> None:
+    @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False)
+    @given(st.lists(texts(kind), min_size=25, max_size=25))
+    def run(some: list[str]) -> None:
+        asyncio.run(all_typed(some, tmp_path))
+
+    run()

@@ -1,0 +1,325 @@
+"""The fence round the app: whatever raises is told in a line, kept in a file, and the app goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.message_pump import MessagePump
+
+from schema.errors import SkwsError
+from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until
+from tui.fence import hooks
+from tui.screens.help import HelpScreen
+from tui.screens.metrics import MetricsScreen
+from tui.screens.search import SearchScreen
+from tui.services import reading
+from tui.services.faults import fault_line, faults_file
+from tui.services.meaning import Meanings
+from tui.services.off_thread import OffThread, TooLongError
+from tui.services.session import Session, save_session
+from tui.services.view import View
+from tui.widgets.asking import Asking
+from tui.widgets.standing_bar import StandingBar
+from tui.widgets.status_line import StatusLine
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Of the file of faults."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise ValueError("broken \x1b[31mon\u202e purpose")
+
+
+async def goes_on(driver: Driver) -> None:
+    """The fault was told in a line that says what to do, and queries are answered."""
+    log = driver.app.view.log
+    await until(lambda: any(line.level == "error" for line in log), lambda: asyncio.sleep(0.01))
+    told = [line.text for line in log if line.level == "error"]
+    assert len(told) == 1
+    assert told[0].startswith("unexpected ValueError: broken ␛[31mon� purpose; try again")
+    assert told[0].endswith(str(faults_file()))
+    assert "Traceback" not in driver.text()
+    written = faults_file().read_text(encoding="utf-8")
+    assert "Traceback" in written
+    assert "\x1b" not in written
+    assert stat.S_IMODE(faults_file().stat().st_mode) == 0o600
+    driver.app.switch_mode("search")
+    await driver.settle()
+    driver.search.box.value = ""
+    driver.search.box.focus()
+    await driver.settle()
+    await driver.write(QUERY)
+    await driver.press("enter")
+    await driver.advance(2)
+    assert len(driver.search.results.listed) == 2
+    assert driver.app.is_running
+
+
+def refused_action(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(SearchScreen, "action_next_hint", broken)
+    return "ctrl+n"
+
+
+def refused_handler(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(SearchScreen, "on_asking_save", broken)
+    return "ctrl+s"
+
+
+def refused_composing(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(HelpScreen, "compose", broken)
+    return "f1"
+
+
+def refused_mounting(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(MetricsScreen, "on_mount", broken)
+    return "f5"
+
+
+def refused_drawing(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(MetricsScreen, "refresh_view", broken)
+    return "f5"
+
+
+def refused_worker(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(reading, "read", broken)
+    return "x"
+
+
+def refused_check(patch: pytest.MonkeyPatch) -> str:
+    kept = Meanings.standing
+    patch.setattr(Meanings, "standing", lambda m, text: broken() if text == "x" else kept(m, text))
+    return "x,enter"
+
+
+@pytest.mark.parametrize(
+    "breaking",
+    [
+        refused_action,
+        refused_handler,
+        refused_composing,
+        refused_mounting,
+        refused_drawing,
+        refused_worker,
+        refused_check,
+    ],
+)
+@scenario
+async def test_what_a_handler_or_worker_raises_is_told(breaking: Callable[[pytest.MonkeyPatch], str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        async with opened(movies(), faults=None) as driver:
+            keys = breaking(patch).split(",")
+            await driver.press(*keys)
+            await until(lambda: driver.app.faults.caught > 0, driver.settle)
+            patch.undo()
+            await driver.press("escape")
+            await goes_on(driver)
+
+
+@scenario
+async def test_what_a_timer_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(movies(), faults=None) as driver:
+        monkeypatch.setattr(View, "tick", broken)
+        driver.app.set_timer(0.01, driver.app._tick)
+        await until(lambda: driver.app.faults.caught > 0, lambda: asyncio.sleep(0.01))
+        await driver.settle()
+        await goes_on(driver)
+
+
+@pytest.mark.parametrize("widget", [StandingBar, StatusLine])
+@scenario
+async def test_what_drawing_raises_is_told(widget: type) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        async with opened(movies(), faults=None) as driver:
+            patch.setattr(widget, "render", broken)
+            driver.app.screen.query_one(widget).refresh()
+            # The pilot's own pause would draw outside the fence.
+            await until(lambda: driver.app.faults.caught > 0, lambda: asyncio.sleep(0.01))
+            patch.undo()
+            driver.app.screen.query_one(widget).refresh()
+            await goes_on(driver)
+
+
+@scenario
+async def test_what_a_thread_a_task_or_a_finaliser_raises_is_told() -> None:
+    class Left:
+        def __del__(self) -> None:
+            broken()
+
+    def dropped() -> None:
+        left = Left()
+        del left
+
+    async def nobody_waits() -> None:
+        task = asyncio.create_task(asyncio.to_thread(broken))
+        await asyncio.wait([task])
+
+    async with opened(movies(), faults=3) as driver:
+        with hooks(driver.app):
+            thread = threading.Thread(target=broken)
+            thread.start()
+            thread.join()
+            dropped()
+            await nobody_waits()
+            __import__("gc").collect()
+            await until(lambda: driver.app.faults.caught == 3, driver.settle)
+        await driver.settle()
+        await goes_on(driver)
+
+
+@scenario
+async def test_an_app_in_which_nothing_works_ends_with_a_line() -> None:
+    async with opened(movies(), faults=None) as driver:
+        for _ in range(499):
+            driver.app.caught(ValueError("again"))
+        assert driver.app.broken == ""
+        driver.app.caught(ValueError("again"))
+        await until(lambda: not driver.app.is_running, driver.pilot.pause)
+        assert driver.app.return_code == 1
+        assert driver.app.broken.startswith("the terminal UI could not go on: unexpected ValueError: again")
+
+
+@scenario
+async def test_a_fault_before_the_first_picture_is_told_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SearchScreen, "on_mount", broken)
+    async with opened(movies(), faults=1) as driver:
+        assert [line.level for line in driver.app.view.log].count("error") == 1
+
+
+def test_errors_for_the_user_are_told_as_they_are_and_not_kept() -> None:
+    assert fault_line(SkwsError("no such thing")) == "no such thing"
+    assert not faults_file().exists()
+
+
+def test_the_file_of_faults_does_not_grow_without_bound(tmp_path: Path) -> None:
+    path = tmp_path / "faults.log"
+    path.write_text("x" * 1_000_001)
+    assert str(path) in fault_line(ValueError("one"), path)
+    assert path.stat().st_size < 10_000
+    fault_line(ValueError("two"), path)
+    assert path.read_text().count("ValueError") >= 2
+
+
+def test_a_fault_is_told_where_no_file_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "file" / "faults.log"
+    path.parent.write_text("")
+    assert fault_line(ValueError("one"), path).endswith(f"details cannot be written to {path}")
+
+
+@scenario
+async def test_the_app_answers_keys_while_a_query_is_checked_and_gives_the_check_up() -> None:
+    may_end = threading.Event()
+    checked: list[str] = []
+
+    def slow(_: Meanings, text: str) -> None:
+        checked.append(text)
+        may_end.wait(60)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Meanings, "standing", slow)
+        async with opened(movies()) as driver:
+            driver.app.checks = OffThread(1.0)
+            driver.search.box.value = "slow"
+            await driver.pilot.press("enter")
+            await until(lambda: checked == ["slow"], driver.pilot.pause)
+            driver.search.box.value = ""
+            await driver.pilot.press(*"next")
+            assert driver.search.box.value == "next"
+            await driver.settle()
+            told = [line.text for line in driver.app.view.log if line.level == "error"]
+            assert told == ["given up after 1 s: it takes too long to check; make it shorter or simpler"]
+            patch.undo()
+            await driver.press("enter")  # not held up by the one that was given up
+            assert driver.app.view.queries == ("next",)
+            may_end.set()
+
+
+@scenario
+async def test_a_text_that_takes_too_long_to_read_is_told_under_the_box() -> None:
+    may_end = threading.Event()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "read", lambda *_: may_end.wait(60))
+        async with opened(movies()) as driver:
+            driver.search.query_one(Asking)._reads = OffThread(0.2)
+            await driver.write("slow")
+            assert "given up after 0.2 s" in driver.text()
+            patch.undo()
+            await driver.write("er tarantino")
+            assert "given up" not in driver.text()
+            may_end.set()
+
+
+@scenario
+async def test_work_off_the_thread_goes_one_by_one_and_passes_what_it_raises() -> None:
+    off, running, most = OffThread(30), [], []
+
+    def work(number: int) -> int:
+        running.append(number)
+        most.append(len(running))
+        threading.Event().wait(0.01)
+        running.remove(number)
+        if number == 3:
+            raise SkwsError("three")
+        return number
+
+    found = await asyncio.gather(*(off.run(partial(work, n)) for n in range(6)), return_exceptions=True)
+    assert [str(one) for one in found] == ["0", "1", "2", "three", "4", "5"]
+    assert max(most) == 1
+
+
+@scenario
+async def test_of_work_that_never_ends_only_so_many_threads_are_left() -> None:
+    off, may_end = OffThread(0.05), threading.Event()
+    for _ in range(3):
+        with pytest.raises(TooLongError, match="given up"):
+            await off.run(may_end.wait)
+    with pytest.raises(TooLongError, match="have not ended yet"):
+        await off.run(may_end.wait)
+    may_end.set()
+    await until_done(off)
+
+
+async def until_done(off: OffThread) -> None:
+    for _ in range(200):
+        try:
+            assert await off.run(lambda: 5) == 5
+        except TooLongError:
+            await asyncio.sleep(0.01)
+        else:
+            return
+    raise AssertionError("the threads have not ended")
+
+
+@scenario
+async def test_a_session_with_queries_that_are_no_longer_right_opens(tmp_path: Path) -> None:
+    path = tmp_path / "session.json"
+    wrong = [
+        "window nonsense: hopper",
+        "window open when: x",
+        "pattern: ((",
+        "top 5 window x: uma",
+        "studio:x",
+        "rank no: uma",
+    ]
+    save_session(Session([*wrong, QUERY], history=["a\x1b[31m\nb"], toured=True), path)
+    async with opened(movies(restore=True), session_path=path) as driver:
+        await driver.advance(2)
+        assert driver.app.view.queries == (QUERY,)
+        assert len(driver.search.results.listed) == 2
+        await driver.press("up")
+        assert "\x1b" not in driver.text()
+
+
+def test_messages_are_dispatched_inside_the_fence() -> None:
+    """Textual's own name for it: if it changes, the fence must follow."""
+    assert MessagePump._dispatch_message.__qualname__ == "_fenced.<locals>.fenced"

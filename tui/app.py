@@ -178,13 +178,13 @@ class SkwsApp(FencedApp):
 
     def export(self, results: Sequence[LiveResult], path: str) -> None:
         """Write results to a file; how that went is told."""
-        from tui.services.export import export  # noqa: PLC0415 - Arrow, for who exports
+        from tui.services.export import export, file_to_write  # noqa: PLC0415 - Arrow, for who exports
 
         if not results:
             self.post_message(Failed("nothing is listed that could be exported"))
             return
         try:
-            export(results, Path(path).expanduser(), self.view.meanings)
+            export(results, file_to_write(path, self.request), self.view.meanings)
         except SkwsError as error:
             self.post_message(Failed(str(error)))
             return

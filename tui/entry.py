@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from schema.errors import SkwsError, UsageError
 from skws.choices import EngineName
+from skws.hosts import LOOPBACK
 from tui.services.pauses import expect_short_pauses
 from tui.services.request import UiRequest
 
 if TYPE_CHECKING:
     from skws.spark.local_java import LocalJava
 
-LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+SERVED: Final = "SKWS_SERVED"
 
 
 def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
@@ -58,20 +60,27 @@ def _started_ahead(master: str | None) -> Iterator[LocalJava | None]:
 def serve_ui(arguments: Sequence[str], host: str, port: int) -> None:
     """Serve ``skws`` with the arguments to browsers, a process each, until interrupted.
 
-    Whoever reaches the address can read what is streamed, and write where
-    this user can: beyond the own machine it needs a guard of its own.
+    Whoever has the address that is printed can read what is streamed. Raises SkwsError if the port is taken.
     """
-    from textual_serve.server import Server  # noqa: PLC0415 - only who serves loads a web server
+    from tui.served import GuardedServer  # noqa: PLC0415 - only who serves loads a web server
 
+    os.environ[SERVED] = "1"  # for the processes behind the pages
     command = shlex.join([sys.executable, "-m", "skws", *arguments])
-    server = Server(command, host=host, port=port, title="skws")
-    server.serve()
+    try:
+        GuardedServer(command, host, port).serve()
+    except OSError as error:
+        raise SkwsError(f"cannot serve on {host}, port {port}: {error.strerror or error}") from None
+
+
+def is_served() -> bool:
+    """True in a process behind a page of ``serve_ui``."""
+    return os.environ.get(SERVED) == "1"
 
 
 def check_host(host: str, *, open_to_others: bool) -> None:
     """Raises UsageError for an address beyond this machine that was not asked for twice."""
     if host not in LOOPBACK and not open_to_others:
         raise UsageError(
-            f"--host {host}: anyone who reaches it could read the stream and write files as you;"
-            " add --open-to-others if that is meant"
+            f"--host {host}: anyone who gets the printed address could read the stream, over a connection"
+            " without encryption; add --open-to-others if that is meant"
         )

@@ -71,12 +71,22 @@ def tui(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Neither restore nor keep queries, history and theme.")
     ] = False,
-    serve: Annotated[bool, typer.Option("--serve", help="Serve the app to a browser instead.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve the app to browsers, at an address with a secret token.")
+    ] = False,
     host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where --serve listens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="PORT", min=1, max=65535, help="Of --serve.")] = 8000,
     open_to_others: Annotated[
         bool, typer.Option("--open-to-others", help="Let --serve listen beyond this machine.")
     ] = False,
+    export_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--export-to",
+            metavar="DIR",
+            help="With --serve: the folder that Ctrl+O writes to. Without it, a browser exports nothing.",
+        ),
+    ] = None,
 ) -> None:
     """The terminal UI: standing queries over a live source or a replay.
 
@@ -91,7 +101,7 @@ def tui(
         raise UsageError(
             "--source -: the terminal UI reads keys from standard input; expected another source"
         )
-    from tui.entry import check_host, open_ui, serve_ui  # noqa: PLC0415 - help is shown without Textual
+    from tui.entry import check_host, is_served, open_ui, serve_ui  # noqa: PLC0415 - help is shown without Textual
     from tui.services.request import UiRequest  # noqa: PLC0415
 
     text = options.query_text(query or [], without)
@@ -113,11 +123,13 @@ def tui(
         restore=not fresh,
         force_unbounded=force_unbounded,
         allow_unbounded_windows=allow_unbounded,
+        served=is_served(),
+        exports=_export_folder(export_to, serve=serve),
     )
     _check_query(request)
-    if serve:
+    if serve and not request.served:
         check_host(host, open_to_others=open_to_others)
-        serve_ui(_without_serving(sys.argv[1:]), host, port)
+        serve_ui(sys.argv[1:], host, port)
         return
     _need_terminal(context.command_path)
     open_ui(request, mouse=not no_mouse)
@@ -138,15 +150,12 @@ def _need_terminal(command: str) -> None:
         raise UsageError(f"{command} needs a terminal; off one, use skws watch, or {command} --serve")
 
 
-def _without_serving(arguments: list[str]) -> list[str]:
-    """The command line that a browser's own process gets."""
-    kept = []
-    skipped = False
-    for argument in arguments:
-        if skipped:
-            skipped = False
-        elif argument in {"--host", "--port"}:
-            skipped = True
-        elif argument.split("=")[0] not in {"--serve", "--host", "--port", "--open-to-others"}:
-            kept.append(argument)
-    return kept
+def _export_folder(folder: Path | None, *, serve: bool) -> Path | None:
+    """Raises UsageError for what is no folder, or where the user can write anywhere anyway."""
+    if folder is None:
+        return None
+    if not serve:
+        raise UsageError("--export-to is for --serve: in a terminal, Ctrl+O asks for the file")
+    if not folder.is_dir():
+        raise UsageError(f"--export-to {folder}: expected a folder that is there")
+    return folder.resolve()

@@ -8,9 +8,10 @@ from threading import Thread
 from typing import Final
 
 from schema.errors import SkwsError
+from skws.hosts import LOOPBACK, asks_for
 from skws.watch.metrics import Metrics
 
-LOOPBACK: Final = "127.0.0.1"
+ADDRESS: Final = "127.0.0.1"
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _HELP: Final = {
     "tuples_total": "Tuples taken in.",
@@ -89,14 +90,14 @@ def _escaped(value: str) -> str:
 
 
 class MetricsServer:
-    """Serves ``/metrics`` and ``/metrics.json`` on 127.0.0.1, in a thread of its own.
+    """Serves ``/metrics`` and ``/metrics.json`` on 127.0.0.1, in a thread of its own, to no other Host.
 
     ``latest`` gives the metrics, None before the first. Raises SkwsError if the port is taken.
     """
 
     def __init__(self, port: int, latest: Callable[[], Metrics | None]) -> None:
         try:
-            self._server = ThreadingHTTPServer((LOOPBACK, port), _handler(latest))
+            self._server = ThreadingHTTPServer((ADDRESS, port), _handler(latest))
         except OSError as error:
             raise SkwsError(f"metrics port {port}: {error.strerror}") from None
         self.port: int = self._server.server_address[1]
@@ -115,7 +116,9 @@ def _handler(latest: Callable[[], Metrics | None]) -> type[BaseHTTPRequestHandle
 
         def do_GET(self) -> None:
             metrics = latest()
-            if self.path not in {"/metrics", "/metrics.json"}:
+            if not asks_for(self.headers.get("Host"), LOOPBACK):
+                self._answer(403, "text/plain", b"expected localhost or 127.0.0.1 as the host\n")
+            elif self.path not in {"/metrics", "/metrics.json"}:
                 self._answer(404, "text/plain", b"there are /metrics and /metrics.json\n")
             elif metrics is None:
                 self._answer(503, "text/plain", b"not started yet\n")

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from skws.watch.log import Log
 from skws.watch.metrics import Metrics
-from skws.watch.prometheus import LOOPBACK, MetricsServer
+from skws.watch.prometheus import ADDRESS, MetricsServer
 from skws.watch.request import WatchRequest
 from windows.window import MICROSECOND
 
@@ -25,7 +25,7 @@ class Publishing:
     def __enter__(self) -> Publishing:
         if self._request.metrics_port is not None:
             self._server = MetricsServer(self._request.metrics_port, lambda: self._latest)
-            url = f"http://{LOOPBACK}:{self._server.port}/metrics"
+            url = f"http://{ADDRESS}:{self._server.port}/metrics"
             self._log.info("metrics", f"metrics at {url}", url=url)
         return self
 

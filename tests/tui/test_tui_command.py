@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from skws.cli import tui as command
 from skws.cli.main import run
 from skws.movie_stream import movie_files
 
@@ -21,6 +20,8 @@ SCHEMA = str(movie_files()[0])
         (("--source", "-"), 2, "reads keys from standard input"),
         (("--master", "local[2]"), 2, "--engine spark"),
         (("--serve", "--host", "0.0.0.0"), 2, "--open-to-others"),
+        (("--export-to", "."), 2, "--serve"),
+        (("--serve", "--export-to", "no/such/folder"), 2, "expected a folder that is there"),
         (("--lateness", "soon"), 2, "lateness"),
         (("studio:x",), 2, "studio"),
     ],
@@ -38,8 +39,3 @@ def test_a_broken_schema_is_told_with_its_lines(tmp_path: Path, capsys: pytest.C
     (tmp_path / "s.yaml").write_text("version: 1\nrelations: {a: {attributes: {x: txet}}}\n")
     assert run(["tui", "--schema", str(tmp_path / "s.yaml")]) == 3
     assert "s.yaml:2:" in capsys.readouterr().err
-
-
-def test_a_browsers_process_gets_the_command_without_what_is_about_serving() -> None:
-    words = ["tui", "-s", "s.yaml", "--serve", "--port", "8001", "--host=127.0.0.1", "a", "--open-to-others"]
-    assert command._without_serving(words) == ["tui", "-s", "s.yaml", "a"]

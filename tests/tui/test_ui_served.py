@@ -17,6 +17,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from skws.movie_stream import movie_files
 from tests.tui.ui import SPEED, scenario
@@ -36,17 +37,18 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[int]:
-    """The port at which the demo's stream is served."""
+def served(tmp_path: Path) -> Iterator[URL]:
+    """The address at which the demo's stream is served, with its token."""
     port = free_port()
     schema, replay = movie_files()
     command = [sys.executable, "-m", "skws", "tui", "tarantino", "travolta", "--schema", str(schema)]
     command += ["--source", f"replay:{replay}?speed={SPEED}", "--fresh", "--serve", "--port", str(port)]
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as running:
-        yield port
+        assert running.stdout is not None
+        yield URL(running.stdout.readline().split()[-1])
         running.terminate()
         running.wait(30)
 
@@ -123,7 +125,7 @@ async def browser(url: str, folder: Path) -> AsyncIterator[Browser]:
         await running.wait()
 
 
-async def until_served(port: int) -> None:
+async def until_served(port: int | None) -> None:
     async with asyncio.timeout(SECONDS):
         while True:
             with suppress(OSError):
@@ -134,9 +136,9 @@ async def until_served(port: int) -> None:
 
 
 @scenario
-async def test_a_browser_shows_the_results_and_takes_keys(served: int, tmp_path: Path) -> None:
-    await until_served(served)
-    async with browser(f"http://127.0.0.1:{served}/", tmp_path / "profile") as page:
+async def test_a_browser_shows_the_results_and_takes_keys(served: URL, tmp_path: Path) -> None:
+    await until_served(served.port)
+    async with browser(str(served), tmp_path / "profile") as page:
         await page.shows("Travolta")
         await page.click(200, 27)  # the second line: where keywords are typed
         await page.type("nolan bale")
@@ -149,9 +151,9 @@ async def test_a_browser_shows_the_results_and_takes_keys(served: int, tmp_path:
 
 
 @scenario
-async def test_only_this_machine_is_served(served: int) -> None:
-    await until_served(served)
+async def test_only_this_machine_is_served(served: URL) -> None:
+    await until_served(served.port)
     listening = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
-    here = [line.split()[1] for line in listening if line.split()[1].endswith(f":{served:04X}")]
+    here = [line.split()[1] for line in listening if line.split()[1].endswith(f":{served.port:04X}")]
     assert here
     assert {address.partition(":")[0] for address in here} == {"0100007F"}

@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pyarrow.parquet as pq
 import pytest
@@ -228,6 +229,16 @@ def test_commands_to_no_job_are_told(folder: Path, capsys: pytest.CaptureFixture
     assert "left for the job" in shown
 
 
+def status_of(url: str, host: str) -> int:
+    """Of a page that gives ``host`` as the name of the server."""
+    try:
+        with urlopen(Request(url, headers={"Host": host})) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return error.code
+
+
 def test_prometheus_reads_its_metrics(folder: Path, job: Callable[..., subprocess.Popen[str]]) -> None:
     append(folder / "in.jsonl", *numbered(30), order(999, 1, "chair"), customer(1001, 5, op="-"))
     process = job(QUERY, "--queries", "more.yaml", "-f", "jsonl", "-o", "o.jsonl", "--metrics-port", "0")
@@ -256,6 +267,14 @@ def test_prometheus_reads_its_metrics(folder: Path, job: Callable[..., subproces
         assert line in text
     for name in ("late", "bad_records", "deletions", "tuples"):
         assert f"skws_{name}_total{{" in text
+    for path in (url[0], f"{url[0]}.json"):
+        for host, status in (
+            ("evil.example", 403),
+            ("evil.example:80", 403),
+            ("", 403),
+            ("localhost:1", 200),
+        ):
+            assert status_of(path, host) == status
     with urlopen(f"{url[0]}.json") as answer:
         metrics = Metrics.from_json(answer.read())
     assert (metrics.late, metrics.deletions, metrics.retractions, metrics.state) == (0, 1, 1, "running")

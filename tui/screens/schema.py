@@ -110,6 +110,10 @@ class SchemaScreen(LiveScreen):
 
     def action_save(self) -> None:
         """Save, also what is still wrong: it is the user's file."""
+        if self.skws.request.served:
+            told = "a browser writes no schema file: Ctrl+J applies the text to the running engine"
+            self.skws.post_message(Failed(told))
+            return
         try:
             save(self.editor.text, self.skws.request.schema_path)
         except SkwsError as error:

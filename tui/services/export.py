@@ -13,12 +13,27 @@ from skws.results.model import LiveResult, Result
 from skws.results.writers import destination
 from skws.results.writers.formats import open_writer
 from tui.services.meaning import Meanings
+from tui.services.request import UiRequest
 
 FORMATS: Final = {
     ".jsonl": OutputFormat.JSONL,
     ".csv": OutputFormat.CSV,
     ".parquet": OutputFormat.PARQUET,
 }
+
+
+def file_to_write(name: str, request: UiRequest) -> Path:
+    """The file that a user names. Raises UsageError for one that a browser may not write."""
+    if not request.served:
+        return Path(name).expanduser()
+    if request.exports is None:
+        raise UsageError("exports from a browser are off: start skws tui --serve with --export-to DIR")
+    path = request.exports / name
+    if name != path.name or path.parent != request.exports or "\0" in name:
+        raise UsageError(f"{name}: expected the name of a file, which is put in {request.exports}")
+    if path.is_symlink():
+        raise UsageError(f"{name}: is a link; expected another name")
+    return path
 
 
 def export(results: Sequence[LiveResult], path: Path, meanings: Meanings) -> None:

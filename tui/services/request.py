@@ -21,6 +21,7 @@ class UiRequest:
     only if ``force_unbounded``; ``allow_unbounded_windows``: also if windows of an
     expression can pile up. ``speed`` multiplies a replay's own. ``lateness`` in
     microseconds. ``restore``: keep a session, and go on with the last one.
+    ``served``: to a browser, which reaches no files but those in the folder ``exports``.
     """
 
     schema: Schema
@@ -40,6 +41,8 @@ class UiRequest:
     restore: bool = True
     force_unbounded: bool = False
     allow_unbounded_windows: bool = False
+    served: bool = False
+    exports: Path | None = None
 
     def __post_init__(self) -> None:
         if self.engine is EngineName.LOCAL and self.master is not None:

@@ -84,7 +84,6 @@ class SkwsApp(FencedApp):
         self._drawn_at = float("-inf")
         self._gap = _LEAST_GAP
         self._waiting: Timer | None = None
-        self._new = 0
         if start_run is not None:
             self.live_run = start_run(self._restored(request), self.outbox)
 
@@ -116,7 +115,7 @@ class SkwsApp(FencedApp):
         self._waiting = None
         self._drawn_at = self.clock()
         news = self.outbox.take()
-        self._new += self.view.absorb(news, self._drawn_at)
+        self.view.absorb(news, self._drawn_at)
         for line in news.lines:
             if line.level != "info":
                 self._toast(line)
@@ -126,11 +125,6 @@ class SkwsApp(FencedApp):
     def _news_drawn(self, began: float) -> None:
         """Where drawing takes long, news are drawn less often: most of the time is for keys."""
         self._gap = min(max(_LEAST_GAP, _SHARE * (self.clock() - began)), _MOST_GAP)
-
-    def new_results(self) -> int:
-        """Results that have come since the last call."""
-        new, self._new = self._new, 0
-        return new
 
     async def add_query(self, text: str, instead_of: str | None = None) -> bool:
         """Make a query stand, perhaps in the place of another one; False if it cannot, which is told."""

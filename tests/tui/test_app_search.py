@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 from textual.widgets import Input, Static
@@ -13,6 +14,7 @@ from tests.tui.ui import QUERY, movies, opened, scenario
 from tui.widgets.filter_box import FilterBox
 from tui.widgets.query_box import QueryBox
 from tui.widgets.reading_line import ReadingLine
+from windows.window import parse_window
 
 
 @scenario
@@ -123,6 +125,64 @@ async def test_scrolling_stops_following_and_new_results_are_counted() -> None:
 
 
 @scenario
+async def test_counts_beside_each_other_count_the_same_results() -> None:
+    """Also when all that was listed has expired while something else was looked at."""
+    now = [0.0]
+    queries = ("clint", "nolan", "tarantino")
+    short = movies(*queries, window=parse_window("300 days"))
+    async with opened(short, size=(120, 24), clock=lambda: now[0]) as driver:
+        for _ in range(8):
+            await driver.advance(0.05)
+        await driver.press("escape", "j", "j")
+        assert not driver.search.results.following
+        for _ in range(40):
+            await driver.advance(0.05)
+            now[0] += 1
+            driver.app._tick()
+            await driver.settle()
+            listed, unseen = driver.search.results.listed, driver.search.results.unseen
+            assert unseen <= len(listed)
+            assert (f"{unseen} new (g)" in driver.text()) == (unseen > 0)
+        now[0] += 10
+        driver.app._tick()
+        await driver.settle()
+        metrics = driver.app.view.metrics
+        assert metrics is not None
+        found = {query.name: query.results for query in metrics.queries}
+        assert set(found) == set(queries)
+        assert min(found.values()) > 0
+        assert driver.search.results.listed == []
+        shown = driver.text()
+        assert f" all {sum(found.values())} " in shown
+        assert all(f" {name}  {count}  " in shown for name, count in found.items())
+        assert f"All {sum(found.values())} results of these queries have ended (769 tuples so far)." in shown
+        assert "No result" not in shown
+        assert "new (g)" not in shown
+        await driver.press("]")
+        assert f"All {found['clint']} results of 'clint' have ended" in driver.text()
+        await driver.press("f5")
+        await driver.advance(0.1)
+        assert "tuples held" in driver.text()
+        assert "live tuples" not in driver.text()
+
+
+@scenario
+async def test_what_is_exported_is_what_was_told() -> None:
+    async with opened(movies("clint OR nolan OR tarantino OR bale")) as driver:
+        await driver.advance(0.4)
+        listed = len(driver.search.results.listed)
+        await driver.press("escape", "ctrl+o")
+        assert f"Export {listed} results to" in driver.text()
+        await driver.advance(2)
+        assert len(driver.app.view.results) > listed
+        with TemporaryDirectory() as folder:
+            driver.app.screen.query_one(Input).value = f"{folder}/r.jsonl"
+            await driver.press("enter")
+            assert len((Path(folder) / "r.jsonl").read_text().splitlines()) == listed
+        assert any(line.text.startswith(f"{listed} results written") for line in driver.app.view.log)
+
+
+@scenario
 async def test_the_detail_shows_whole_rows_and_the_lifespan() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
@@ -153,7 +213,7 @@ async def test_a_filter_without_a_match_says_so() -> None:
         await driver.advance(2)
         await driver.press("escape", "slash")
         await driver.write("nothing like it")
-        assert "Nothing matches the filter" in driver.text()
+        assert "Nothing that is listed matches the filter" in driver.text()
 
 
 @scenario

@@ -80,7 +80,7 @@ def test_a_query_typed_into_the_demo_shows_its_results(terminal: Terminal) -> No
     terminal.send("Escape")
     terminal.shows("Newest")
     terminal.send("F5")
-    terminal.shows("skws · metrics", "live tuples")
+    terminal.shows("skws · metrics", "tuples held")
     terminal.send("C-q")
     terminal.shows("ended with 0")
     assert "skws ·" not in terminal.screen()

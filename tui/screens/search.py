@@ -10,6 +10,8 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from skws.results.model import LiveResult
+from skws.wording import counted
 from tui.background import in_background
 from tui.screens.live import LiveScreen
 from tui.screens.pick import PickScreen
@@ -134,7 +136,7 @@ class SearchScreen(LiveScreen):
         if asked != self._asked:
             self._asked = asked
             listed = results.listed(selected, self.words, self.network, best=best)
-            self.results.show(listed, self.skws.new_results(), best=best)
+            self.results.show(listed, best=best)
         return self.results.listed
 
     @property
@@ -259,16 +261,18 @@ class SearchScreen(LiveScreen):
         self.app.push_screen(PickScreen(session.saved, list(reversed(session.history))), self._picked)
 
     def action_export(self) -> None:
-        asked = f"Export {len(self.results.listed):,} results to (.jsonl, .csv, .parquet):"
-        self.app.push_screen(PromptScreen(asked, "results.jsonl"), self._export)
+        results = [shown.result for shown in self.results.listed]
+        asked = f"Export {counted(len(results), 'result')} to (.jsonl, .csv, .parquet):"
+        self.app.push_screen(PromptScreen(asked, "results.jsonl"), partial(self._export, results))
 
     def _picked(self, text: str | None) -> None:
         if text:
             self.query_one(Asking).write(text)
 
-    def _export(self, path: str | None) -> None:
+    def _export(self, results: Sequence[LiveResult], path: str | None) -> None:
+        """Those that were listed when the prompt told how many."""
         if path:
-            self.skws.export([shown.result for shown in self.results.listed], path)
+            self.skws.export(results, path)
 
     def _show_empty(self, listed: Sequence[Shown]) -> None:
         filtered = bool(self.words or self.network)

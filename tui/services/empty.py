@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skws.watch.metrics import Metrics
+from skws.wording import counted
 from tui.services.run import Run
 from tui.services.view import View
 
@@ -16,14 +17,16 @@ def why_empty(view: View, query: str | None, *, filtered: bool, source: Run | No
         )
     if view.failure:
         return f"The run has ended: {view.failure}\nMend that and start again; F6 shows the log."
-    if filtered:
-        return "Nothing matches the filter.\nEsc clears it."
+    if filtered and len(view.results):
+        return "Nothing that is listed matches the filter.\nEsc clears it."
     if view.metrics is None:
         step = f": {view.log[-1].text}" if view.log else ""
         return f"The engine is starting{step}.\nKeywords can be typed meanwhile; F6 shows the log."
     if not view.queries:
         return f"No query stands.\nType keywords above and press Enter, for example: {_example(view)}"
-    return _why_no_result(view.metrics, query)
+    name = "these queries" if query is None else repr(query)
+    found = view.found(query)
+    return _all_ended(view.metrics, found, name) if found else _why_no_result(view.metrics, name)
 
 
 def notice(view: View, unseen: int, *, network: str | None, filtered: int | None) -> str:
@@ -41,10 +44,15 @@ def notice(view: View, unseen: int, *, network: str | None, filtered: int | None
     return "  ".join(parts)
 
 
-def _why_no_result(metrics: Metrics, query: str | None) -> str:
-    seen = f"{metrics.tuples:,} tuples so far, {metrics.live_tuples:,} of them live"
+def _all_ended(metrics: Metrics, found: int, name: str) -> str:
+    told = f"All {found:,} results of {name} have" if found > 1 else f"The one result of {name} has"
+    then = "New ones appear" if metrics.state != "ended" else "With a longer --window they live longer"
+    return f"{told} ended ({_seen(metrics)}).\n{then}; e keeps ended results in the list."
+
+
+def _why_no_result(metrics: Metrics, name: str) -> str:
+    seen = _seen(metrics)
     if metrics.state != "ended":
-        name = "these queries" if query is None else repr(query)
         return f"No result for {name} yet ({seen}).\nF4 shows which networks are waited for."
     if not metrics.tuples:
         return "The source gave nothing.\nF6 shows the log."
@@ -52,6 +60,10 @@ def _why_no_result(metrics: Metrics, query: str | None) -> str:
         f"No joined tuples contain all keywords ({seen}).\n"
         "Type other keywords, or start with a longer --window or a larger --max-size."
     )
+
+
+def _seen(metrics: Metrics) -> str:
+    return f"{counted(metrics.tuples, 'tuple')} so far"
 
 
 def _example(view: View) -> str:

@@ -88,9 +88,10 @@ def _queries(metrics: Metrics, view: View, palette: Palette, width: int) -> Iter
 
 def _engine(metrics: Metrics, view: View, palette: Palette, width: int, memory: int | None) -> Iterator[Text]:
     histories = view.histories
-    yield _line("live tuples", f"{metrics.live_tuples:,}", histories.get("live tuples"), palette, width)
+    # Some have ended and are not purged yet; queries of several kinds hold the same tuples.
+    yield _line("tuples held", f"{metrics.live_tuples:,}", histories.get("live tuples"), palette, width)
     yield _line("waiting partials", f"{metrics.waiting:,}", histories.get("waiting partials"), palette, width)
-    yield _line("operators", f"{metrics.operators:,}", None, palette, width)
+    yield _line("operators used", f"{metrics.operators:,}", None, palette, width)
     yield _line("results/s", _sum_rates(metrics), histories.get("results/s"), palette, width)
     yield _line("latency p50", _seconds(metrics.latency_p50), None, palette, width)
     yield _line("latency p99", _seconds(metrics.latency_p99), histories.get("latency p99"), palette, width)

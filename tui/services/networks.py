@@ -103,5 +103,6 @@ def _nodes(plan: Plan, rows: LiveRows) -> Branch:
             if bitmap == EXCLUDED
             else node_text(plan.schema, relation, bitmap, plan.keywords)
         )
-        lines.append(Branch(f"{what}: {counted(count, 'live tuple')}"))
-    return Branch("live tuples by node", tuple(lines))
+        lines.append(Branch(f"{what}: {counted(count, 'tuple' if rows.cut else 'live tuple')}"))
+    title = f"latest {sum(counts.values()):,} tuples by node" if rows.cut else "live tuples by node"
+    return Branch(title, tuple(lines))

@@ -63,8 +63,8 @@ class View:
     def event_time(self) -> float | None:
         return self.metrics.event_time if self.metrics else None
 
-    def absorb(self, news: News, now: float) -> int:
-        """Take in news at ``now`` (seconds of any steady clock); gives the number of new results."""
+    def absorb(self, news: News, now: float) -> None:
+        """Take in news at ``now`` (seconds of any steady clock)."""
         if news.schema is not None:
             self.schema = news.schema
             self._meanings = None
@@ -77,7 +77,7 @@ class View:
             self.queries = news.queries
         standing = {query_of(asked) for asked in self.queries}
         self.results.lasting = self._lasting()
-        new = self.results.take((r for r in news.results if r.query in standing), now)
+        self.results.take((r for r in news.results if r.query in standing), now)
         self.skipped += news.dropped
         self.failure = news.failure or self.failure
         for line in news.lines:
@@ -86,7 +86,6 @@ class View:
         self.stretches = self.stretches if news.stretches is None else news.stretches
         if news.metrics is not None:
             self._measure(news.metrics)
-        return new
 
     def note(self, line: LogLine) -> None:
         """A line for the log."""
@@ -101,6 +100,13 @@ class View:
         if self.event_time is not None:
             self.results.expire(self.event_time, now)
         self.results.sweep(now)
+
+    def found(self, asked: str | None) -> int | None:
+        """Results of a query so far, of all standing ones for None; None while nobody knows."""
+        if self.metrics is None:
+            return None
+        wanted = self.queries if asked is None else (asked,)
+        return sum(query.results for query in self.metrics.queries if query.name in wanted)
 
     @property
     def meanings(self) -> Meanings:

@@ -152,7 +152,7 @@ class WatchedSearch(Generic[Watching]):
         waiting, probes = self._inside(asked)
         told = Observed(
             metrics.tuples + self._static,
-            metrics.live_tuples,
+            metrics.live_tuples if self.rows.cut else len(self.rows),
             waiting,
             results,
             self._missing(plan),

@@ -73,6 +73,7 @@ class ResultList(ScrollView, can_focus=True):
         self._tops: list[int] = [0]
         self._cursor: int | None = None  # the number of a result
         self._last = 0  # the place that it had
+        self._newest = 0  # number that was listed while following
         self._drawn: dict[_State, list[Text]] = {}
         self._sorted = False
         self._width = 0
@@ -89,20 +90,21 @@ class ResultList(ScrollView, can_focus=True):
     def listed(self) -> Sequence[Shown]:
         return self._listed
 
-    def show(self, listed: Sequence[Shown], new: int = 0, *, best: bool = False) -> None:
-        """List these, newest or ``best`` first; ``new`` of them have come since.
+    def show(self, listed: Sequence[Shown], *, best: bool = False) -> None:
+        """List these, newest or ``best`` first. What is looked at stays in its place.
 
-        What is looked at stays in its place.
+        ``unseen`` counts those of them that have come since the list followed.
         """
+        if not listed:
+            self.following, self._cursor = True, None
         anchor = None if self.following else self._anchor()
         self._sorted = best
         self._listed = listed
         self._tops = list(accumulate(map(_LINES, listed), initial=0))
         self._grow(self._tops[-1])
         if self.following:
-            self.unseen = 0
-        else:
-            self.unseen += new
+            self._newest = max((shown.number for shown in listed), default=self._newest)
+        self.unseen = sum(shown.number > self._newest for shown in listed)
         if anchor is not None:
             self._return_to(*anchor)
         self.refresh()
@@ -154,6 +156,7 @@ class ResultList(ScrollView, can_focus=True):
     def action_follow(self) -> None:
         """Back to the newest."""
         self.following, self.unseen, self._cursor = True, 0, None
+        self._newest = max((shown.number for shown in self._listed), default=self._newest)
         self.scroll_to(y=0, animate=False)
         self.refresh()
         self.post_message(self.Selected(self.selected))

@@ -19,7 +19,7 @@ _WIDTH: Final = 32
 
 
 class StandingBar(Widget, can_focus=True):
-    """``selected`` is the text of a query, None for all."""
+    """``selected`` is the text of a query, None for all. The counts are of results so far, also for all."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "select(-1)", "Left", show=False),
@@ -66,10 +66,10 @@ class StandingBar(Widget, can_focus=True):
         """All of them on a line, begun so that the selected one is in sight."""
         view = self._view
         rates = {q.name: q for q in view.metrics.queries} if view.metrics else {}
-        cards: list[tuple[str | None, str]] = [(None, f"all {len(view.results):,}")]
+        cards: list[tuple[str | None, str]] = [(None, f"all {_told(view.found(None))}")]
         for text in view.queries:
             metrics = rates.get(text)
-            told = f"{metrics.results:,}  {metrics.rate:.1f}/s" if metrics else "…"
+            told = f"{_told(metrics.results)}  {metrics.rate:.1f}/s" if metrics else _told(None)
             cards.append((text, f"{shortened(visible(text), (), _WIDTH)[0]}  {told}"))
         return self._line(cards)
 
@@ -88,3 +88,7 @@ class StandingBar(Widget, can_focus=True):
             self._places.append((start, line.cell_len + 1, query))
             line.append(" ")
         return line
+
+
+def _told(results: int | None) -> str:
+    return "…" if results is None else f"{results:,}"

@@ -9,16 +9,19 @@ from typing import Any, ClassVar, Final
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
 
 from schema.errors import SkwsError
 from skws.results.model import LiveResult
+from skws.results.writers.text import visible, visible_lines
 from skws.wording import counted
 from tui.fence import FencedApp
 from tui.keys import ACTIONS, GOING
 from tui.messages import Failed, NewsReady, ViewChanged
 from tui.modes import MODES, Maker
+from tui.printable import Printable
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.help import HelpScreen
 from tui.screens.live import LiveScreen
@@ -37,6 +40,7 @@ _LEAST_GAP: Final = 0.1
 _MOST_GAP: Final = 1.0
 _SHARE: Final = 4
 _SPEEDS: Final = 2.0
+_PRINTABLE: Final = Printable()
 _CHECKED_AT_ONCE: Final = 0.5
 """Seconds for a check after which it is told of."""
 
@@ -146,7 +150,9 @@ class SkwsApp(FencedApp):
         return True
 
     async def _can_stand(self, text: str) -> bool:
-        told = self.set_timer(_CHECKED_AT_ONCE, lambda: self.notify(f"checking {text}", markup=False))
+        told = self.set_timer(
+            _CHECKED_AT_ONCE, lambda: self.notify(visible(f"checking {text}"), markup=False)
+        )
         try:
             await self.checks.run(lambda: self.view.meanings.standing(text))
         except SkwsError as error:
@@ -239,6 +245,9 @@ class SkwsApp(FencedApp):
         if self.request.restore:
             self._keep_session()
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), _PRINTABLE]
+
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands of the palette."""
         yield from super().get_system_commands(screen)
@@ -276,7 +285,7 @@ class SkwsApp(FencedApp):
 
     def _toast(self, line: LogLine) -> None:
         severities: dict[Level, Any] = {"info": "information", "warning": "warning", "error": "error"}
-        self.notify(line.text, severity=severities[line.level], markup=False)
+        self.notify(visible_lines(line.text), severity=severities[line.level], markup=False)
 
     def _restored(self, request: UiRequest) -> UiRequest:
         """The request with the queries of the last session, if it brings none."""

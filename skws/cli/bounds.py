@@ -18,10 +18,11 @@ from skws.bounded.result import line_of, shown_row
 from skws.choices import EngineName, OnError
 from skws.cli import options
 from skws.cli.live import run_watch
-from skws.cli.terminal import stdout_bytes, tell
+from skws.cli.terminal import stdout_bytes, tell, write_text
 from skws.live.standing import SQL, Query
 from skws.replay import BadRecordLog, Replay
 from skws.results.writers import destination
+from skws.results.writers.text import escaped
 from skws.watch.log import Log, LogFormat
 from skws.watch.request import WatchRequest
 
@@ -100,11 +101,9 @@ def check(
     verdict = decide(union)
     offered = () if verdict.bounded else repairs(union, verdict)
     if output_format is VerdictFormat.JSON:
-        shown = orjson.dumps(to_json(union, verdict, offered)) + b"\n"
+        write_text(escaped(orjson.dumps(to_json(union, verdict, offered))).decode() + "\n")
     else:
-        shown = to_text(union, verdict, offered).encode()
-    with destination(None, stdout_bytes()) as out:
-        out.write(shown)
+        write_text(to_text(union, verdict, offered))
     return 0 if verdict.bounded else 1
 
 

@@ -13,13 +13,12 @@ from schema.errors import UsageError
 from schema.model import Schema
 from skws.choices import DEFAULT_MAX_SIZE, EvaluatorName, OnError
 from skws.cli import options
-from skws.cli.terminal import stdout_bytes
+from skws.cli.terminal import write_text
 from skws.explain import DEFAULT_LIMIT, Explanation, observe, observe_paper, to_dot, to_svg, to_text
 from skws.explain import explain as explained
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.replay import BadRecordLog, Replay
-from skws.results.writers import destination
 from windows.window import parse_window
 
 
@@ -94,8 +93,7 @@ def explain(
     if replay:
         run = observe_paper if mesh.kind else observe
         observed = run(plan, Replay.open(replay, described), BadRecordLog(OnError.FAIL, None))
-    with destination(None, stdout_bytes()) as shown:
-        shown.write(_written(explained(plan, limit, observed), output_format).encode())
+    write_text(_written(explained(plan, limit, observed), output_format))
 
 
 def _explain_pattern(text: str, schema: Schema, window: str | None, output_format: ExplainFormat) -> None:
@@ -107,8 +105,7 @@ def _explain_pattern(text: str, schema: Schema, window: str | None, output_forma
         written = pattern_dot(text, schema)
     else:
         written = pattern_text(text, schema, None if window is None else parse_window(window))
-    with destination(None, stdout_bytes()) as shown:
-        shown.write(written.encode())
+    write_text(written)
 
 
 def _written(explanation: Explanation, output_format: ExplainFormat) -> str:

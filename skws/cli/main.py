@@ -15,7 +15,7 @@ import typer
 
 from schema.errors import SchemaError, SkwsError
 from skws.results.writers import OutputClosedError
-from skws.results.writers.text import visible
+from skws.results.writers.text import visible, visible_lines
 
 INTERRUPTED = 130
 _OF_PYDANTIC = "Value error, "  # before the reasons of newer versions of typer
@@ -95,8 +95,7 @@ def _usage_message(error: Exception) -> str:
 
 
 def _tell(message: str) -> None:
-    lines = [visible(line) for line in f"skws: {message}".splitlines()]
-    print("\n".join(lines), file=sys.stderr)
+    print(visible_lines(f"skws: {message}"), file=sys.stderr)
 
 
 def _stand_in_for_closed_streams() -> None:

@@ -19,6 +19,7 @@ from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords import parse_query
 from skws.plan import Plan
 from skws.results.writers import destination
+from skws.results.writers.text import escaped, visible
 from skws.wording import counted
 from windows.window import ExpressionWindow, Unbounded, Window, parse_window
 
@@ -75,14 +76,14 @@ def _text(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
         if group:
             yield f"size {size} ({counted(len(group), 'network')})\n".encode()
         for tree in group:
-            yield f"  {CandidateNetwork.of(tree).text(plan.schema, plan.keywords)}\n".encode()
+            yield f"  {visible(CandidateNetwork.of(tree).text(plan.schema, plan.keywords))}\n".encode()
 
 
 def _json(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
     """One array, a network a line, written while networks are found."""
     separator = b"[\n"
     for tree in trees:
-        yield separator + orjson.dumps(_described(plan, CandidateNetwork.of(tree)))
+        yield separator + escaped(orjson.dumps(_described(plan, CandidateNetwork.of(tree))))
         separator = b",\n"
     yield b"[]\n" if separator == b"[\n" else b"\n]\n"
 

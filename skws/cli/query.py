@@ -14,7 +14,7 @@ from skws.cli import options
 from skws.cli.standing import pattern_query
 from skws.cli.terminal import tell
 from skws.live.standing import KEYWORDS, Query, Standing
-from skws.results.writers.text import visible
+from skws.results.writers.text import escaped, visible
 from skws.watch.control import Command, ControlFolder
 
 app = typer.Typer(help="Standing queries of a running job.", no_args_is_help=True, rich_markup_mode=None)
@@ -87,7 +87,7 @@ def list_queries(
 
 def _json(one: Standing) -> str:
     shown = {"name": one.name, "query": one.query, "max_size": one.max_size, "kind": one.kind}
-    return orjson.dumps({**shown, "options": one.options} if one.options else shown).decode()
+    return escaped(orjson.dumps({**shown, "options": one.options} if one.options else shown)).decode()
 
 
 def _folder(control: Path) -> ControlFolder:

@@ -18,9 +18,8 @@ from schema.model import Schema
 from schema.show import show as show_text
 from schema.show import to_dot, to_yaml
 from skws.cli import options, query
-from skws.cli.terminal import stdout_bytes, tell
+from skws.cli.terminal import tell, write_text
 from skws.database.address import database_at, is_sqlite
-from skws.results.writers import destination
 from skws.sampling import sample
 from skws.sources.addresses import is_postgres, parse_source
 from skws.watch.control import Command
@@ -61,7 +60,7 @@ def check(file: SchemaPath) -> None:
 
         for line in verdict_lines(described, window):
             tell(f"window: {line}")
-    _print(f"ok: {_counts(described)}\n")
+    write_text(f"ok: {_counts(described)}\n")
 
 
 @app.command()
@@ -75,13 +74,13 @@ def show(
 
     skws schema show examples/movies/schema.yaml
     """
-    _print(_SHOWN[output_format](options.read_schema(file)))
+    write_text(_SHOWN[output_format](options.read_schema(file)))
 
 
 @app.command("json-schema", short_help="Print the JSON Schema of schema files, for editors.")
 def print_json_schema() -> None:
     """Print the JSON Schema of schema files, from which editors complete and check them."""
-    _print(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")
+    write_text(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
 @app.command("apply")
@@ -113,13 +112,13 @@ def infer_schema(
     """
     parse_window(window)
     if any(is_postgres(path) or is_sqlite(path) for path in paths):
-        _print(_of_database(paths, name, window))
+        write_text(_of_database(paths, name, window))
         return
     samples = sample([Path(path) for path in paths])
     if samples.unreadable:
         tell(f"passed over {counted(samples.unreadable, 'record')} that cannot be read")
     chosen = name or Path(paths[0]).resolve().name.split(".", 1)[0]
-    _print(infer(samples.tables(), chosen, timed=samples.timed, window=window).to_yaml())
+    write_text(infer(samples.tables(), chosen, timed=samples.timed, window=window).to_yaml())
 
 
 def _of_database(addresses: list[str], name: str | None, window: str) -> str:
@@ -140,8 +139,3 @@ def _of_database(addresses: list[str], name: str | None, window: str) -> str:
 def _counts(described: Schema) -> str:
     counted = ((len(described.relations), "relation"), (len(described.joins), "join"))
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counted)
-
-
-def _print(text: str) -> None:
-    with destination(None, stdout_bytes()) as shown:
-        shown.write(text.encode())

@@ -9,6 +9,8 @@ from typing import IO, TYPE_CHECKING
 
 from skws.choices import OnError
 from skws.progress import Progress
+from skws.results.writers import destination
+from skws.results.writers.text import visible, visible_lines
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -40,7 +42,13 @@ def stdout_bytes() -> IO[bytes]:
 
 def tell(message: str) -> None:
     """A note to the user, apart from the results."""
-    print(message, file=sys.stderr)
+    print(visible_lines(message), file=sys.stderr)
+
+
+def write_text(text: str) -> None:
+    """Text for people on standard output. Raises OutputError, OutputClosedError."""
+    with destination(None, stdout_bytes()) as shown:
+        shown.write(visible_lines(text).encode())
 
 
 def tell_bad(bad: BadRecordLog) -> None:
@@ -63,11 +71,10 @@ class ProgressBar:
         if not self.shown:
             return
         bars = self._bars or self._start(progress.unit)
+        stage, total = visible(progress.stage), progress.total or None
         if self._task is None:
-            self._task = bars.add_task(progress.stage, total=progress.total or None)
-        bars.update(
-            self._task, description=progress.stage, completed=progress.done, total=progress.total or None
-        )
+            self._task = bars.add_task(stage, total=total)
+        bars.update(self._task, description=stage, completed=progress.done, total=total)
 
     def stop(self) -> None:
         """Take the bar away for good."""
@@ -99,7 +106,7 @@ class ProgressBar:
         )
 
         amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-        columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeElapsedColumn())
         self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
         self._bars.start()
         return self._bars

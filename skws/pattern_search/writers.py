@@ -79,4 +79,4 @@ def _writer(output_format: OutputFormat, opened: Destination) -> MatchesWriter:
 def _described(member: PatternTuple) -> str:
     pairs = ((name, value) for name, value in member.row.items() if value is not None)
     values = ", ".join(f"{visible(name)}: {visible(value_text(value))}" for name, value in pairs)
-    return f"{', '.join(member.labels)} = {member.relation}  {values}".rstrip()
+    return f"{visible(', '.join(member.labels))} = {visible(member.relation)}  {values}".rstrip()

@@ -10,7 +10,7 @@ from typing import Any, Literal, TextIO, TypeAlias
 
 import orjson
 
-from skws.results.writers.text import visible
+from skws.results.writers.text import escaped, visible_lines
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 
@@ -42,9 +42,9 @@ class Log:
 
     def _line(self, level: Level, event: str, message: str, fields: dict[str, Any]) -> None:
         if self.log_format is LogFormat.TEXT:
-            text = "\n".join(visible(line) for line in message.splitlines())
+            text = visible_lines(message)
         else:
             now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             told = {"time": now, "level": level, "event": event, "message": message, **fields}
-            text = orjson.dumps(told, default=str).decode()
+            text = escaped(orjson.dumps(told, default=str)).decode()
         print(text, file=self.stream, flush=True)

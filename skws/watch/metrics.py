@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import orjson
 
 from skws.durable.whole import replaced
+from skws.results.writers.text import escaped
 
 State: TypeAlias = Literal["starting", "running", "paused", "ended"]
 
@@ -88,7 +89,7 @@ class Metrics:
     stages: tuple[StageMetrics, ...] = ()
 
     def to_json(self) -> bytes:
-        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2)
+        return escaped(orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2))
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Metrics:

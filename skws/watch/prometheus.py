@@ -9,6 +9,7 @@ from typing import Final
 
 from schema.errors import SkwsError
 from skws.hosts import LOOPBACK, asks_for
+from skws.results.writers.text import visible
 from skws.watch.metrics import Metrics
 
 ADDRESS: Final = "127.0.0.1"
@@ -86,7 +87,8 @@ def _labels(**labels: str) -> str:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    lines = "\\n".join(map(visible, value.replace("\\", "\\\\").split("\n")))
+    return lines.replace('"', '\\"')
 
 
 class MetricsServer:

@@ -11,7 +11,7 @@ import orjson
 
 from schema.model import Value
 from skws.results.assemble import json_row
-from skws.results.writers.text import fitted, instant, padded, value_text, visible
+from skws.results.writers.text import escaped, fitted, instant, padded, value_text, visible
 from windows.expressions.alphabet import Alphabet, Sort
 from windows.expressions.check import Verdict
 from windows.expressions.expression import WindowExpression
@@ -108,7 +108,7 @@ def verdict_json(verdict: Verdict, expression: WindowExpression, alphabet: Alpha
         },
         "witness": None if verdict.witness is None else _witness(verdict.witness, alphabet),
     }
-    return orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n"
+    return escaped(orjson.dumps(found, option=orjson.OPT_INDENT_2)) + b"\n"
 
 
 def _witness(witness: Witness, alphabet: Alphabet) -> dict[str, object]:
@@ -149,11 +149,6 @@ def witness_text(witness: Witness, alphabet: Alphabet) -> str:
         lines.append(
             f"  {instant(record.time // MICROSECOND)} {relations[record.relation].name} {{{values}}}"
         )
-    return visible_lines(lines)
-
-
-def visible_lines(lines: Sequence[str]) -> str:
-    """Lines without characters that a terminal acts on."""
     return "\n".join(map(visible, lines))
 
 

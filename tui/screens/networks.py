@@ -112,7 +112,7 @@ class NetworksScreen(LiveScreen):
         found = message.view
         if found.query != self._query:
             return
-        asked = Text.assemble((visible(found.query), "bold"), f"  {found.asleep or 'running'}")
+        asked = Text.assemble((visible(found.query), "bold"), f"  {visible(found.asleep) or 'running'}")
         self.query_one("#asked", Static).update(asked)
         if found == self._drawn:
             return

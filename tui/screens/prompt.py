@@ -10,6 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from skws.results.writers.text import visible
 from tui.widgets.line_input import LineInput
 
 
@@ -34,7 +35,7 @@ class PromptScreen(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="prompt"):
-            yield Static(self._asked, markup=False)
+            yield Static(visible(self._asked), markup=False)
             yield LineInput(self._given, compact=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

@@ -15,6 +15,7 @@ from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from schema.errors import Problem, SkwsError
+from skws.results.writers.text import visible, visible_lines
 from tui.background import in_background
 from tui.messages import DraftRead, Failed, Inferred
 from tui.screens.confirm import ConfirmScreen
@@ -93,7 +94,7 @@ class SchemaScreen(LiveScreen):
         problems = self.query_one("#problems", OptionList)
         problems.clear_options()
         problems.add_options(
-            [Option(Content(f"{p.line}:{p.column} {p.message}")) for p in self.draft.problems]
+            [Option(Content(visible(f"{p.line}:{p.column} {p.message}"))) for p in self.draft.problems]
         )
         problems.display = bool(self.draft.problems)
         self._show_graph()
@@ -161,15 +162,15 @@ class SchemaScreen(LiveScreen):
     def _show_graph(self) -> None:
         palette, draft, lines = self.palette, self.draft, Text()
         state = "edited, not saved" if self.dirty else "saved"
-        lines.append(f"{self.skws.request.schema_path.name}: {state}\n", palette.dim)
+        lines.append(f"{visible(self.skws.request.schema_path.name)}: {state}\n", palette.dim)
         if draft.schema is None:
             lines.append(f"{len(draft.problems)} to mend before there is a graph", palette.warn)
         else:
-            lines.append("\n".join(draft.graph) + "\n\n")
+            lines.append(visible_lines("\n".join(draft.graph)) + "\n\n")
             lines.append(f"{len(draft.schema.relations)} relations, {len(draft.schema.joins)} joins, ")
-            lines.append(f"window {draft.schema.window}\n")
+            lines.append(f"window {visible(draft.schema.window)}\n")
             for warning in draft.warnings:
-                lines.append(f"note: {warning}\n", palette.warn)
+                lines.append(f"note: {visible(warning)}\n", palette.warn)
             change = change_text(self.skws.view.schema, draft.schema)
-            lines.append(f"Applying it {change}.", palette.dim)
+            lines.append(visible(f"Applying it {change}."), palette.dim)
         self.query_one("#graph", Static).update(lines)

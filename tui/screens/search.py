@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from skws.results.model import LiveResult
+from skws.results.writers.text import visible
 from skws.wording import counted
 from tui.background import in_background
 from tui.screens.live import LiveScreen
@@ -171,7 +172,7 @@ class SearchScreen(LiveScreen):
         text = message.text or self.bar.selected or ""
         if text:
             kept = self.skws.session.toggle_saved(text)
-            self.notify(f"{text}: {'saved' if kept else 'no longer saved'}", markup=False)
+            self.notify(f"{visible(text)}: {'saved' if kept else 'no longer saved'}", markup=False)
 
     def on_query_box_leave(self) -> None:
         self.results.focus()

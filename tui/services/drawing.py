@@ -68,7 +68,7 @@ class Drawer:
         """All that is known of a result: its lifespan, its network, whole rows."""
         result, palette = shown.result, self._palette
         parts = [
-            Text(result.query, palette.heading),
+            Text(visible(result.query), palette.heading),
             Text(f"{self.countdown(shown)}\n{lifespan(result)}", palette.dim),
         ]
         if isinstance(result, Result):
@@ -76,7 +76,7 @@ class Drawer:
             parts += self._worth(result)
         for place, shown_tuple in enumerate(result.tuples):
             parts.append(self._whole(result, place, shown_tuple))
-        parts.append(Text(f"id {result.id}", palette.dim))
+        parts.append(Text(visible(f"id {result.id}"), palette.dim))
         return Text("\n\n").join(parts)
 
     def countdown(self, shown: Shown) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textual.widgets import Static
 
+from skws.results.writers.text import visible
+
 
 class Notice(Static):
     """Said again, the same costs nothing, and another text no layout: that would draw the whole screen."""
@@ -19,4 +21,4 @@ class Notice(Static):
         if text != self._said:
             self._said = text
             self.display = bool(text)
-            self.update(text, layout=False)
+            self.update(visible(text), layout=False)

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Static
 
+from skws.results.writers.text import visible_lines
 from tui.services.drawing import Drawer
 from tui.services.results import Shown
 from tui.widgets.result_list import ResultList
@@ -57,7 +58,7 @@ class ResultPane(Horizontal):
         empty.display = why is not None
         self.results.display = why is None
         if why is not None:
-            empty.update(why)
+            empty.update(visible_lines(why))
 
     def draw_detail(self) -> None:
         """Of the selected result, as it is now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widget import Widget
 
-from skws.results.writers.text import instant
+from skws.results.writers.text import instant, visible
 from tui.services.run import Run
 from tui.services.view import View
 
@@ -25,7 +25,7 @@ class StatusLine(Widget):
 
     def render(self) -> Text:
         view, metrics = self._view, self._view.metrics
-        parts = [f"skws · {self._title} · {view.schema.name}"]
+        parts = [f"skws · {self._title} · {visible(view.schema.name)}"]
         if self._run is None:
             parts.append("no source")
         elif view.failure:

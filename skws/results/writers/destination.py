@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from schema.errors import SkwsError
+from skws.results.writers.text import escaped
 
 # Opened by these names, the file behind standard output would lose what is in it.
 _STDOUT: Final = frozenset({"-", "/dev/stdout", "/dev/fd/1"})
@@ -30,17 +31,21 @@ class OutputClosedError(SkwsError):
 
 
 class Destination:
-    """Bytes on their way out; ``live``: somebody watches, so every write is shown at once."""
+    """Bytes on their way out; ``live``: somebody watches, so every write is shown at once.
+
+    A terminal gets no control characters but those of ``styled`` texts, whose
+    writers make data visible themselves. Files and pipes get what is written.
+    """
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self.file = file
         self.name = name
         self.live = file.isatty()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, *, styled: bool = False) -> None:
         """Raises OutputError, OutputClosedError."""
         with self.guarded():
-            self.file.write(data)
+            self.file.write(escaped(data) if self.live and not styled else data)
             if self.live:
                 self.file.flush()
 

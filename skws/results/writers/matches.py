@@ -38,5 +38,5 @@ class MatchWriter(Writer):
 
 def _text(shown: TupleShown) -> str:
     values = ", ".join("" if value is None else visible(value_text(value)) for value in shown.row.values())
-    labels = "+".join(getattr(shown, "labels", ()))
-    return f"{labels}={shown.relation}({values})" if labels else f"{shown.relation}({values})"
+    labels, relation = visible("+".join(getattr(shown, "labels", ()))), visible(shown.relation)
+    return f"{labels}={relation}({values})" if labels else f"{relation}({values})"

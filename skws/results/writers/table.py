@@ -62,7 +62,7 @@ class TableWriter(Writer):
         shown = (standing(result), visible(result.network), fated + self._matched(result))
         self._line(result.op, _time(result), *shown)
         for line in explained(result):
-            self._opened.write(f"    {line}\n".encode())
+            self._opened.write(f"    {line}\n".encode(), styled=self._color)
 
     def _head(self, first: Result) -> None:
         """Widths and heading, for results such as the first one."""
@@ -79,7 +79,8 @@ class TableWriter(Writer):
         ranked = f"{cell(score, _STANDING)}  " if self._ranked else ""
         cells = f"{cell(op, 2)}  {cell(time, _TIME)}  {ranked}{cell(network, self._network)}  {match}"
         line = cells.rstrip()
-        self._opened.write((f"{BOLD}{line}{RESET}\n" if bold else f"{line}\n").encode())
+        written = f"{BOLD}{line}{RESET}\n" if bold else f"{line}\n"
+        self._opened.write(written.encode(), styled=self._color)
 
     def _matched(self, result: Result) -> str:
         """What the tuples say; on a terminal each cut so that all have a share of the width."""

@@ -5,6 +5,7 @@ Widths are in terminal cells, of which a wide character takes two.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -24,7 +25,7 @@ _SLOT_COLORS: Final = (33, 36, 35, 32, 34, 31, 93, 96)
 
 # One character for one, so that places in the text stay. Data must neither move the cursor nor reorder a
 # line. Halves of a surrogate pair, which no encoding has, come from arguments that are not UTF-8.
-_VISIBLE: Final = {
+UNSAFE: Final = {
     **{code: 0x2400 + code for code in range(0x20)},
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
@@ -32,16 +33,28 @@ _VISIBLE: Final = {
     **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
     **{ord(space): ord(" ") for space in "\t\n\v\f\r\u0085\u2028\u2029"},
 }
+"""Characters that a terminal acts on instead of showing them, each with what is shown in its place."""
+_UNSAFE_BYTES: Final = re.compile(
+    b"[\x00-\x08\x0b-\x1f\x7f]|"
+    + b"|".join(
+        re.escape(chr(code).encode()) for code in UNSAFE if code > 0x7F and not 0xD800 <= code < 0xE000
+    )
+)
 
 
 def visible(text: str) -> str:
     """``text`` on one line, control characters replaced one by one by visible ones."""
-    return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
+    return text if text.isascii() and text.isprintable() else text.translate(UNSAFE)
 
 
 def visible_lines(text: str) -> str:
     """``text`` with its line feeds, and all else as by ``visible``: what is told may have several lines."""
     return "\n".join(map(visible, text.split("\n")))
+
+
+def escaped(data: bytes) -> bytes:
+    """UTF-8 for a terminal: its control characters as JSON writes them, but for line feeds and tabs."""
+    return _UNSAFE_BYTES.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 
 def instant(seconds: float) -> str:

@@ -40,7 +40,7 @@ class TreeWriter(Writer):
         lines.append(self._header(result))
         lines += [f"    {line}" for line in explained(result)]
         lines += self._branch(result, 0, "  ", "", None)
-        self._opened.write(("\n".join(lines) + "\n").encode())
+        self._opened.write(("\n".join(lines) + "\n").encode(), styled=self._color)
 
     def _header(self, result: Result) -> str:
         note = "  (snapshot)" if result.snapshot else ""

@@ -1,0 +1,221 @@
+"""Control characters of queries, data, names of files and errors reach no terminal, whatever the command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from skws.choices import OutputFormat
+from skws.results.writers.destination import Destination
+from skws.results.writers.text import UNSAFE, escaped, visible, visible_lines
+from skws.watch.metrics import Metrics, QueryMetrics, RelationMetrics
+from skws.watch.prometheus import text as prometheus_text
+from tests.cli.command_lines import Skws
+
+EVIL: Final = "\x1b[2J\x07\x9b31m\u202e\u2066\r\x7f\x85\u2028\u061c\x0b"
+RAW: Final = {chr(code) for code in UNSAFE} - {"\n"}
+SCHEMA: Final = """
+version: 1
+window: 1 hour
+relations:
+  post:
+    attributes: {id: integer, who: integer, body: text, at: timestamp}
+    key: [id]
+    search: [body]
+    time: at
+  user:
+    attributes: {uid: integer, name: text, at: timestamp}
+    key: [uid]
+    search: [name]
+    time: at
+joins:
+  - {name: wrote, on: post.who = user.uid}
+"""
+
+
+def clean(text: str) -> None:
+    found = sorted(map(ascii, RAW & set(text)))
+    assert not found, ascii(text[max(text.find(next(iter(RAW & set(text)))) - 60, 0) :][:160])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A schema and a replay full of them, in a folder whose name has them."""
+    evil = tmp_path / EVIL.replace("\x85", "").replace("\u2028", "")
+    evil.mkdir()
+    (evil / "schema.yaml").write_text(SCHEMA)
+    rows = [
+        {"relation": "user", "time": 1, "row": {"uid": 1, "name": f"ada {EVIL} lovelace", "at": 1}},
+        {
+            "relation": "post",
+            "time": 2,
+            "row": {"id": 1, "who": 1, "body": f"{EVIL}lamp{EVIL}\nnext", "at": 2},
+        },
+        {"relation": "post", "time": 3, "row": {"id": 2, "who": f"{EVIL}", "body": "bad", "at": 3}},
+        {"relation": f"{EVIL}", "time": 4, "row": {}},
+    ]
+    (evil / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (evil / "good.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:2]))
+    return evil
+
+
+PATTERN: Final = f'"lamp{EVIL}" a ; "ada" b where a.who = b.uid'
+COMMANDS: Final = {
+    "search as a table": ("search", f"ada{EVIL}", f"lamp{EVIL}", "--format", "table", "-r"),
+    "search as trees": ("search", "ada lamp", "--format", "tree", "-r"),
+    "search without results": ("search", f"nobody{EVIL} lampp", "-r"),
+    "words left out": ("search", f"the{EVIL} {EVIL} lamp", "-r"),
+    "a query that is wrong": ("search", f"nowhere:lamp{EVIL}", "-r"),
+    "the best": ("search", f"ada{EVIL} lamp", "--top", "1", "-r"),
+    "a pattern": ("search", "--pattern", PATTERN, "-r"),
+    "a pattern as trees": ("search", "--pattern", PATTERN, "--format", "tree", "-r"),
+    "a pattern that is wrong": ("search", "--pattern", f"a ; {EVIL}", "-r"),
+    "explain": ("explain", f"ada{EVIL} lamp", "-r"),
+    "explain as DOT": ("explain", f"ada{EVIL} lamp", "--format", "dot"),
+    "explain as SVG": ("explain", f"ada{EVIL} lamp", "--format", "svg"),
+    "explain a pattern": ("explain", "--pattern", PATTERN),
+    "explain a pattern as DOT": ("explain", "--pattern", PATTERN, "--format", "dot"),
+    "networks": ("networks", f'ada "lamp{EVIL}"'),
+    "networks as JSON": ("networks", f'ada "lamp{EVIL}"', "--format", "json"),
+    "windows": ("windows", "open when body contains 'lamp' close when name contains 'ada' per at", "-r"),
+    "windows of texts": ("windows", f"open when body != '{EVIL}' close when name = '{EVIL}' per name", "-r"),
+    "windows as DOT": ("windows", f"open when body = '{EVIL}' close when name = 'x'", "--format", "dot"),
+    "windows as SVG": ("windows", f"open when body = '{EVIL}' close when name = 'x'", "--format", "svg"),
+    "windows checked": ("windows", f"every open when body = '{EVIL}' close when name = 'x'", "--check"),
+    "windows that are wrong": ("windows", f"open when {EVIL}", "-r"),
+    "bounds": ("bounds", "check", f"select body from post where body = '{EVIL}'"),
+    "bounds that are wrong": ("bounds", "check", f"select {EVIL}"),
+    "schema show": ("schema", "show"),
+    "schema as DOT": ("schema", "show", "--format", "dot"),
+    "schema check": ("schema", "check"),
+    "no such file": ("search", "x", "-r", f"{EVIL}.jsonl"),
+    "no such option": ("search", f"--{EVIL}"),
+    "no such command": (f"{EVIL}",),
+    "no such format": ("search", "x", "--format", f"{EVIL}"),
+}
+
+
+OTHERS: Final = ("no such file",)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_writes_them(
+    name: str, folder: Path, skws: Skws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, *arguments = COMMANDS[name]
+    if arguments and arguments[-1] == "-r":
+        arguments += [str(folder / ("good.jsonl" if command == "explain" else "in.jsonl"))]
+    arguments += {
+        "search": ["--engine", "local", "--on-error", "skip"],
+        "windows": ["--on-error", "skip"],
+    }.get(command, [])
+    schema = [str(folder / "schema.yaml")]
+    arguments += schema if command == "schema" else ["--schema", *schema]
+    if command == "bounds":
+        (tmp_path / "q.sql").write_text(arguments[1])
+        arguments[1] = "q.sql"
+    shown = skws(command, *arguments)
+    assert shown.out + shown.err
+    assert shown.code == (2 if "wrong" in name or name.startswith("no such") else 0) or name in OTHERS, (
+        shown.err
+    )
+    clean(shown.out)
+    clean(shown.err)
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_watch_writes_none(log_format: str, folder: Path, skws: Skws, tmp_path: Path) -> None:
+    (tmp_path / "more.yaml").write_text(json.dumps({f"name{EVIL}": f"ada{EVIL}", "wrong": "lamp"}))
+    shown = skws(
+        *("watch", f"ada{EVIL} lamp", "--schema", folder / "schema.yaml", "--engine", "local"),
+        *("--source", f"replay:{folder / 'in.jsonl'}?speed=1e9", "--queries", tmp_path / "more.yaml"),
+        *("--log-format", log_format, "--on-error", "skip", "--metrics-file", tmp_path / "m.json"),
+    )
+    assert "lamp" in shown.out
+    assert "bad" in shown.err
+    clean(shown.out)
+    clean(shown.err)
+    clean((tmp_path / "m.json").read_text())
+
+
+def of_terminal(command: list[str]) -> str:
+    """What a command writes to a terminal, its own colours taken out."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as running:
+        os.close(theirs)
+        parts = []
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            parts.append(part)
+        running.wait(60)
+    os.close(ours)
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("output_format", [OutputFormat.JSONL, OutputFormat.CSV])
+def test_formats_of_programs_write_none_to_a_terminal(output_format: OutputFormat, folder: Path) -> None:
+    command = [sys.executable, "-m", "skws", "search", "ada lamp", "--schema", str(folder / "schema.yaml")]
+    command += ["-r", str(folder / "in.jsonl"), "--engine", "local", "--quiet", "--on-error", "skip"]
+    command += ["--format", output_format]
+    shown = of_terminal(command)
+    piped = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
+    lines = [line for line in shown.splitlines() if "lamp" in line]
+    clean("\n".join(lines))
+    if output_format is OutputFormat.JSONL:
+        assert [json.loads(line) for line in lines] == [
+            json.loads(line) for line in piped.split("\n") if line
+        ]
+    else:
+        row = next(csv.DictReader(io.StringIO(piped, newline="")))
+        assert any(EVIL in str(shown["row"].get("body")) for shown in json.loads(row["tuples"]))
+
+
+def test_metrics_have_none() -> None:
+    name = f'a\\b"{EVIL}\nc'
+    one = Metrics(
+        *(0.0, "running", "local", name, 1.0, 1, 1.0, 1, 0, 0, 0, 1.0, 1, 1, 1, 1, 0, None, name, None, None),
+        relations=(RelationMetrics(name, 1, 1.0),),
+        queries=(QueryMetrics(name, name, 1, 0, 1.0),),
+    )
+    clean(prometheus_text(one))
+    assert 'relation="a\\\\b\\"␛[2J' in prometheus_text(one)
+    assert '\\nc"} 1' in prometheus_text(one)
+    clean(one.to_json().decode())
+    assert Metrics.from_json(one.to_json()) == one
+
+
+def test_what_is_escaped_means_the_same_in_json() -> None:
+    every = "".join(map(chr, [*range(0x250), *range(0x600, 0x620), *range(0x2000, 0x2070), 0x1F3AC]))
+    raw = json.dumps({"a": every}, ensure_ascii=False).encode()
+    assert json.loads(escaped(raw)) == {"a": every}
+    clean(escaped(raw).decode())
+    clean(escaped(every.encode()).decode().replace("\t", ""))
+    assert escaped(b"plain \t\n") == b"plain \t\n"
+
+
+def test_what_is_told_keeps_line_feeds_alone() -> None:
+    assert visible_lines(f"a\n{EVIL}\nb").count("\n") == 2
+    assert "\n" not in visible("a\nb")
+    clean(visible_lines(EVIL + "\udcff"))
+
+
+def test_files_and_pipes_get_what_is_written(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        Destination(file, "out").write(EVIL.encode())
+    assert (tmp_path / "out").read_bytes().decode() == EVIL

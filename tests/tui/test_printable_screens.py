@@ -1,0 +1,99 @@
+"""Control characters of data, queries and files are nowhere on any screen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.segment import Segment
+from rich.text import Text
+from textual.color import Color
+from textual.events import Paste
+from textual.widgets import Static
+
+from schema.load import load_schema
+from tests.cli.test_printable_output import EVIL, RAW, SCHEMA
+from tests.tui.ui import Driver, opened, scenario
+from tui.printable import Printable
+from tui.services.request import UiRequest
+from tui.services.session import Session, save_session
+
+
+def request(folder: Path) -> UiRequest:
+    path = folder / f"{EVIL.replace(chr(0x85), '')}.yaml"
+    path.write_text(SCHEMA)
+    rows = [
+        {"relation": "user", "time": 1, "row": {"uid": 1, "name": f"ada {EVIL} lovelace", "at": 1}},
+        {
+            "relation": "post",
+            "time": 2,
+            "row": {"id": 1, "who": 1, "body": f"{EVIL}lamp{EVIL}\n{EVIL}", "at": 2},
+        },
+        {"relation": EVIL, "time": 2, "row": {}},
+    ]
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = f"replay:{folder / 'in.jsonl'}?speed=1e9"
+    return UiRequest(load_schema(path), path, source, (f"ada{EVIL} lamp", f'rank: "lamp{EVIL}" ada'))
+
+
+def clean(driver: Driver) -> None:
+    found = RAW & set(driver.text())
+    assert not found, sorted(map(ascii, found))
+
+
+@scenario
+async def test_no_screen_shows_them(tmp_path: Path) -> None:
+    session = tmp_path / "session.json"
+    save_session(Session(history=[f"{EVIL}asked"], saved=[f"{EVIL}saved"], toured=True), session)
+    async with opened(request(tmp_path), session_path=session) as driver:
+        await driver.advance(1)
+        assert "lamp" in driver.text()
+        clean(driver)
+        for keys in (
+            *(("escape", "j", "enter"), ("f4",), ("f5",), ("f6",), ("f3",), ("#", "x"), ("f2",), ("]",)),
+            *(("ctrl+r",), ("escape",), ("slash", "l"), ("escape",), ("ctrl+s",), ("ctrl+o",), ("escape",)),
+        ):
+            await driver.press(*keys)
+            await driver.advance(0.1)
+            clean(driver)
+        driver.app.tell("error", f"told{EVIL}", toast=True)
+        await driver.settle()
+        assert "told" in driver.text()
+        clean(driver)
+        driver.search.box.focus()
+        for text in (f"nowhere:{EVIL}", f"pattern: {EVIL}", f"window {EVIL}: ada", f"{EVIL} lamp"):
+            driver.search.box.value = ""
+            driver.app.screen.post_message(Paste(text))
+            driver.search.box.value += text
+            await driver.settle()
+            clean(driver)
+            await driver.press("enter")
+            clean(driver)
+
+
+@scenario
+async def test_an_editor_of_a_file_that_has_them_draws_none(tmp_path: Path) -> None:
+    asked = request(tmp_path)
+    asked.schema_path.write_text(SCHEMA + f"# {EVIL}\n")
+    async with opened(asked) as driver:
+        await driver.press("f3")
+        clean(driver)
+        await driver.press("ctrl+s")
+        clean(driver)
+
+
+@scenario
+async def test_what_a_widget_overlooks_stops_at_the_last_gate(tmp_path: Path) -> None:
+    async with opened(request(tmp_path)) as driver:
+        driver.app.screen.query_one("#notice", Static).update(Text("over\x1b\u202e\x9blooked"))
+        driver.app.screen.query_one("#notice", Static).display = True
+        await driver.settle()
+        assert "overlooked" in driver.text()
+        clean(driver)
+
+
+def test_the_gate_leaves_what_can_be_printed_as_it_is() -> None:
+    gate, black = Printable(), Color(0, 0, 0)
+    fine = [Segment("│ ▁▂█ 日本 🎬 é"), Segment("a\xa0b")]
+    assert gate.apply(fine, black) == fine
+    assert gate.apply([Segment(f"a{EVIL}b")], black) == [Segment("a[2J31mb")]

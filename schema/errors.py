@@ -98,6 +98,10 @@ class NotYetError(SourceError):
     """A server is away, or busy with what will end: trying again may help."""
 
 
+class MemoryBudgetError(SkwsError):
+    """More memory is needed than a run may take, or than there is."""
+
+
 class BadRecordsError(SkwsError):
     """Records could not be read and the policy is to fail."""
 

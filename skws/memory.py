@@ -1,0 +1,131 @@
+"""How much memory a run may take: by ``--memory``, or a share of what the machine offers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from purging import memory
+from schema.errors import UsageError
+
+DEFAULT: Final = "60%"
+LEAST: Final = 64 << 20
+"""Below this not even what is loaded fits."""
+_UNITS: Final = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(%)|([kmgt]?)(i?)b?)", re.I)
+_CGROUPS: Final = (  # limit and use, of the second and the first version
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryShare:
+    """What one of ``among`` equal processes on a machine may take; ``size`` as of ``--memory``."""
+
+    size: str = DEFAULT
+    among: int = 1
+
+    @contextmanager
+    def kept(self, warn: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+        """Have this process keep to it. Raises MemoryBudgetError where it cannot, inside."""
+        use(self.size, warn, self.among)
+        with memory.told():
+            yield
+
+
+class _Asked:
+    """What the command line says."""
+
+    size = DEFAULT
+    warn: Callable[[str], None] = staticmethod(lambda _: None)
+
+
+def use(size: str, warn: Callable[[str], None], among: int = 1) -> None:
+    """From now on this process keeps to a budget. Raises UsageError for a size that cannot be read."""
+    memory.use(memory.MemoryBudget(read_size(size, among), warn))
+    _Asked.size, _Asked.warn = size, warn
+
+
+def ask(size: str) -> None:
+    """The user says how much. Raises UsageError."""
+    use(size, _Asked.warn)
+
+
+def warn_by(warn: Callable[[str], None]) -> None:
+    """Warnings go here from now on, if there is a budget at all."""
+    if memory.size() is not None:
+        use(_Asked.size, warn)
+
+
+def asked() -> str:
+    """The size that was asked for, as text, for other processes."""
+    return _Asked.size
+
+
+def read_size(text: str, among: int = 1) -> int:
+    """Bytes for one of ``among`` processes, of a text such as ``2GiB``, ``500 MB`` or ``60%``.
+
+    A share is one of what is free now. Raises UsageError.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"--memory {text}: expected a size such as 2GiB or 500MB, or a share such as 60%")
+    number, percent, unit, binary = found.groups()
+    if percent:
+        if not 0 < float(number) <= 100:
+            raise UsageError(f"--memory {text}: expected a share above 0% and of at most 100%")
+        return max(LEAST, memory.used() + int(float(number) / 100 * free() / among))
+    power = _UNITS[unit.lower()]
+    size = int(float(number) * ((1 << power) if binary or not power else 1000 ** (power // 10)))
+    if size < LEAST:
+        raise UsageError(f"--memory {text}: expected at least {memory.shown(LEAST)}")
+    return max(LEAST, size // among)
+
+
+def free() -> int:
+    """Bytes that this process may still take: of the machine, its container and its own limit."""
+    return min(_free_in_machine(), _free_in_containers(), _free_addresses())
+
+
+def _free_in_machine() -> int:
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return _free_pages()
+
+
+def _free_pages() -> int:
+    import os  # noqa: PLC0415 - where there is no /proc
+
+    with suppress(ValueError, OSError, AttributeError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return 4 << 30
+
+
+def _free_in_containers() -> int:
+    free = _NO_LIMIT
+    for limit, used in _CGROUPS:
+        with suppress(OSError, ValueError):
+            free = min(free, int(Path(limit).read_text()) - int(Path(used).read_text()))
+    return max(0, free)
+
+
+def _free_addresses() -> int:
+    """Of ``ulimit -v``, what is not taken by what is loaded."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415 - there is none on Windows
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            return max(0, limit - pages * resource.getpagesize())
+    return _NO_LIMIT
+
+
+_NO_LIMIT: Final = 1 << 62

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from mesh.order import NodeOrder
 from mesh.reach import Reach
@@ -20,6 +20,8 @@ from mesh.tree import DEPTH, Tree, neighbours
 from schema.expanded import ExpandedSchema, subsets
 from schema.graph import Edge, edges_from
 from schema.model import Schema
+
+Choice: TypeAlias = tuple[int, bool]
 
 
 class Place(NamedTuple):
@@ -30,7 +32,7 @@ class Place(NamedTuple):
 
     depth: int
     edge: Edge
-    choices: tuple[tuple[int, bool], ...]
+    choices: tuple[Choice, ...]
 
 
 class CNGen:
@@ -71,7 +73,10 @@ class CNGen:
             kept = ([edge for edge in some if edge.target not in removed] for some in self.edges_from)
             self.edges_from = tuple(map(tuple, kept))
         self._reach = Reach(self.edges_from, self.searchable)
-        self._choices: dict[tuple[int, ...], list[tuple[int, bool]]] = {}
+        self._kinds: dict[int, tuple[int, ...]] = {}
+        self._choices: dict[tuple[object, ...], list[Choice]] = {}
+        # Each pair is there once: lists of choices hold millions of them.
+        self._pairs = [((keywords, False), (keywords, True)) for keywords in range(1 << slots)]
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -147,22 +152,23 @@ class CNGen:
     def _element(self, place: Place, keywords: int) -> int:
         return (place.depth + 1) * DEPTH + self.order.label(place.edge.id, keywords)
 
-    def _legal_choices(self, tree: Tree, depth: int, edge: Edge, bound: int) -> Iterator[tuple[int, bool]]:
+    def _legal_choices(self, tree: Tree, depth: int, edge: Edge, bound: int) -> Iterator[Choice]:
         order, root_bit = self.order, 1 << self.order.root_keyword
         root_rank = order.root_rank(tree.relations[0], tree.keywords[0])
         greatest = bound - (depth + 1) * DEPTH
-        for keywords, complete in self._keyword_choices(tree, depth, edge.target):
+        for choice in self._keyword_choices(tree, depth, edge.target):
+            keywords, _ = choice
             if order.label(edge.id, keywords) > greatest:
                 continue
             if keywords & root_bit and order.root_rank(edge.target, keywords) > root_rank:
                 continue  # that node has been a root already, and was removed
-            yield keywords, complete
+            yield choice
 
     def _may_finish(self, tree: Tree) -> bool:
         """True if the rightmost leaf holds a unique keyword, so that growth may go on elsewhere."""
         return bool(tree.keywords[-1] & ~tree.repeated) or len(tree.relations) == 1
 
-    def _keyword_choices(self, tree: Tree, depth: int, target: int) -> list[tuple[int, bool]]:
+    def _keyword_choices(self, tree: Tree, depth: int, target: int) -> list[Choice]:
         """The keyword sets a new node of ``target`` may have, each with whether it completes the tree.
 
         Depends on little of the tree, so answers are remembered.
@@ -174,7 +180,7 @@ class CNGen:
             leaves.append(tree.keywords[-1] & unique)
         terminal_root = tree.root_children + (depth == 0) == 1
         root = tree.keywords[0] & unique if terminal_root else -1
-        key = (target, tree.covered, size, root, *sorted(leaves))
+        key = (self._kind(target), tree.covered, size, root, *sorted(leaves))
         found = self._choices.get(key)
         if found is None:
             found = self._choices[key] = self._compute_choices(target, tree.covered, size, root, leaves)
@@ -182,21 +188,30 @@ class CNGen:
 
     def _compute_choices(
         self, target: int, covered: int, size: int, root: int, leaves: list[int]
-    ) -> list[tuple[int, bool]]:
+    ) -> list[Choice]:
         """``leaves``: unique keywords of finished leaves; ``root``: those of a terminal root, else -1."""
         missing = self.all & ~covered
         budget = self.max_size - size - 1
         found = []
+        allows = self.sequence.allows if self.sequence else None
         for keywords in subsets(self.searchable[target]):
-            if any(not leaf & ~keywords for leaf in leaves) or not self.sequence.allows(keywords):
+            if any(not leaf & ~keywords for leaf in leaves) or (allows and not allows(keywords)):
                 continue
             root_valid = root == -1 or bool(root & ~keywords)
             left = missing & ~keywords
             if not left:
                 if root_valid:
-                    found.append((keywords, True))
+                    found.append(self._pairs[keywords][True])
             elif self._needed(target, left, bool(keywords & missing), root_valid) <= budget:
-                found.append((keywords, False))
+                found.append(self._pairs[keywords][False])
+        return found
+
+    def _kind(self, relation: int) -> tuple[int, ...]:
+        """What the choices of keywords for a new node of a relation depend on."""
+        found = self._kinds.get(relation)
+        if found is None:
+            distances = (self._reach.distance(relation, 1 << slot) for slot in range(self.slots))
+            found = self._kinds[relation] = (self.searchable[relation], *distances)
         return found
 
     def _needed(self, target: int, missing: int, leaf_valid: bool, root_valid: bool) -> int:

@@ -10,6 +10,7 @@ far the most, are then made only where a network is about to be complete.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed,
 from mesh.columnar.filter import HashFilter
 from mesh.columnar.labels import Labelled, Labels, distinct_pairs
 from mesh.columnar.live import Arrived, LiveTuples
-from mesh.columnar.runs import HashRuns
+from mesh.columnar.runs import HashRuns, in_fewer_parts, together
 from mesh.columnar.store import Table
 from mesh.generate import CNGen
 
@@ -62,14 +63,11 @@ class Bridges:
             return _NO_ENTRANCES
         if self._is_due:
             self._renew()
-        entry, waiting = self._index.probe(arrived.hashes)
-        bridges, closers = [arrived.slots[entry]], [self._closers.columns()[0][waiting]]
+        found = list(self._bridged(self._next_to_closers(arrived)))
         first = self._new_closers(labelled)
         if first < self._closers.size:
-            source, bridge = self._look_around(first)
-            bridges.append(bridge)
-            closers.append(source)
-        return self._entrances(np.concatenate(bridges), np.concatenate(closers))
+            found += self._bridged(self._look_around(first))
+        return self._entrances(found)
 
     def add(self, labelled: Labelled) -> None:
         """Take in live tuples with keywords of a query that is new."""
@@ -88,8 +86,8 @@ class Bridges:
 
     def mark(self, referred: Flags) -> None:
         """Flag the tuples, by slot, that are next to one that may close a network."""
-        source, edge = self._closers.columns()
-        referred[self._next_to(source, edge)[1]] = True
+        for _, bridges in self._next_to(*self._closers.columns()):
+            referred[bridges] = True
 
     def asking(self) -> tuple[Ints, Ints]:
         """The edges, each with a tuple, by which bridges are looked for."""
@@ -124,23 +122,27 @@ class Bridges:
         self._index.add(hashes, np.arange(first, self._closers.size, dtype=np.int64))
         return first
 
-    def _look_around(self, first: int) -> tuple[Ints, Ints]:
-        """The closers from some place on, with the live tuples next to them."""
+    def _next_to_closers(self, arrived: Arrived) -> Iterator[tuple[Ints, Ints]]:
+        """The closers that were there before, with the tuples next to them that just came; in parts."""
+        for entry, waiting in self._index.probed(arrived.hashes):
+            yield self._closers.columns()[0][waiting], arrived.slots[entry]
+
+    def _look_around(self, first: int) -> Iterator[tuple[Ints, Ints]]:
+        """The closers from some place on, with the live tuples next to them; in parts."""
         source, edge = (column[first:] for column in self._closers.columns())
         self._live.gather(edge, source)
         return self._next_to(source, edge)
 
-    def _next_to(self, source: Ints, edge: Ints) -> tuple[Ints, Ints]:
+    def _next_to(self, source: Ints, edge: Ints) -> Iterator[tuple[Ints, Ints]]:
         _, hashes = self._live.wanted(edge, source)
-        place, bridge = self._live.probe(hashes)
-        return source[place], bridge
+        for place, bridge in self._live.probed(hashes):
+            yield source[place], bridge
 
-    def _entrances(self, bridge: Ints, closer: Ints) -> Entrances:
-        if not len(bridge):
+    def _entrances(self, found: list[tuple[Ints, Ints]]) -> Entrances:
+        """``found``: tuples with the queries for which they are next to a closer."""
+        if not found:
             return _NO_ENTRANCES
-        of, carried = self._labels.carried(closer)
-        closing = carried.label & self._closing != 0
-        slots, query = distinct_pairs(bridge[of[closing]], carried.query[closing])
+        slots, query = found[0] if len(found) == 1 else distinct_pairs(*together(found))
         free = self._labels.of(query, slots) == 0
         slots, query = slots[free], query[free]
         self._is_bridge = _with_space(self._is_bridge, len(self._live))
@@ -152,13 +154,19 @@ class Bridges:
         self._filter.add(hashes)
         return Entrances(slots[place], hashes)
 
+    def _bridged(self, met: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+        """Of closers, each with a tuple next to it: these tuples with the queries, each pair once a part."""
+        for closer, bridge in in_fewer_parts(met):
+            of, carried = self._labels.carried(closer)
+            closing = carried.label & self._closing != 0
+            yield distinct_pairs(bridge[of[closing]], carried.query[closing])
+
     def _renew(self) -> None:
         """Find the bridges among the live tuples, for the filter and the flags."""
         self._is_due = False
         self._filter = HashFilter()
         self._is_bridge[:] = False
-        source, bridge = self._look_around(0)
-        self._entrances(bridge, source)
+        self._entrances(list(self._bridged(self._look_around(0))))
 
 
 def _with_space(flags: Flags, slots: int) -> Flags:

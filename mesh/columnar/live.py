@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +19,7 @@ from mesh.columnar.columns import (
     cells,
     index_hashes,
 )
-from mesh.columnar.runs import HashRuns
+from mesh.columnar.runs import HashRuns, in_parts
 from mesh.columnar.store import TupleStore
 from schema.model import Schema
 
@@ -92,6 +93,12 @@ class LiveTuples:
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """The tuples with given hashes, as (position in ``hashes``, slot)."""
         return self._index.probe(hashes)
+
+    def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
+        """The same in parts; tuples of the reserve may come among the live ones meanwhile."""
+        if self.reserve is None:
+            return self._index.probed(hashes)
+        return in_parts(self._index.probe(hashes))
 
     def wanted(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
         """What partners of members by edges look like: which have any at all, and the hashes of those."""

@@ -8,23 +8,27 @@ one more column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, pairwise
 
 import numpy as np
 
-from mesh.columnar.bridges import Bridges
-from mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, cells, mixed, ranges
+from mesh.columnar.bridges import Bridges, Entrances
+from mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed, ranges
 from mesh.columnar.labels import Labelled, Labels
 from mesh.columnar.live import Arrived, LiveTuples
 from mesh.columnar.pairs import Pairs
-from mesh.columnar.runs import HashRuns
+from mesh.columnar.runs import PAIRS, HashRuns, in_fewer_parts
 from mesh.columnar.sleep import Sleep
 from mesh.columnar.store import NO_MEMBER, Partials
 from mesh.columnar.table import NONE, OperatorCounts, OperatorTable
 from mesh.columnar.waiting import Newcomers, Waiting
 from mesh.generate import CNGen
 from mesh.tree import Tree
+from purging.memory import check
 from windows.tuples import ALWAYS
+
+_FEW = PAIRS >> 6  # partials, which wait in fewer groups than PAIRS: not worth a look
 
 
 class ColumnarMesh:
@@ -61,11 +65,23 @@ class ColumnarMesh:
         self._labelled = HashRuns()  # live tuples with keywords: (join value, query) -> slot
         self._bridges = Bridges(live, self._labels, generator)
         self._waiting = Waiting(self._width, self._operators)
+        self._found: list[Partials] = []  # while partials grow
+        self._newcomers = Newcomers()
 
     @property
     def partials(self) -> int:
         """Waiting partials, dead ones not yet purged included."""
         return len(self._waiting)
+
+    @property
+    def found(self) -> list[Partials]:
+        """Results, while there are more to be found for the tuples that came last."""
+        return self._found
+
+    def held(self) -> Iterator[Partials]:
+        """Partials that wait, and such as will; columns are as narrow as they are kept."""
+        yield self._waiting.partials
+        yield from self._newcomers.partials
 
     @property
     def labels(self) -> int:
@@ -89,15 +105,17 @@ class ColumnarMesh:
         has no partners to wait for.
         """
         self._labels.append(labelled, len(self._live))
-        entry, places, groups = self._waiting.in_open_groups(arrived.hashes)
-        front = [self._continued(places, groups, arrived.slots[entry])]
         slots, hashes = self._entries(labelled)
-        entry, places, groups = self._waiting.in_closed_groups(hashes)
-        front.append(self._continued(places, groups, slots[entry]))
         self._labelled.add(hashes, slots)
-        front += self._bridged(arrived, labelled)
-        front.append(self._rooted(labelled.taken(self._sleep.awake(labelled.query))))
-        return self._grow(Partials.together([*front, self._woken(labelled)]), horizon)
+        entrances = self._bridges.insert(arrived, labelled)
+        rooted = self._rooted(labelled.taken(self._sleep.awake(labelled.query)))
+        front = chain(
+            self._continued(self._waiting.in_open_groups(arrived.hashes), arrived.slots),
+            self._continued(self._waiting.in_closed_groups(hashes), slots),
+            self._bridged(arrived, entrances),
+            (rooted, self._woken(labelled)),
+        )
+        return self._grow(front, horizon)
 
     def add(self, query: int, labelled: Labelled) -> Partials:
         """Take in a new query, given the live tuples with its keywords; gives its results now alive."""
@@ -106,7 +124,7 @@ class ColumnarMesh:
         slots, hashes = self._entries(labelled)
         self._labelled.add(hashes, slots)
         self._bridges.add(labelled)
-        return self._grow(self._woken(labelled))
+        return self._grow(iter([self._woken(labelled)]))
 
     def remove(self, query: int) -> None:
         """Forget a query and all that waits for it."""
@@ -188,22 +206,18 @@ class ColumnarMesh:
         place, hashes = self._live.entries(slots)
         return slots[place], mixed(hashes, query[place])
 
-    def _bridged(self, arrived: Arrived, labelled: Labelled) -> list[Partials]:
+    def _bridged(self, arrived: Arrived, entrances: Entrances) -> Iterator[Partials]:
         """Waiting partials joined with new bridges, and those that new tuples complete by way of old ones."""
-        entrances = self._bridges.insert(arrived, labelled)
-        if not len(entrances.slots):
-            return []
-        entry, places, groups = self._waiting.in_closed_groups(entrances.hashes)
-        if not len(places):
-            return []
-        on_bridge = self._continued(places, groups, entrances.slots[entry])
-        is_new = on_bridge.members[:, self._width - 2] >= arrived.first
-        again = on_bridge.taken(~is_new)
-        partial, groups, wanted = self._spread(again)
-        places, slots = self._labelled.probe(mixed(wanted, again.query[partial]))
-        closing = slots >= arrived.first
-        places, slots = places[closing], slots[closing]
-        return [on_bridge.taken(is_new), self._pairs.joined(again, groups[places], partial[places], slots)]
+        met = self._waiting.in_closed_groups(entrances.hashes)
+        for on_bridge in self._continued(met, entrances.slots):
+            is_new = on_bridge.members[:, self._width - 2] >= arrived.first
+            yield on_bridge.taken(is_new)
+            again = on_bridge.taken(~is_new)
+            partial, groups, wanted = self._spread(again)
+            for places, slots in self._labelled.probed(mixed(wanted, again.query[partial])):
+                closing = slots >= arrived.first
+                places, slots = places[closing], slots[closing]  # noqa: PLW2901 - fewer of them
+                yield self._pairs.joined(again, groups[places], partial[places], slots)
 
     def _rooted(self, labelled: Labelled) -> Partials:
         """The partials of size 1: tuples that belong to a root."""
@@ -221,47 +235,74 @@ class ColumnarMesh:
             labelled.query[chosen], operators[chosen], members, tuples.start[slots], tuples.end[slots]
         )
 
-    def _grow(self, front: Partials, horizon: int = ALWAYS) -> Partials:
+    def _grow(self, front: Iterator[Partials], horizon: int = ALWAYS) -> Partials:
         """Join new partials with all live tuples until none is new; gives results, lets others wait.
 
         Of many tuples in a batch, the first may end before the last: only who outlives ``horizon`` waits.
+        What grows from one part of the front is done before the next part is made, so that not all
+        pairs are there at once.
         """
-        results, newcomers = [Partials.none(self._width)], Newcomers()
-        while len(front):
-            complete = self._operators.complete(front.operator)
+        self._found, self._newcomers = [Partials.none(self._width)], Newcomers()
+        levels = [_in_fewer_parts(front)]
+        while levels:
+            grown = next(levels[-1], None)
+            if grown is None:
+                levels.pop()
+                continue
+            check()
+            complete = self._operators.complete(grown.operator)
             if complete.any():
-                results.append(front.taken(complete))
-                front = front.taken(~complete)
-            partial, groups, wanted = self._spread(front)
-            places, slots = self._partners(front, partial, groups, wanted)
-            grown = self._pairs.joined(front, groups.take(places), partial.take(places), slots)
-            stays = np.flatnonzero((front.end > horizon).take(partial) & ~self._operators.passing(groups))
-            if len(stays):
-                newcomers.add(front, partial.take(stays), groups.take(stays), wanted.take(stays))
-            front = grown
-        if len(newcomers):
-            self._waiting.add(*newcomers.all())
-        return self._pairs.truly_joined(Partials.together(results))
+                self._found.append(grown.taken(complete))
+                grown = grown.taken(~complete)
+            if len(grown):
+                levels.append(self._grown(grown, horizon))
+        if len(self._newcomers):
+            check(self._newcomers.nbytes)
+            self._waiting.add(*self._newcomers.all())
+        self._newcomers = Newcomers()
+        check(2 * sum(part.nbytes for part in self._found))
+        found, self._found = self._found, []
+        return self._pairs.truly_joined(Partials.together(found))
 
-    def _partners(self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes) -> tuple[Ints, Ints]:
+    def _grown(self, front: Partials, horizon: int) -> Iterator[Partials]:
+        """New partials joined with the live tuples, in parts; those that wait become newcomers."""
+        for some in self._portions(front):
+            partial, groups, wanted = self._spread(some)
+            stays = np.flatnonzero((some.end > horizon).take(partial) & ~self._operators.passing(groups))
+            if len(stays):
+                self._newcomers.add(some, partial.take(stays), groups.take(stays), wanted.take(stays))
+            for places, slots in in_fewer_parts(self._partners(some, partial, groups, wanted)):
+                yield self._pairs.joined(some, groups.take(places), partial.take(places), slots)
+
+    def _portions(self, front: Partials) -> Iterator[Partials]:
+        """Partials in parts that wait in PAIRS groups or so."""
+        if len(front) <= _FEW:
+            yield front
+            return
+        ends = np.cumsum(self._operators.groups(front.operator)[1])
+        cuts = np.searchsorted(ends, np.arange(PAIRS, int(ends[-1]), PAIRS))
+        for begin, end in pairwise([0, *cuts.tolist(), len(front)]):
+            yield front.taken(slice(begin, end)) if cuts.size else front
+
+    def _partners(
+        self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes
+    ) -> Iterator[tuple[Ints, Ints]]:
         """Live tuples for groups, as (place in ``groups``, slot); ``partial``: of which partials they are."""
         query = front.query.take(partial)
         is_open, by_query = self._operators.open(groups), mixed(wanted, query)
         self._gather(front, partial, groups, is_open)
-        open_places, free = _probe_some(self._live.probe, wanted, np.flatnonzero(is_open))
-        closed_places, carrying = _probe_some(self._labelled.probe, by_query, np.flatnonzero(~is_open))
-        places, slots = [open_places, closed_places], [free, carrying]
+        yield from _probe_some(self._live.probed, wanted, np.flatnonzero(is_open))
+        yield from _probe_some(self._labelled.probed, by_query, np.flatnonzero(~is_open))
         bridged = np.flatnonzero(self._operators.bridged(groups))
         bridged = bridged.take(self._bridges.reached(by_query.take(bridged)))
-        if len(bridged):
-            self._gather(front, partial, groups, bridged)
-            bridged, bridges = _probe_some(self._live.probe, wanted, bridged)
-            there = np.flatnonzero(self._bridges.among(bridges))
-            bridged, bridges = bridged[there], bridges[there]
-            is_free = self._labels.of(query[bridged], bridges) == 0
-            places.append(bridged[is_free])
-            slots.append(bridges[is_free])
-        return np.concatenate(places), np.concatenate(slots)
+        if not len(bridged):
+            return
+        self._gather(front, partial, groups, bridged)
+        for places, slots in _probe_some(self._live.probed, wanted, bridged):
+            there = np.flatnonzero(self._bridges.among(slots))
+            places, slots = places[there], slots[there]  # noqa: PLW2901 - fewer of them
+            is_free = self._labels.of(query[places], slots) == 0
+            yield places[is_free], slots[is_free]
 
     def _gather(self, front: Partials, partial: Ints, groups: Ints, chosen: Ints | Flags) -> None:
         """See to it that the partners of some groups are among the live tuples."""
@@ -285,16 +326,28 @@ class ColumnarMesh:
             partial, groups = partial[known], groups[known]
         return partial, groups, hashes
 
-    def _continued(self, places: Ints, groups: Ints, partners: Ints) -> Partials:
-        """Waiting partials, by their places and groups, joined with a tuple each."""
-        return self._pairs.joined(self._waiting.partials, groups, places, partners)
+    def _continued(self, met: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
+        """Waiting partials joined with a tuple each; ``met`` tells the number of each one's slot."""
+        for number, places, groups in met:
+            yield self._pairs.joined(self._waiting.partials, groups, places, slots[number])
 
 
 def _probe_some(
-    probe: Callable[[Hashes], tuple[Ints, Ints]], hashes: Hashes, places: Ints
-) -> tuple[Ints, Ints]:
+    probed: Callable[[Hashes], Iterator[tuple[Ints, Ints]]], hashes: Hashes, places: Ints
+) -> Iterator[tuple[Ints, Ints]]:
     """Probe with the hashes at some places; positions are those among all of them."""
-    if not len(places):
-        return NOTHING, NOTHING
-    positions, found = probe(hashes.take(places))
-    return places.take(positions), found
+    if len(places):
+        for positions, found in probed(hashes.take(places)):
+            yield places.take(positions), found
+
+
+def _in_fewer_parts(parts: Iterator[Partials]) -> Iterator[Partials]:
+    """Partials in parts of PAIRS or twice as many, where they come in smaller ones."""
+    held: list[Partials] = []
+    for part in parts:
+        held.append(part)
+        if sum(map(len, held)) >= PAIRS:
+            yield Partials.together(held)
+            held = []
+    if held:
+        yield Partials.together(held)

@@ -7,6 +7,7 @@ import numpy as np
 from mesh.columnar.columns import Flags, Ints, mixed
 from mesh.columnar.labels import Labels
 from mesh.columnar.live import LiveTuples
+from mesh.columnar.runs import PAIRS
 from mesh.columnar.store import Partials
 from mesh.columnar.table import NONE, OperatorTable
 from mesh.sequence import FREE
@@ -67,13 +68,18 @@ class Pairs:
 
     def truly_joined(self, results: Partials) -> Partials:
         """Leave out what only the leading bits of hashes held for joined, and what they gave twice."""
+        true = np.concatenate([np.empty(0, dtype=bool), *map(self._agree, results.parts(PAIRS))])
+        return _distinct(results if true.all() else results.taken(true))
+
+    def _agree(self, results: Partials) -> Flags:
+        """Which results agree on all of their joins."""
         true = np.ones(len(results), dtype=bool)
         for node in range(1, self._width):
             parents, edges = self._operators.joins(results.operator, node)
             there = np.flatnonzero(edges != NONE)
             source = results.members[there, parents[there]]
             true[there] &= self._live.joined(edges[there], source, results.members[there, node])
-        return _distinct(results if true.all() else results.taken(true))
+        return true
 
 
 def _distinct(results: Partials) -> Partials:

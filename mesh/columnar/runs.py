@@ -13,7 +13,8 @@ the cost of a look-up.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from mesh.columnar.columns import NOTHING, Hashes, Ints, ranges
 from mesh.columnar.filter import HashFilter
 from mesh.columnar.store import written
 
+PAIRS: Final = 1 << 18
+"""Pairs that are looked at together: enough for NumPy, and some ten megabytes while they are joined."""
 _LEAST_PAYLOAD_BITS = 20
 _DIGIT = 16  # bits by which NumPy sorts in linear time: several times as fast as by 64
 _NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
@@ -69,20 +72,26 @@ class HashRuns:
 
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """All pairs of equal hashes, as (position in ``hashes``, payload)."""
+        return together(list(self.probed(hashes)))
+
+    def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
+        """The same in parts of at most about PAIRS pairs; entries must not change meanwhile."""
         wanted = self._filter.passing(hashes)
         if not len(wanted):
-            return NOTHING, NOTHING
+            return
         if len(self._unordered):
             self._push(_NO_ENTRIES)
         prefixes = hashes.take(wanted) & self._hash_part
         bucket = ((prefixes >> self._shifts).view(np.int64) + self._directories).ravel()
         first = self._begins.take(bucket)
         counts = self._begins.take(bucket + 1) - first
-        positions = np.repeat(np.tile(np.arange(len(wanted)), len(self._runs)), counts)
-        left = self._entries.take(ranges(first, counts))
-        left ^= prefixes.take(positions)  # of an entry with the hash, its payload
-        hits = np.flatnonzero(left <= self._payload_part)
-        return wanted.take(positions.take(hits)), left.take(hits).view(np.int64)
+        asked = np.tile(np.arange(len(wanted)), len(self._runs))
+        for begins, lengths, numbers in _parts(first, counts, asked):
+            of = np.repeat(numbers, lengths)
+            left = self._entries.take(ranges(begins, lengths))
+            left ^= prefixes.take(of)  # of an entry with the hash, its payload
+            hits = np.flatnonzero(left <= self._payload_part)
+            yield wanted.take(of.take(hits)), left.take(hits).view(np.int64)
 
     def remap(self, new_payload: Ints) -> None:
         """Renumber payloads, keeping their order, from 0 on; entries whose new number is negative go."""
@@ -166,3 +175,45 @@ def _in_buckets(entries: Hashes, bits: int) -> tuple[Hashes, Ints]:
 
 def _leading(hashes: Hashes, bits: int) -> Ints:
     return (hashes >> np.uint64(64 - bits)).view(np.int64)
+
+
+def together(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """Pairs that came in parts."""
+    if len(parts) == 1:
+        return parts[0]
+    first, second = zip(*parts, strict=True) if parts else ((NOTHING,), (NOTHING,))
+    return np.concatenate(first), np.concatenate(second)
+
+
+def in_parts(pairs: tuple[Ints, Ints]) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs in parts of PAIRS at most."""
+    for begin in range(0, len(pairs[0]), PAIRS):
+        yield pairs[0][begin : begin + PAIRS], pairs[1][begin : begin + PAIRS]
+
+
+def in_fewer_parts(parts: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs in parts of PAIRS or twice as many, where they came in smaller ones."""
+    held: list[tuple[Ints, Ints]] = []
+    for part in parts:
+        held.append(part)
+        if sum(len(first) for first, _ in held) >= PAIRS:
+            yield together(held)
+            held = []
+    if held:
+        yield together(held)
+
+
+def _parts(first: Ints, counts: Ints, numbers: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Stretches of so many places each, in parts with PAIRS places in all; a long stretch is cut."""
+    total = int(counts.sum())
+    if total <= PAIRS:
+        yield first, counts, numbers
+        return
+    ends = np.cumsum(counts)
+    for begin in range(0, total, PAIRS):
+        end = min(begin + PAIRS, total)
+        low, high = np.searchsorted(ends, (begin, end - 1), side="right")
+        some = slice(int(low), int(high) + 1)
+        before = ends[some] - counts[some]
+        since, until = np.maximum(before, begin), np.minimum(ends[some], end)
+        yield first[some] + (since - before), until - since, numbers[some]

@@ -36,12 +36,24 @@ class Partials:
     def columns(self) -> tuple[Ints, ...]:
         return self.query, self.operator, self.members, self.start, self.end
 
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns())
+
     def rows(self) -> Iterator[tuple[int, int, list[int]]]:
         """Each row as (query, operator, slots of its members)."""
         return zip(self.query.tolist(), self.operator.tolist(), self.members.tolist(), strict=True)
 
-    def taken(self, chosen: Ints | Flags) -> Partials:
+    def taken(self, chosen: Ints | Flags | slice) -> Partials:
         return Partials(*_rows(self.columns(), chosen))
+
+    def parts(self, most: int) -> Iterator[Partials]:
+        """The rows in parts of ``most``."""
+        if len(self) <= most:
+            yield self
+            return
+        for first in range(0, len(self), most):
+            yield self.taken(slice(first, first + most))
 
     @classmethod
     def none(cls, width: int) -> Partials:

@@ -20,8 +20,10 @@ from mesh.columnar.columns import Flags, Ints, cells, distinct
 from mesh.generate import CNGen, Place
 from mesh.sequence import FREE
 from mesh.tree import Tree
+from purging.memory import check
 
 NONE = -1
+_AT_ONCE = 1024  # operators that are made between two looks at the memory that is left
 # Operators that were never met: of trees that lack a keyword, and of such as have all.
 _UNKNOWN, _UNKNOWN_COMPLETE = -2, -3
 
@@ -83,7 +85,9 @@ class OperatorTable:
     def groups(self, operators: Ints) -> tuple[Ints, Ints]:
         """First group and number of groups of each operator, made if need be."""
         new = operators.take(np.flatnonzero(self._first_group.take(operators) == NONE))
-        for operator in distinct(new).tolist():
+        for number, operator in enumerate(distinct(new).tolist()):
+            if number % _AT_ONCE == 0:
+                check()
             self._expand(operator)
         return self._first_group.take(operators), self._group_count.take(operators)
 
@@ -124,7 +128,10 @@ class OperatorTable:
         found = cells(self._next, groups, keywords)
         unknown = np.flatnonzero(found < NONE)
         if len(unknown):
-            self._make(distinct(groups[unknown] * self._next.shape[1] + keywords[unknown]))
+            codes = distinct(groups[unknown] * self._next.shape[1] + keywords[unknown])
+            for first in range(0, len(codes), _AT_ONCE):
+                check()
+                self._make(codes[first : first + _AT_ONCE])
             found = cells(self._next, groups, keywords)
         return found.astype(np.int64)
 
@@ -191,7 +198,7 @@ class OperatorTable:
         self._first_group[operator] = len(self._places)
         for place in self._generator.places(tree):
             group = len(self._places)
-            self._places.append(place)
+            self._places.append(place._replace(choices=()))  # they are in the table
             if group == len(self._node):
                 self._node, self._edge = _doubled(self._node, 0), _doubled(self._edge, 0)
                 self._next, self._owner = _doubled(self._next, NONE), _doubled(self._owner, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed
@@ -14,7 +16,7 @@ class Newcomers:
     """Partials that are to wait, gathered while they are joined with what is there already."""
 
     def __init__(self) -> None:
-        self._partials: list[Partials] = []
+        self.partials: list[Partials] = []
         self._entries: list[tuple[Ints, Ints, Hashes]] = []
         self._size = 0
 
@@ -27,15 +29,20 @@ class Newcomers:
         wait[places] = True
         if not wait.all():
             some, places = some.taken(wait), (np.cumsum(wait) - 1)[places]
-        self._partials.append(some)
+        self.partials.append(some)
         self._entries.append((places + self._size, groups, hashes))
         self._size += len(some)
+
+    @property
+    def nbytes(self) -> int:
+        entries = sum(column.nbytes for entry in self._entries for column in entry)
+        return entries + sum(some.nbytes for some in self.partials)
 
     def all(self) -> tuple[Partials, Ints, Ints, Hashes]:
         """All partials, at least one, and of all entries places, groups and hashes."""
         places, groups, hashes = zip(*self._entries, strict=True)
         return (
-            Partials.together(self._partials),
+            Partials.together(self.partials),
             np.concatenate(places),
             np.concatenate(groups),
             np.concatenate(hashes),
@@ -79,15 +86,16 @@ class Waiting:
         self._open.add(hashes[opened], number + opened)
         self._closed.add(mixed(hashes[closed], new.query[places[closed]]), number + closed)
 
-    def in_open_groups(self, hashes: Hashes) -> tuple[Ints, Ints, Ints]:
-        """Whose hashes of join values are these: (position in ``hashes``, place of the partial, group)."""
-        position, entries = self._open.probe(hashes)
-        return position, *self._at(entries)
+    def in_open_groups(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Whose hashes of join values are these: (position in ``hashes``, place of the partial, group).
 
-    def in_closed_groups(self, hashes: Hashes) -> tuple[Ints, Ints, Ints]:
+        In parts; nobody may come to wait meanwhile.
+        """
+        return self._told(self._open, hashes)
+
+    def in_closed_groups(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
         """The same for hashes of join value and query."""
-        position, entries = self._closed.probe(hashes)
-        return position, *self._at(entries)
+        return self._told(self._closed, hashes)
 
     def looking(self) -> tuple[Ints, Ints]:
         """What open groups look for: edges, each with a member."""
@@ -116,6 +124,10 @@ class Waiting:
         entries = self._entries.follow(renumbered)
         self._open.remap(entries)
         self._closed.remap(entries)
+
+    def _told(self, index: HashRuns, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
+        for position, entries in index.probed(hashes):
+            yield position, *self._at(entries)
 
     def _at(self, entries: Ints) -> tuple[Ints, Ints]:
         """Of some entries the places of the partials, and the groups."""

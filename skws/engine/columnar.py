@@ -10,12 +10,14 @@ out to live longer than it seemed is joined anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
+from itertools import chain
 
 import numpy as np
 
 from mesh.columnar import Partials
 from mesh.columnar.columns import Flags, Ints, distinct
 from mesh.columnar.table import OperatorCounts
+from purging.memory import Held, register, watched
 from schema.errors import UsageError
 from schema.evolve import SchemaChange
 from schema.model import Row, Schema
@@ -23,8 +25,10 @@ from skws.batches import RecordBatch, batched, whole_instants
 from skws.engine.answered import AnsweredQueries
 from skws.engine.arrivals import Arrivals, natural_ends, of_tuples
 from skws.engine.engine import Counts
-from skws.engine.events import Output, in_order
+from skws.engine.events import Event, Output, in_order
 from skws.engine.finder import Finder
+from skws.engine.holding import held
+from skws.engine.portions import Portions
 from skws.engine.reported import Found
 from skws.engine.settling import Settling
 from skws.engine.stream_order import StreamOrder
@@ -63,6 +67,7 @@ class ColumnarEngine:
         self.counts = Counts()
         self._accepts_root = accepts_root
         self._finder = self._new_finder(schema)
+        self._portions = Portions(self._finder.labelling)
         self._results = ToldResults(self._finder)
         self._settling = Settling(schema, self._lifespans)
         self._queries = AnsweredQueries()
@@ -71,6 +76,7 @@ class ColumnarEngine:
         self._on_late = on_late
         # Where the relations of records stand in the schema; None while it is as it was.
         self._places: Ints | None = None
+        register(self)
 
     @classmethod
     def of(cls, plan: Plan, on_late: OnLate = unheard) -> ColumnarEngine:
@@ -91,10 +97,10 @@ class ColumnarEngine:
             raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
         number, is_new = self._queries.add(name, plan)
         if not is_new:
-            return [event.result for event in self._results.alive(number, self._order.now)]
+            return [event.result for event in watched(self._results.alive(number, self._order.now))]
         found = self._finder.add(number, plan)
         alive = [results.taken(results.end > self._order.now) for results in found]
-        return list(self._told(self._report(alive, snapshot=True)))
+        return list(watched(self._told(self._report(alive, snapshot=True))))
 
     def remove(self, name: str) -> None:
         """Answer a query no longer. Raises UsageError if there is none of that name."""
@@ -119,7 +125,13 @@ class ColumnarEngine:
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Take in stream records as columns."""
         for batch in whole_instants(batches):
-            yield from self._batch(batch)
+            if self.lateness:  # what is settled together is part of what it leads to
+                yield from self._batch(batch)
+                continue
+            for portion in self._portions.of(batch):
+                before = self.counts.results
+                yield from self._batch(portion)
+                self._portions.led_to(self.counts.results - before)
 
     def expire(self, tick: int) -> None:
         """Let time pass without a record, up to ``tick``."""
@@ -148,6 +160,7 @@ class ColumnarEngine:
         self._places = np.array(change.positions, dtype=np.int64) if moves else None
         self._settling.change_schema(change.after)
         self._finder = self._new_finder(change.after)
+        self._portions = Portions(self._finder.labelling)
         self._results = ToldResults(self._finder)
         self._queries = queries
         for number, plan in queries:
@@ -156,9 +169,12 @@ class ColumnarEngine:
         found += self._finder.insert(live)
         self._finder.excluded = before.excluded
         before.close()
-        return list(self._told(retracted)) + list(
-            self._told(self._results.new_by(change, found, self._order.now))
-        )
+        new = self._results.new_by(change, found, self._order.now)
+        return list(self._told(chain([retracted], new)))
+
+    def held(self) -> Held:
+        """What its queries hold."""
+        return held(self._finder, dict(self._queries), self._results.held())
 
     @property
     def position(self) -> int:
@@ -240,14 +256,13 @@ class ColumnarEngine:
         mine = np.flatnonzero(followed)
         settled = self._settling.settle(batch.taken(mine), ticks.take(mine), places.take(mine))
         self.counts.unmatched_deletions += settled.unmatched
-        output: list[Output] = [*self._results.end([known for known, _ in settled.ended])]
+        retracted = self._results.end([known for known, _ in settled.ended])
         standing = self._results.anew(settled.prolonged)
         known = settled.new + [t for t, _ in settled.prolonged]
         arrivals = self._arrivals(batch, ticks, places, ~followed, known)
         self._order.reach(int(ticks[-1]))
         found = self._finder.insert(arrivals, self._order.horizon)
-        output += self._report(found, told=self._results.by_slots(standing))
-        yield from self._told(output)
+        yield from self._told(self._report(found, retracted, told=self._results.by_slots(standing)))
 
     def _count(self, batch: RecordBatch) -> None:
         deletions = 0
@@ -278,13 +293,18 @@ class ColumnarEngine:
         return new.merged(of_tuples(followed, lambda _: True)) if followed else new
 
     def _report(
-        self, found: list[Partials], *, snapshot: bool = False, told: Set[Found] = frozenset()
-    ) -> list[Output]:
+        self,
+        found: list[Partials],
+        retracted: list[Event] | None = None,
+        *,
+        snapshot: bool = False,
+        told: Set[Found] = frozenset(),
+    ) -> Iterator[list[Output]]:
         self.counts.excluded = self._finder.excluded
-        return self._results.report(found, snapshot=snapshot, told=told)
+        return self._results.report(found, retracted or [], snapshot=snapshot, told=told)
 
-    def _told(self, output: Iterable[Output]) -> Iterator[Result]:
-        for result in in_order(output):
+    def _told(self, pieces: Iterable[Iterable[Output]]) -> Iterator[Result]:
+        for result in chain.from_iterable(map(in_order, pieces)):
             if result.op == "+":
                 self.counts.results += 1
             else:

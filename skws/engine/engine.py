@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from mesh.composite import Members
 from mesh.evaluator import Found
+from purging.memory import Held, check, register, watched
 from schema.evolve import SchemaChange
 from schema.model import Row, Schema
 from skws.frequencies import KeywordFrequencies
@@ -22,6 +23,7 @@ from skws.records import OnLate, Record, unheard
 from skws.results.assemble import Assembler, TupleNames
 from skws.results.model import Op, Result
 from skws.tables.whole import with_sources
+from skws.wording import counted
 from windows.lifespans import Lifespans, static_tuples
 from windows.tuples import ALWAYS, StreamTuple
 from windows.window import FOREVER, at_arrival, before_arrival, ticks_per_position
@@ -60,6 +62,17 @@ class Engine:
         self._now = ALWAYS
         # Where the relations of records stand in the schema; None while it is as it was.
         self._positions: tuple[int, ...] | None = None
+        register(self)
+
+    def held(self) -> Held:
+        """What the query holds."""
+        counts = (
+            (self.mesh.partials, "partial result"),
+            (self.mesh.operators, "operator"),
+            (self.mesh.live_tuples, "live tuple"),
+        )
+        told = ", ".join(counted(count, noun) for count, noun in counts)
+        return Held(sum(count for count, _ in counts), f"query {self.plan.query.text!r} holds {told}")
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, before the stream; give the results of static tuples alone."""
@@ -128,6 +141,7 @@ class Engine:
 
     def _step(self, tick: int, time: int, records: Iterable[Record]) -> Iterator[Result]:
         self.expire(tick)
+        check()
         changes = self._lifespans.step(tick, self._seen(records))
         self.counts.unmatched_deletions += changes.unmatched
         retracted: list[tuple[Found, int]] = []
@@ -176,7 +190,7 @@ class Engine:
         yield from sorted(results, key=_id_of)
 
     def _completed(self, found: Iterable[Found], snapshot: bool = False) -> Iterator[Result]:
-        results = [self._assembled("+", one, self._known_end(one[1]), snapshot) for one in found]
+        results = [self._assembled("+", one, self._known_end(one[1]), snapshot) for one in watched(found)]
         self.counts.results += len(results)
         yield from sorted(results, key=_id_of)
 

@@ -63,7 +63,7 @@ class Finder:
         self._on_evict = on_evict
         self._meshes = Meshes(self.live, window, self._accepts_root)
         self.queries = self._meshes.queries
-        self._labelling = Labelling()
+        self.labelling = Labelling()
         self._values = JoinValues(schema, self.live.key_sets)
         self.known = KnownTuples(schema, self.live, ticks_per_position(window))
         self._edges = edges(schema)
@@ -116,7 +116,7 @@ class Finder:
             self._behind.begin(query, plan, labelled)
             labelled = labelled.followed_by(labelling.of(self.known.rows.taken(slice(first, None))), first)
         standing = self._meshes.add(query, plan, generator)
-        self._labelling.add(query, plan.matcher)
+        self.labelling.add(query, plan.matcher)
         self._scoring.add(query, plan, self._counted(labelled))
         if self._behind is not None:
             self.excluded += self._behind.count(query)
@@ -125,7 +125,7 @@ class Finder:
 
     def remove(self, query: int) -> None:
         """Answer a query no longer."""
-        self._labelling.remove(query)
+        self.labelling.remove(query)
         self._scoring.remove(query)
         self._meshes.remove(query)
         self.telling.forget_networks()
@@ -139,7 +139,7 @@ class Finder:
 
     def insert(self, new: Arrivals, horizon: int = ALWAYS) -> list[Partials]:
         """Add tuples; gives the results that they complete. All later ones begin at ``horizon`` or after."""
-        labelled = self._labelling.of(new.rows) if new.labelled is None else new.labelled
+        labelled = self.labelling.of(new.rows) if new.labelled is None else new.labelled
         keys = self._values.of(new.rows)
         if self._behind is not None:
             self._behind.come_before(new.relation, keys, labelled)
@@ -188,7 +188,7 @@ class Finder:
     def _insert_rows(self, taken: Taken) -> list[Partials]:
         """Rows of tables, as tuples of the stream; gives the results that they complete."""
         new = self._put(taken)
-        return self._insert(new, self._values.of(new.rows), self._labelling.of(new.rows))
+        return self._insert(new, self._values.of(new.rows), self.labelling.of(new.rows))
 
     def _put(self, taken: Taken) -> Arrivals:
         assert self._behind is not None  # noqa: S101 - the rows are its

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from mesh.columnar import LiveTuples
@@ -26,6 +28,7 @@ class KnownTuples:
         self._rows = RowStore()
         self._names = TupleNames(schema, per_position)
         self._followed: dict[int, StreamTuple] = {}
+        self._occurrences: dict[int, int] = {}  # of tuples with others of their relation and instant
         self._named: dict[int, Named] = {}  # tuples of results, which tend to be in several
         self._latest = ALWAYS
         self._in_order = True  # slots are in order of start
@@ -69,6 +72,7 @@ class KnownTuples:
         """Follow the live tuples when they get new slots."""
         self._rows.compact(slots)
         self._named.clear()
+        self._occurrences.clear()
         moved = ((int(slots[slot]), known) for slot, known in self._followed.items())
         self._followed = {slot: known for slot, known in moved if slot >= 0}
         self.slots = {known: slot for slot, known in self._followed.items()}
@@ -113,12 +117,17 @@ class KnownTuples:
         )
 
     def _occurrence(self, slot: int, relation: int, start: int) -> int:
-        """How many equal tuples of the same instant came before."""
-        tuples, row = self._live.tuples, self._rows.row(slot)
-        first = int(np.searchsorted(tuples.start[:slot], start)) if self._in_order else 0
-        among = (tuples.relation[first:slot] == relation) & (tuples.start[first:slot] == start)
-        same = np.flatnonzero(among) + first
-        return sum(self._rows.row(other) == row for other in same.tolist())
+        """How many equal tuples of the same instant came before; found for all of an instant at once."""
+        if slot not in self._occurrences:
+            tuples = self._live.tuples
+            first = int(np.searchsorted(tuples.start, start)) if self._in_order else 0
+            among = (tuples.relation[first:] == relation) & (tuples.start[first:] == start)
+            before: Counter[Row] = Counter()
+            for other in (np.flatnonzero(among) + first).tolist():
+                row = self._rows.row(other)
+                self._occurrences[other] = before[row]
+                before[row] += 1
+        return self._occurrences[slot]
 
     def _twins(self, relation: Ints, start: Ints) -> Flags:
         """Which new tuples may not be the first of their relation at their instant."""

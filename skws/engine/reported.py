@@ -30,6 +30,10 @@ class Reported:
         width = results.members.shape[1]
         self._stores.setdefault(width, PartialStore(width)).append(results.columns())
 
+    def held(self) -> Iterator[Partials]:
+        """All that are remembered; columns are as narrow as they are kept."""
+        return (store.partials for store in self._stores.values())
+
     def end(self, slots: Ints, ends: Ints) -> Iterator[Partials]:
         """Results that end earlier with one of the tuples in ``slots``; ``ends`` are those of all tuples."""
         for store in self._stores.values():

@@ -11,17 +11,19 @@ from mesh.columnar import LiveTuples, Partials
 from mesh.columnar.columns import Flags, Ints, kinds_of
 from mesh.columnar.store import NO_MEMBER
 from mesh.tree import Tree
+from purging.memory import check
 from schema.model import Schema
 from skws.engine.arrivals import natural_ends
 from skws.engine.events import Completed, Event, Output, completed, one_by_one, retracted
 from skws.engine.known import KnownTuples
 from skws.engine.meshes import Standing
+from skws.engine.pieces import MOST, in_ranges
 from skws.ranking.judging import Scorer
-from skws.results.assemble import Reading
+from skws.results.assemble import Named, Reading
 from skws.results.ids import Lanes, digest_of_join, lanes
 from skws.results.model import Result
 from skws.results.readings import Readings
-from skws.results.together import put_together
+from skws.results.together import leading_lanes, put_together
 from windows.tuples import ALWAYS
 from windows.window import FOREVER, MICROSECOND, Window, by_position
 
@@ -59,6 +61,43 @@ class Telling:
 
     def output(self, found: list[Partials], snapshot: bool = False) -> Iterator[Output]:
         """The same, many at a time."""
+        for results in found:
+            yield from self._completed([results], snapshot)
+            for row in results.taken(self._ends_early(results)).rows():
+                yield self.retraction(*row)
+
+    def pieces(
+        self, found: list[Partials], events: list[Event], snapshot: bool = False
+    ) -> Iterator[list[Output]]:
+        """The same and other events, in pieces that come one after the other in the output.
+
+        A piece is made when it is asked for; until the last one all tuples must keep their slots.
+        """
+        if sum(map(len, found)) + len(events) <= MOST:  # as is usual
+            yield [*events, *self.output(found, snapshot)]
+            return
+        early = [results.taken(self._ends_early(results)) for results in found]
+        ticks = [each.start for each in found] + [each.end for each in early]
+        ticks.append(np.array([event.tick for event in events], dtype=np.int64))
+        for *rows, others in in_ranges(ticks):
+            check()
+            some = [each.taken(at) for each, at in zip(found, rows, strict=False)]
+            gone = [each.taken(at) for each, at in zip(early, rows[len(found) :], strict=True)]
+            retracted = [self.retraction(*row) for each in gone for row in each.rows()]
+            yield from self._piece(some, [*map(events.__getitem__, others.tolist()), *retracted], snapshot)
+
+    def _piece(self, found: list[Partials], events: list[Event], snapshot: bool) -> Iterator[list[Output]]:
+        """Few results, or such of one tick, which come after its retractions and in order of their ids."""
+        if sum(map(len, found)) <= MOST:
+            yield [*events, *self._completed(found, snapshot)]
+            return
+        yield list(events)
+        for rows in in_ranges(list(map(self._leading_lanes, found))):
+            check()
+            some = [each.taken(at) for each, at in zip(found, rows, strict=True)]
+            yield list(self._completed(some, snapshot))
+
+    def _completed(self, found: list[Partials], snapshot: bool) -> Iterator[Output]:
         for unsorted in found:
             results = unsorted.taken(np.argsort(unsorted.start, kind="stable"))
             natural, time = self._natural(results.members)
@@ -71,8 +110,11 @@ class Telling:
                 yield from map(completed, results.start.tolist(), made)
             else:
                 yield Completed(results.start[order].tolist(), [made[place] for place in order.tolist()])
-            for row in results.taken(results.end < natural).rows():
-                yield self.retraction(*row)
+
+    def _ends_early(self, results: Partials) -> Flags:
+        """Which of the results have one of their tuples deleted."""
+        parts = [part.end < self._natural(part.members)[0] for part in results.parts(MOST)]
+        return np.concatenate([np.empty(0, dtype=bool), *parts])
 
     def results(self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool = False) -> list[Result]:
         """What is found as results, with given lifespans: ALWAYS, FOREVER where not known."""
@@ -82,6 +124,18 @@ class Telling:
         self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool
     ) -> tuple[list[Result], Lanes]:
         """The same, with numbers that are in the order of their ids."""
+        spans = _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
+        return put_together(self._readings, *self._numbered(found), self._joins, *spans, snapshot=snapshot)
+
+    def _leading_lanes(self, found: Partials) -> Lanes:
+        """Numbers that are in the order of the ids that results will have."""
+        parts = (
+            leading_lanes(self._readings, *self._numbered(part), self._joins) for part in found.parts(MOST)
+        )
+        return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+
+    def _numbered(self, found: Partials) -> tuple[Ints, Ints, list[Named]]:
+        """The reading of each result by number, its members as numbers, and the tuples that have these."""
         numbered = np.zeros(len(self._live) + 1, dtype=np.int64)
         numbered[found.members] = 1  # NO_MEMBER, being -1, takes the last place
         slots = np.flatnonzero(numbered[:-1])
@@ -89,9 +143,7 @@ class Telling:
         networks = found.query << 32 | found.operator
         some, kinds = kinds_of(networks)
         which = self._readings.numbers(networks[some].tolist()).take(kinds)
-        members, named = numbered.take(found.members), self._known.names(slots)
-        spans = _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
-        return put_together(self._readings, which, members, named, self._joins, *spans, snapshot=snapshot)
+        return which, numbered.take(found.members), self._known.names(slots)
 
     def _reading(self, network: int) -> Reading:
         mesh, assembler, *_ = self._queries[network >> 32]

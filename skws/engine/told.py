@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from itertools import chain
 from typing import TypeAlias
 
@@ -31,18 +31,27 @@ class ToldResults:
     def __len__(self) -> int:
         return len(self._reported)
 
-    def report(
-        self, found: list[Partials], *, snapshot: bool = False, told: Set[Found] = frozenset()
-    ) -> list[Output]:
-        """Remember results while they are alive, for their retraction; give them for the output.
+    def held(self) -> Iterator[Partials]:
+        """All that are remembered."""
+        return self._reported.held()
 
-        Those that are ``told`` already are remembered only.
+    def report(
+        self,
+        found: list[Partials],
+        retracted: list[Event],
+        *,
+        snapshot: bool = False,
+        told: Set[Found] = frozenset(),
+    ) -> Iterator[list[Output]]:
+        """Remember results while they are alive, for their retraction; give them and what was retracted.
+
+        Those that are ``told`` already are remembered only. Pieces come one after the other in the output.
         """
         for results in found:
             self._reported.add(results)
         if told:
             found = [results.taken(~self._among(results, told)) for results in found]
-        return list(self._telling.output(found, snapshot))
+        yield from self._telling.pieces(found, retracted, snapshot)
 
     def _among(self, results: Partials, told: Set[Found]) -> Flags:
         return np.array([(row[0], row[1], tuple(row[2])) in told for row in results.rows()], dtype=bool)
@@ -59,15 +68,15 @@ class ToldResults:
         uses = self._telling.tree
         return [self._telling.taken_back(*row, time) for row in rows if uses(row).uses_any(*change.removed)]
 
-    def new_by(self, change: SchemaChange, found: list[Partials], now: int) -> list[Event]:
-        """Remember the results found over a changed schema; give those that the change makes."""
+    def new_by(self, change: SchemaChange, found: list[Partials], now: int) -> Iterator[list[Output]]:
+        """Remember the results found over a changed schema; give those that the change makes, in pieces."""
         new = []
         for results in found:
             alive = results.taken(results.end > now)
             self._reported.add(alive)
             uses = [self._telling.tree(row).uses_any(*change.added) for row in alive.rows()]
             new.append(alive.taken(np.array(uses, dtype=bool)))
-        return list(self._telling.events(new))
+        return self._telling.pieces(new, [])
 
     def end(self, ended: list[StreamTuple]) -> list[Event]:
         """Known tuples end; gives the retractions of reported results that contain them."""

@@ -62,18 +62,22 @@ def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints
     ``tuples`` are the numbers of theirs among ``members``; ``ends`` tell of their joins the columns of
     ``tuples`` on the left and on the right, and the number among ``joins``.
     """
-    left, right, names = ends
-    row = np.arange(len(tuples))[:, None] * tuples.shape[1]
-    left, right = row + left, row + right
-    made = []
-    for lane in range(2):
-        of = members[:, lane].take(tuples)
-        pairs = of.take(left) * np.uint64(_LEFT)
-        pairs ^= of.take(right) * np.uint64(_RIGHT)
-        pairs += joins[:, lane].take(names)
-        made.append(_mixed(of.sum(axis=1) + _mixed(pairs).sum(axis=1, dtype=np.uint64)))
+    made = [mixed_lane(members, tuples, joins, ends, lane) for lane in range(2)]
     text = np.column_stack(made).astype(">u8").tobytes().hex()
     return made[0], [text[first : first + _SHOWN] for first in range(0, len(text), 32)]
+
+
+def mixed_lane(
+    members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints], lane: int
+) -> npt.NDArray[np.uint64]:
+    """One lane of the ids that ``ids`` makes of the same."""
+    left, right, names = ends
+    row = np.arange(len(tuples))[:, None] * tuples.shape[1]
+    of = members[:, lane].take(tuples)
+    pairs = of.take(row + left) * np.uint64(_LEFT)
+    pairs ^= of.take(row + right) * np.uint64(_RIGHT)
+    pairs += joins[:, lane].take(names)
+    return _mixed(of.sum(axis=1) + _mixed(pairs).sum(axis=1, dtype=np.uint64))
 
 
 def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> str:

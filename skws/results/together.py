@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mesh.columnar.columns import cells, distinct, kinds_of
 from skws.results.assemble import Named
-from skws.results.ids import Lanes, ids, lanes
+from skws.results.ids import Lanes, ids, lanes, mixed_lane
 from skws.results.model import Result, ResultTuple
 from skws.results.readings import Readings
 
@@ -67,6 +67,19 @@ def put_together(
     )
     leading = np.concatenate([np.empty(0, dtype=np.uint64), *(first for first, _ in identified)])
     return list(results), leading.take(back)
+
+
+def leading_lanes(
+    readings: Readings, which: Ints, members: Ints, named: Sequence[Named], joins: Lanes
+) -> Lanes:
+    """The numbers that ``put_together`` gives besides the results, without making these."""
+    digests = lanes([each.digest for each in named])
+    leading = np.empty(len(which), dtype=np.uint64)
+    for group in _by_size(readings, which, members):
+        leading[group.places] = mixed_lane(
+            digests, group.ordered, joins, (group.left, group.right, group.joins), 0
+        )
+    return leading
 
 
 class _Alike(NamedTuple):

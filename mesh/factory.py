@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Final
+
+from mesh.count import TooManyKindsError, count_networks
 from mesh.evaluator import Evaluator
 from mesh.generate import CNGen
 from mesh.kinds import MeshKind, PurgeKind
@@ -10,7 +14,11 @@ from mesh.paper.forest import Forest
 from mesh.paper.full import DemandDrivenMesh, FullMesh
 from mesh.paper.partial import PartialMesh
 from mesh.paper.purge import EagerPurging, LazyPurging, PurgePolicy
+from schema.errors import UsageError
 from windows.window import Window
+
+MOST_NETWORKS: Final = 1_000_000
+"""That are made before the first tuple: about a gigabyte."""
 
 
 def make_evaluator(
@@ -24,6 +32,7 @@ def make_evaluator(
 
     ``demand`` matters to the full mesh only. ``purge``: None for the one usual
     with the mesh; the hashed one sweeps its buffers when that pays.
+    Raises UsageError if all networks are to be made, and are too many.
     """
     if mesh is MeshKind.HASHED:
         return Mesh(generator)
@@ -31,9 +40,22 @@ def make_evaluator(
     policy = _policy(purge or PurgeKind.usual(mesh), by_demand)
     if mesh is MeshKind.PARTIAL:
         return PartialMesh(generator, window, policy)
+    _check_number(generator, mesh)
     if mesh is MeshKind.FOREST:
         return Forest(generator, window, policy)
     return (DemandDrivenMesh if by_demand else FullMesh)(generator, window, policy)
+
+
+def _check_number(generator: CNGen, mesh: MeshKind) -> None:
+    """Where it cannot be counted fast, networks are made, and the memory budget holds."""
+    with suppress(TooManyKindsError):
+        total = sum(count_networks(generator))
+        if total > MOST_NETWORKS:
+            raise UsageError(
+                f"--mesh {mesh} makes all operators beforehand, and the query has {total:,} candidate "
+                f"networks: expected at most {MOST_NETWORKS:,}, by fewer keywords, a smaller --max-size or "
+                "another mesh"
+            )
 
 
 def _policy(purge: PurgeKind, by_demand: bool) -> PurgePolicy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Annotated
@@ -12,11 +12,14 @@ import typer
 
 from mesh.network import CandidateNetwork
 from mesh.tree import Tree
+from purging.memory import watched
+from schema.errors import UsageError
 from schema.model import Schema
 from skws.choices import DEFAULT_MAX_SIZE
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords import parse_query
+from skws.network_count import MOST, network_counts
 from skws.plan import Plan
 from skws.results.writers import destination
 from skws.results.writers.text import escaped, visible
@@ -41,6 +44,7 @@ def networks(
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
     without: options.Without = None,
+    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
     window: options.WindowText = None,
     limit: options.Limit = None,
 ) -> None:
@@ -54,9 +58,12 @@ def networks(
         tell(note)
     # Shapes do not depend on windows: one that is given is only checked.
     plan = Plan(described, parsed, _checked(described, window), max_size)
+    if output_format is NetworksFormat.TEXT and limit is None:
+        _check_listed(plan)
     trees = islice(plan.generator().networks(), limit)
+    lines = _all_counted(plan) if output_format is NetworksFormat.COUNT and limit is None else None
     with destination(None, stdout_bytes()) as shown:
-        for line in _FORMATS[output_format](plan, trees):
+        for line in lines or _FORMATS[output_format](plan, trees):
             shown.write(line)
 
 
@@ -68,6 +75,16 @@ def _checked(schema: Schema, window: str | None) -> Window:
 
         WindowsRequest(schema, read.text)
     return read
+
+
+def _check_listed(plan: Plan) -> None:
+    """Raises UsageError for a query whose networks are too many to be put in order."""
+    sizes, whole = network_counts(plan)
+    if sum(sizes) > MOST or not whole:
+        raise UsageError(
+            f"{'' if whole else 'more than '}{counted(sum(sizes), 'network')}, which is too many to list by "
+            "size: --limit N lists some, --format json all as they are made, --format count counts them"
+        )
 
 
 def _text(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
@@ -93,9 +110,20 @@ def _count(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
     sizes = [0] * plan.max_size
     for tree in trees:
         sizes[len(tree.relations) - 1] += 1
+    return _counted(sizes, whole=True)
+
+
+def _all_counted(plan: Plan) -> Iterator[bytes]:
+    """The same for all networks, which need not be made for that."""
+    sizes, whole = network_counts(plan)
+    return _counted(sizes, whole=whole)
+
+
+def _counted(sizes: Sequence[int], *, whole: bool) -> Iterator[bytes]:
+    more = "" if whole else "more than "
     for size, count in enumerate(sizes, start=1):
-        yield f"size {size}: {count}\n".encode()
-    yield f"total: {sum(sizes)}\n".encode()
+        yield f"size {size}: {'' if whole else 'at least '}{count}\n".encode()
+    yield f"total: {more}{sum(sizes)}\n".encode()
 
 
 _FORMATS = {NetworksFormat.TEXT: _text, NetworksFormat.JSON: _json, NetworksFormat.COUNT: _count}
@@ -103,7 +131,7 @@ _FORMATS = {NetworksFormat.TEXT: _text, NetworksFormat.JSON: _json, NetworksForm
 
 def _by_size(plan: Plan, trees: Iterator[Tree]) -> list[list[Tree]]:
     groups: list[list[Tree]] = [[] for _ in range(plan.max_size)]
-    for tree in trees:
+    for tree in watched(trees):
         groups[len(tree.relations) - 1].append(tree)
     return groups
 

@@ -19,6 +19,7 @@ from skws.explain.observed import Observed
 from skws.explain.prefixes import drawn_networks
 from skws.explain.pruned import KeyPruning, pruned_by_keys
 from skws.explain.query import carriers_branch, query_branch
+from skws.network_count import network_counts
 from skws.plan import Plan
 from skws.wording import counted
 from windows.window import ExpressionWindow, Unbounded, window_text
@@ -157,9 +158,10 @@ def _automata(plan: Plan, limit: int) -> Iterator[Branch]:
 
 
 def _networks(plan: Plan, count: MeshCount) -> Branch:
+    sizes, whole = (count.sizes, True) if count.whole else network_counts(plan)
     heading = f"candidate networks of at most {plan.max_size} relations: "
-    heading += f"{'' if count.whole else 'at least '}{count.networks:,}"
-    lines = [f"size {size}: {found:,}" for size, found in enumerate(count.sizes, start=1)]
+    heading += f"{'' if whole else 'at least '}{sum(sizes):,}"
+    lines = [f"size {size}: {found:,}" for size, found in enumerate(sizes, start=1)]
     if not count.whole:
         lines.append(f"counting stopped at {count.made:,} operators; there are more")
     return Branch(heading, tuple(Branch(line) for line in lines))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,38 @@ def test_names_count_when_asked(skws: Skws, tmp_path: Path) -> None:
     network = "alarm{alarm} - host{web}"
     assert network in skws(*command, "--match-names").out
     assert network not in skws(*command).out
+
+
+_EIGHT = ("nolan", "caine", "pulp", "fiction", "travolta", "tarantino", "thurman", "jackson")
+
+
+def test_very_many_are_counted_at_once_and_not_listed(skws: Skws, ternary: Path) -> None:
+    began = time.process_time()
+    shown = skws("networks", *_EIGHT, "-s", ternary, "-f", "count")
+    assert shown.out.splitlines()[-1] == "total: 17561127585190"
+    listed = skws("networks", *_EIGHT, "-s", ternary)
+    assert (listed.code, listed.out) == (2, "")
+    assert "17,561,127,585,190 networks" in listed.err
+    assert "--limit" in listed.err
+    assert time.process_time() - began < 10
+    assert len(skws("networks", *_EIGHT, "-s", ternary, "--limit", 3).out.splitlines()) >= 3
+
+
+def test_networks_that_cannot_be_counted_are_made_up_to_a_bound(
+    skws: Skws, ternary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mesh.count.MOST_STEPS", 10)
+    command = ("networks", "nolan", "caine", "-s", ternary, "-f", "count")
+    assert skws(*command).out.splitlines()[-1] == "total: 1120"
+    monkeypatch.setattr("skws.network_count.MOST", 100)
+    assert skws(*command).out.splitlines()[-1] == "total: more than 100"
+
+
+def test_meshes_that_are_made_beforehand_refuse_too_many(skws: Skws, ternary: Path, tmp_path: Path) -> None:
+    replay = tmp_path / "none.jsonl"
+    replay.write_text("")
+    shown = skws(
+        "search", *_EIGHT, "-s", ternary, "-r", replay, "-w", "1 hour", "--engine", "local", "--mesh", "full"
+    )
+    assert shown.code == 2
+    assert "candidate networks" in shown.err

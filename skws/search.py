@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from mesh.kinds import MeshKind, PurgeKind
+from purging.memory import told
 from schema.errors import UsageError
 from schema.model import Schema, sourced
 from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master
@@ -170,7 +171,7 @@ class Search:
             from skws.tables.cache import pinned  # noqa: PLC0415 - an index needs Arrow
 
             self.plan = replace(self.plan, schema=pinned(self.plan.schema, report))
-        with self.bad:
+        with self.bad, told():
             for result in islice(self._best(run(report)), self.request.limit):
                 self.found += result.op == "+"
                 self.retracted += result.op == "-"

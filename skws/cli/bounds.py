@@ -146,6 +146,7 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Try a query that fails only for the form of its synopses.")
     ] = False,
+    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
     quiet: options.Quiet = False,
 ) -> None:
     """Run a query in constant memory; one line for each result that a time step adds, with its count.

@@ -27,6 +27,7 @@ def demo(
             "--engine", help="Where the search runs.", show_default="local in the terminal UI, else spark"
         ),
     ] = None,
+    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
     quiet: options.Quiet = False,
 ) -> None:
     """Search the built-in stream of films, directors and casts; on a terminal, in the terminal UI."""

@@ -52,6 +52,7 @@ def explain(
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
     without: options.Without = None,
+    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
     evaluator: options.Evaluator = EvaluatorName.MESH,
     mesh: Annotated[
         options.MeshName, typer.Option("--mesh", help="Layout of the operator mesh.")

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 import typer
 
+from purging import memory
 from schema.errors import SchemaError, SkwsError
+from skws.memory import DEFAULT, use
 from skws.results.writers import OutputClosedError
 from skws.results.writers.text import visible, visible_lines
 
@@ -39,6 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         from skws.cli.app import app  # noqa: PLC0415 - an interrupt while it loads is caught here
 
+        use(DEFAULT, _warn)
         code = app(args=list(arguments), prog_name="skws", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, OutputClosedError):
@@ -48,7 +51,9 @@ def run(arguments: Sequence[str]) -> int:
         return _interrupted()
     except Exception as error:  # noqa: BLE001, RUF100 - the last resort, so that nobody meets a traceback
         _drop_unwritten()
-        return _failed(error)
+        return _failed(memory.refused() if isinstance(error, MemoryError) else error)
+    finally:
+        memory.use(None)
     if code == INTERRUPTED:  # some versions of typer make this of the exception
         return _interrupted()
     return code if isinstance(code, int) else 0
@@ -96,6 +101,10 @@ def _usage_message(error: Exception) -> str:
 
 def _tell(message: str) -> None:
     print(visible_lines(f"skws: {message}"), file=sys.stderr)
+
+
+def _warn(message: str) -> None:
+    print(f"skws: {visible(message)}", file=sys.stderr)
 
 
 def _stand_in_for_closed_streams() -> None:

@@ -17,6 +17,7 @@ from schema.model import Schema
 from skws.choices import EngineName, EvaluatorName, OnError, OutputFormat
 from skws.cli.terminal import tell
 from skws.keywords.left_out import with_left_out
+from skws.memory import ask
 from skws.ranking.choice import RankingChoice
 from skws.ranking.rankings import DEFAULT
 from skws.ranking.top import TopChoice
@@ -42,6 +43,12 @@ class MeshName(StrEnum):
     def kind(self) -> MeshKind | None:
         """The paper's layout; None for the columnar mesh."""
         return None if self is MeshName.COLUMNAR else MeshKind(self.value)
+
+
+def _keep_to(size: str | None) -> str | None:
+    if size is not None:
+        ask(size)
+    return size
 
 
 QueryWords = Annotated[
@@ -162,6 +169,16 @@ Select = Annotated[
         metavar="LIST",
         help="With --pattern, without a window: show these attributes (by commas), in constant memory.",
         show_default="whole tuples",
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory that the run may take: 2GiB, 500MB, 60%. At its end it stops and says why.",
+        show_default="60% of what is free",
+        callback=_keep_to,
     ),
 ]
 Quiet = Annotated[

@@ -11,6 +11,7 @@ from time import perf_counter
 from skws.choices import OutputFormat
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.diagnosis import why_nothing
+from skws.network_count import many_networks
 from skws.results.model import Result
 from skws.results.writers import Writer
 from skws.results.writers.formats import open_writer
@@ -26,8 +27,9 @@ def run_search(
     search = Search(request, tell=tell if not quiet else lambda _: None)
     for note in () if quiet else search.plan.query.notes:
         tell(note)
-    if search.warning and not quiet:
-        tell(search.warning)
+    for warning in (search.warning, many_networks(search.plan)):
+        if warning and not quiet:
+            tell(warning)
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, search.plan, stdout_bytes(), color=color) as writer:
         try:

@@ -122,6 +122,7 @@ def search(
     group: options.Group = False,
     append_only: options.AppendOnly = False,
     limit: options.Limit = None,
+    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
     quiet: options.Quiet = False,
 ) -> None:
     """All results of a keyword query over a replay, or the best of a database as it is now.

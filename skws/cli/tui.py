@@ -63,6 +63,7 @@ def tui(
     ] = "0 s",
     on_error: options.BadRecords = OnError.SKIP,
     dead_letters: options.LateLetters = None,
+    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
     theme: Annotated[
         str | None,
         typer.Option("--theme", metavar="NAME", help="Colours.", show_default="the last, or the terminal's"),

@@ -143,6 +143,7 @@ def watch(
     group: options.Group = False,
     append_only: options.AppendOnly = False,
     limit: options.Limit = None,
+    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
     quiet: options.Quiet = False,
 ) -> None:
     """Results of standing queries as they come, until interrupted or the source ends.

@@ -117,6 +117,7 @@ def windows(
     on_error: options.BadRecords = OnError.FAIL,
     dead_letters: options.DeadLetters = None,
     limit: options.Limit = None,
+    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
     quiet: options.Quiet = False,
 ) -> None:
     """The windows of a window expression over a replay, told as soon as they end.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mesh.columnar.table import OperatorCounts
+from purging.memory import watched
 from schema.errors import UsageError, nearest
 from schema.evolve import SchemaChange
 from schema.load import parse_schema
@@ -245,11 +246,11 @@ class LiveSearch:
         arrived = self._order.in_order(accepted, ended=ended)
         found: list[list[LiveResult]] = []
         if self._engine is not None and len(accepted):
-            found.append(list(self._processed(self._engine, accepted, arrived)))
+            found.append(list(watched(self._processed(self._engine, accepted, arrived))))
         if len(arrived.batch):
-            found += [list(each.take(arrived)) for each in evaluators]
+            found += [list(watched(each.take(arrived))) for each in evaluators]
         if ended:
-            found += [list(each.end()) for each in evaluators]
+            found += [list(watched(each.end())) for each in evaluators]
         return in_order_of_time(found)
 
     def _processed(
@@ -299,7 +300,7 @@ class LiveSearch:
         evaluator = self._new_evaluator(standing)
         if evaluator is None:
             return []
-        found = list(evaluator.begin(self._past_in_order()))
+        found = list(watched(evaluator.begin(self._past_in_order())))
         self._evaluators[standing.name] = evaluator
         return found
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from patterns.evaluation import Evaluator, Valuation
+from purging.memory import Held, register, watched
 from schema.errors import PatternError
 from schema.model import Row, Schema
 from skws.batches import Ints, RecordBatch
@@ -64,6 +65,12 @@ class PatternStream:
         self._own = own
         self._reads = sorted(query.pcea.relations)
         self._now = -FOREVER
+        register(self)
+
+    def held(self) -> Held:
+        """What the pattern holds."""
+        told = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
+        return Held(self.entries(), f"pattern {self.query.text!r} holds {told}")
 
     def begin_at(self, position: int) -> None:
         """The next tuple stands there in the stream."""
@@ -87,7 +94,7 @@ class PatternStream:
         found = []
         for batch, positions in batches:
             for _ in self.completing(self.tuples(batch, positions)):
-                for valuation in self._evaluator.results():
+                for valuation in watched(self._evaluator.results()):
                     first = self._history.at(min(valuation)[0])[1]
                     found.append((self.window.end(first), self.formed(valuation, snapshot=True)))
         return [result for end, result in found if end > self._now]
@@ -114,7 +121,7 @@ class PatternStream:
         ``remember``: what results are formed of, or else they can only be counted.
         """
         evaluator, history = self._evaluator, self._history
-        for taken in tuples:
+        for taken in watched(tuples):
             position, relation, row, time, successor = taken
             tick = position if self._by_count else time
             if self._own is not None and not self._own(relation, row):
@@ -144,7 +151,7 @@ class PatternStream:
 
     def results(self) -> Iterator[PatternResult]:
         """The results that the last tuple completes."""
-        return map(self.formed, self._evaluator.results())
+        return map(self.formed, watched(self._evaluator.results()))
 
     def how_many(self) -> int:
         """How many results the last tuple completes, without forming them."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+from purging.memory import check
 from schema.model import Schema
 from skws.batches import RecordBatch, batched
 from skws.records import BadRecord, Record
@@ -77,6 +78,11 @@ class Replay:
 
     def batches(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
         """The records of ``stream`` by the thousand; read as they are asked for if the files are in order."""
+        for batch in self._batches(policy, progress):
+            check()
+            yield batch
+
+    def _batches(self, policy: BadRecordLog, progress: Progress) -> Iterator[RecordBatch]:
         if self._columnar:
             yield from self._parquet_columns(policy, progress)
             return

@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from purging.memory import check
 from schema.model import Schema
 from skws.keywords import Matcher
 from skws.records import BadRecord, Record
@@ -91,6 +92,7 @@ def batched(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.R
     for row in rows:
         chunk.append(row)
         if len(chunk) == BATCH:
+            check()
             yield _batch(chunk, schema)
             chunk = []
     if chunk:
@@ -107,4 +109,5 @@ def _batch(chunk: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
 def unbatched(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     """Rows of Arrow batches as tuples."""
     for batch in batches:
+        check()
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -22,16 +22,20 @@ from pyspark.sql import DataFrame
 from mesh.columnar import Labelled
 from mesh.columnar.columns import Ints
 from mesh.generate import CNGen
+from purging.memory import Held, register
 from schema.model import Row
 from skws.batches import BATCH, Rows
 from skws.engine.arrivals import Arrivals
 from skws.engine.collector import expect_long_lived_objects
 from skws.engine.events import Event
 from skws.engine.finder import Finder
+from skws.engine.holding import held
+from skws.engine.portions import Portions
 from skws.plan import Plan
 from skws.spark.decode import batched, unbatched
 from skws.spark.lifespans import UNMATCHED
 from skws.spark.slices import Slicing
+from skws.spark.worker_memory import of_a_worker
 from windows.tuples import ALWAYS, StreamTuple
 
 RESULTS = "tick bigint, kind smallint, time bigint, id string, result binary"
@@ -52,10 +56,12 @@ def evaluated(
     tuples: DataFrame, plan: Plan, static: Callable[[], list[StreamTuple]], slicing: Slicing
 ) -> DataFrame:
     """Results of sliced tuples, columns RESULTS. ``static`` gives the static tuples on a worker."""
+    memory = of_a_worker(tuples.sparkSession)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expect_long_lived_objects()
-        yield from batched(_run_slices(unbatched(batches), plan, static, slicing), RESULTS_ARROW)
+        with memory.kept():
+            yield from batched(_run_slices(unbatched(batches), plan, static, slicing), RESULTS_ARROW)
 
     return tuples.mapInArrow(run, RESULTS)
 
@@ -96,8 +102,11 @@ class SliceRun:
     ) -> None:
         self._finder = Finder(plan.schema, plan.lifespans, accepts_root)
         self._finder.add(0, plan, generator)
+        self._portions = Portions(self._finder.labelling)
+        self._plan = plan
         self._begin = begin
         self.counts: Counter[str] = Counter()
+        register(self)
 
     def load(self, static: list[StreamTuple]) -> Iterator[Event]:
         """Insert the static tuples; their own results belong to the first slice."""
@@ -124,9 +133,14 @@ class SliceRun:
             self._finder.purge(batch[0][3])
             before = self._finder.excluded
             found = self._finder.insert(self._arrivals(batch), batch[-1][3])
+            self._portions.led_to(sum(map(len, found)))
             if batch[0][3] >= self._begin:
                 self.counts["excluded"] += self._finder.excluded - before
                 yield from self._finder.telling.events(found)
+
+    def held(self) -> Held:
+        """What its query holds."""
+        return held(self._finder, {0: self._plan}, ())
 
     def close(self) -> None:
         self._finder.close()
@@ -134,6 +148,7 @@ class SliceRun:
     def _batches(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
         """Batches that end where an instant ends, and where the slice begins."""
         batch: list[tuple[Any, ...]] = []
+        carrying = 0  # tuples with keywords among them
         for row in rows:
             if row[2] == UNMATCHED:
                 self.counts["unmatched_deletions"] += row[3]
@@ -141,10 +156,11 @@ class SliceRun:
                 continue
             if batch and row[3] != batch[-1][3]:
                 begins = batch[-1][3] < self._begin <= row[3]
-                if begins or len(batch) >= BATCH:
+                if begins or len(batch) >= BATCH or carrying >= self._portions.carriers:
                     yield batch
-                    batch = []
+                    batch, carrying = [], 0
             batch.append(row)
+            carrying += row[8] != 0
         if batch:
             yield batch
 

@@ -32,6 +32,7 @@ from skws.spark.decode import batched, unbatched
 from skws.spark.positions import with_positions
 from skws.spark.replayed import DecodedReplay, in_order
 from skws.spark.slices import Slicing, plan_slices, quantiles
+from skws.spark.worker_memory import of_a_worker
 from windows.tuples import ALWAYS
 from windows.window import FOREVER, CountWindow, Unbounded, Window, parse_window
 
@@ -128,11 +129,13 @@ class PatternBatch(DecodedReplay):
         self, run: Evaluated, arrow: pa.Schema
     ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         text, schema, window, bounds = self._text, self._schema, self._given, self.slicing.bounds
+        memory = of_a_worker(self._spark)
 
         def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             expect_long_lived_objects()
             query = read_query(text, schema)
-            yield from batched(_run_shares(unbatched(batches), query, schema, window, bounds, run), arrow)
+            with memory.kept():
+                yield from batched(_run_shares(unbatched(batches), query, schema, window, bounds, run), arrow)
 
         return evaluate
 

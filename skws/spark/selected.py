@@ -19,10 +19,12 @@ from schema.model import Schema
 from skws.bounded.result import SqlResult
 from skws.bounded.selected import SelectedRun, selected, told
 from skws.live.results import read_result
+from skws.memory import MemoryShare
 from skws.records import Record
 from skws.replay import Replay
 from skws.spark.decode import batched, unbatched
 from skws.spark.replayed import DecodedReplay
+from skws.spark.worker_memory import of_a_worker
 from skws.tables.whole import with_sources
 
 _READ: Final = ("relation", "time", "packed")
@@ -48,7 +50,7 @@ class SelectedBatch(DecodedReplay):
             .repartition(1)
             .sortWithinPartitions("moving", "time", "split", "place")
         )
-        evaluate = _evaluator(self._text, self._shown, self._schema)
+        evaluate = _evaluator(self._text, self._shown, self._schema, of_a_worker(self._spark))
         for row in ordered.select(*_READ).mapInArrow(evaluate, _FOUND).toLocalIterator():
             result = read_result(bytes(row.result))
             assert isinstance(result, SqlResult)  # noqa: S101 - the task writes these
@@ -56,10 +58,11 @@ class SelectedBatch(DecodedReplay):
 
 
 def _evaluator(
-    text: str, shown: tuple[str, ...], schema: Schema
+    text: str, shown: tuple[str, ...], schema: Schema, memory: MemoryShare
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from batched(_results(unbatched(batches), text, shown, schema), _ARROW_FOUND)
+        with memory.kept():
+            yield from batched(_results(unbatched(batches), text, shown, schema), _ARROW_FOUND)
 
     return evaluate
 

@@ -23,6 +23,7 @@ from skws.spark.decode import batched, unbatched
 from skws.spark.evaluate import COUNTED, RESULTS, RESULTS_ARROW, result_row
 from skws.spark.positions import with_positions
 from skws.spark.window_cuts import SLICES, Cut, cut_at, find_cuts, records_of
+from skws.spark.worker_memory import of_a_worker
 from skws.tables.whole import with_sources
 from skws.windowing.engine import WindowedEngine
 from windows.lifespans import static_tuples
@@ -55,9 +56,12 @@ class WindowedRun(BatchRun):
 def _evaluated(
     sliced: DataFrame, plan: Plan, static: Callable[[], list[StreamTuple]], cuts: list[Cut]
 ) -> DataFrame:
+    memory = of_a_worker(sliced.sparkSession)
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expect_long_lived_objects()
-        yield from batched(_run_slices(unbatched(batches), plan, static, cuts), RESULTS_ARROW)
+        with memory.kept():
+            yield from batched(_run_slices(unbatched(batches), plan, static, cuts), RESULTS_ARROW)
 
     return sliced.mapInArrow(run, RESULTS)
 

@@ -19,11 +19,13 @@ from pyspark.storagelevel import StorageLevel
 from schema.model import Schema
 from skws.batches import RecordBatch
 from skws.engine.collector import expect_long_lived_objects
+from skws.memory import MemoryShare
 from skws.pattern_search.result import PatternResult
 from skws.pattern_search.text import read_query
 from skws.spark.decode import batched, unbatched
 from skws.spark.patterns import ARROW_FOUND, FOUND, PatternBatch, received
 from skws.spark.window_cuts import SLICES, Cut, cut_at, find_cuts, records_of
+from skws.spark.worker_memory import of_a_worker
 from skws.windowing.pattern import WindowedPattern
 from windows.window import ExpressionWindow
 
@@ -58,14 +60,21 @@ class WindowedPatternBatch(PatternBatch):
         try:
             least = self._counted.records // (parts * SLICES)
             cuts = find_cuts(ticked, self._schema, self._window, least) if parts > 1 else []
-            evaluate = _evaluator(self._text, self._schema, self._window, cuts, give, arrow)
+            memory = of_a_worker(self._spark)
+            evaluate = _evaluator(self._text, self._schema, self._window, cuts, give, arrow, memory)
             yield cut_at(ticked, cuts).mapInArrow(evaluate, columns)
         finally:
             ticked.unpersist()
 
 
 def _evaluator(
-    text: str, schema: Schema, window: ExpressionWindow, cuts: list[Cut], give: Given, arrow: pa.Schema
+    text: str,
+    schema: Schema,
+    window: ExpressionWindow,
+    cuts: list[Cut],
+    give: Given,
+    arrow: pa.Schema,
+    memory: MemoryShare,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def given(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
         query = read_query(text, schema)
@@ -78,7 +87,8 @@ def _evaluator(
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expect_long_lived_objects()
-        yield from batched(given(batches), arrow)
+        with memory.kept():
+            yield from batched(given(batches), arrow)
 
     return evaluate
 

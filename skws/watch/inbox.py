@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from queue import Empty, SimpleQueue
 
+from skws.live.kinds import keyword_plan
+from skws.live.standing import KEYWORDS
+from skws.network_count import many_networks
 from skws.watch.control import Answer, Command, ControlFolder
 from skws.watch.log import Log
 from skws.watch.standing import StandingQueries
@@ -57,9 +60,17 @@ class Inbox:
 
     def done(self, commands: Iterable[Command], standing: StandingQueries) -> None:
         """Commands were carried out."""
+        commands = list(commands)
+        self._tell_many_networks({command.name for command in commands if command.op == "add"}, standing)
         self.answer([Answer(command.id, notes=standing.notes(command)) for command in commands])
         if self._folder is not None:
             self._folder.publish(standing.shown())
+
+    def _tell_many_networks(self, names: Collection[str], standing: StandingQueries) -> None:
+        new = [one for one in standing.shown() if one.name in names and one.kind == KEYWORDS]
+        for line in (many_networks(keyword_plan(one, standing.stream)) for one in new):
+            if line:
+                self._log.warning("networks", line)
 
     def _drained(self) -> list[Command]:
         commands = []

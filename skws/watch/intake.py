@@ -16,6 +16,8 @@ from skws.sources.feed import Item
 
 LEAST: Final = 256
 MOST: Final = 16_384  # larger batches gain little
+RESULTS: Final = 50_000
+"""Of one batch, about: all of them are there at once."""
 
 
 @dataclass(slots=True)
@@ -30,6 +32,8 @@ class Appetite:
     time is the same for a batch of any size (thousands of queries), small
     ones would only take longer in all: then a batch may take a few times
     that.
+
+    Where records have very many results, there may be less than ``least`` in a batch.
     """
 
     limit: int = LEAST
@@ -39,8 +43,14 @@ class Appetite:
     long: float = 0.3
     _least_seconds: float = field(default=inf, init=False)
 
-    def worked(self, records: int, seconds: float) -> None:
-        """A batch took so long."""
+    def worked(self, records: int, seconds: float, results: int = 0) -> None:
+        """A batch took so long, and had so many results."""
+        if results > RESULTS:
+            self.limit = max(1, min(records, self.limit) * RESULTS // results)
+            return
+        if self.limit < self.least:
+            self.limit = min(self.limit * 2, self.least) if 2 * results < RESULTS else self.limit
+            return
         # Rises a little with each batch, for what a batch takes at least may grow.
         self._least_seconds = min(self._least_seconds * 1.05, seconds)
         if seconds > max(self.long, 4 * self._least_seconds):

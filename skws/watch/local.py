@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Final, TypeVar
 
+from purging.memory import told
 from schema.errors import SourceError, UsageError
 from skws.engine.collector import expect_long_lived_objects
 from skws.live.changing import changed
+from skws.memory import warn_by
 from skws.records import Record
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Feed, Item, Offset, Source
@@ -62,6 +65,7 @@ class LocalWatch:
         self.request = request
         self.clock = clock or StoppableClock()
         self._given = request.given()
+        warn_by(partial(log.warning, "memory"))
         self._pace = Pace(self.clock, replay_rate(request))
         self._sinks = sinks
         self._log = log
@@ -128,14 +132,15 @@ class LocalWatch:
     def run(self) -> None:
         """Until the source ends, the limit is reached or ``stop`` is called. Raises SkwsError."""
         failed = True
-        try:
-            self.open()
-            rest = Rest(self.clock)
-            while not (self.stopping or self.ended):
-                rest.after(busy=self.step())
-            failed = False
-        finally:
-            self.close(failed=failed)
+        with told():
+            try:
+                self.open()
+                rest = Rest(self.clock)
+                while not (self.stopping or self.ended):
+                    rest.after(busy=self.step())
+                failed = False
+            finally:
+                self.close(failed=failed)
 
     def open(self) -> None:
         """Make everything ready, and answer the given queries. Waits for a source that is away."""

@@ -126,7 +126,7 @@ class Pipeline:
             self._recent.trim(live)
         self.speak_of_schema()
         seconds = (self._now() - arrived) / MICROSECOND
-        self.appetite.worked(len(records), seconds)
+        self.appetite.worked(len(records), seconds, len(outcome.results))
         self.gauges.worked(seconds)
 
     def deliver(self, entry: Entry, outcome: Outcome) -> None:

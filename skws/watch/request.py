@@ -14,6 +14,7 @@ from skws.live.kinds import check
 from skws.live.ranked import TOP
 from skws.live.standing import KEYWORDS, PATTERN, WINDOW, Query, Standing
 from skws.live.stream import Stream
+from skws.memory import asked
 from windows.window import CountWindow, ExpressionWindow, Window, parse_window
 
 STDOUT: Final = "stdout:table"
@@ -34,6 +35,7 @@ class WatchRequest:
     ``force_unbounded``: without a window take queries that need unbounded memory.
     ``allow_unbounded_windows``: also if windows of an expression can pile up.
     ``evaluator``: what evaluates the networks of keyword queries; a run may go on with another one.
+    ``memory``: what the processes that keep its shards may take together, on one machine.
     """
 
     queries: Mapping[str, str | Query]
@@ -58,6 +60,7 @@ class WatchRequest:
     force_unbounded: bool = False
     allow_unbounded_windows: bool = False
     evaluator: EvaluatorName = EvaluatorName.MESH
+    memory: str = field(default_factory=asked, compare=False)
 
     def __post_init__(self) -> None:
         if self.engine is EngineName.LOCAL and (self.master is not None or self.packages):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from purging.memory import told
 from schema.model import Schema
 from skws.explain.prefixes import Prefix, prefix_of
 from skws.live.standing import Standing
@@ -43,14 +44,15 @@ class LocalSearch(WatchedSearch[LocalWatch]):
     def run(self) -> None:
         watch = self._watch
         failed = True
-        try:
-            self.open()
-            rest = Rest(watch.clock)
-            while not watch.stopping:
-                rest.after(busy=watch.step())
-            failed = False
-        finally:
-            watch.close(failed=failed)
+        with told():
+            try:
+                self.open()
+                rest = Rest(watch.clock)
+                while not watch.stopping:
+                    rest.after(busy=watch.step())
+                failed = False
+            finally:
+                watch.close(failed=failed)
 
     def open(self) -> None:
         self._watch.open()

@@ -26,11 +26,13 @@ from typing import Any, Final
 
 import orjson
 
+from purging.memory import told as memory_told
 from schema.errors import SkwsError
 from skws.engine.collector import expect_long_lived_objects
 from skws.live.results import written
 from skws.live.share import Share
 from skws.live.standing import Standing
+from skws.memory import use
 from skws.spark.streaming.compressed import compressed
 from skws.spark.streaming.frames import Message, receive, send
 from skws.spark.streaming.parcels import Parcel
@@ -106,7 +108,9 @@ def blobs_of(worked: Worked) -> list[bytes]:
 def serve(setup: Setup) -> None:
     """Until there is no reason to; in a process that nobody has to wait for, once the socket is there."""
     expect_long_lived_objects()
-    keeper = Keeper(setup.request.read(), setup.share)
+    request = setup.request.read()
+    use(request.memory, lambda _: None, setup.share.shards)
+    keeper = Keeper(request, setup.share)
     here = setup.socket.with_suffix(f".{os.getpid()}")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(here))
@@ -154,7 +158,8 @@ def _converse(connection: socket.socket, keeper: Keeper) -> None:
 
 def _answered(keeper: Keeper, message: Message) -> Message:
     try:
-        return keeper.answer(message)
+        with memory_told():
+            return keeper.answer(message)
     except SkwsError as error:
         told: dict[str, Any] = {"op": "error", "kind": type(error).__name__, "message": str(error)}
     except Exception:

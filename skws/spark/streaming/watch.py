@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from schema.errors import SkwsError, UsageError
 from skws.engine.collector import expect_long_lived_objects
 from skws.live.standing import Standing
+from skws.memory import warn_by
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
 from skws.sources.outage import awaited
@@ -82,6 +84,7 @@ class SparkWatch:
         self.clock = StoppableClock()
         self._log = log
         self._given = request.given()
+        warn_by(partial(log.warning, "memory"))
         replay_rate(request)
         self._source = parse_source(request.source)
         if self._source.local_only:

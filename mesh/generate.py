@@ -70,8 +70,10 @@ class CNGen:
         self.order = order or NodeOrder.default(slots, grown=schema.evolution.grown)
         self.edges_from = edges_from(schema)
         if self.without:
-            kept = ([edge for edge in some if edge.target not in removed] for some in self.edges_from)
-            self.edges_from = tuple(map(tuple, kept))
+            self.edges_from = tuple(
+                () if relation in removed else tuple(edge for edge in leaving if edge.target not in removed)
+                for relation, leaving in enumerate(self.edges_from)
+            )
         self._reach = Reach(self.edges_from, self.searchable)
         self._kinds: dict[int, tuple[int, ...]] = {}
         self._choices: dict[tuple[object, ...], list[Choice]] = {}

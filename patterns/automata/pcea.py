@@ -6,7 +6,8 @@ run from each of its source states: runs go on in parallel until then.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -77,24 +78,43 @@ class PCEA:
         return len(self.states) + sum(len(t.sources) + len(t.labels) for t in self.transitions)
 
     def trimmed(self) -> PCEA:
-        """Without transitions that are in no accepting run."""
-        kept = set(_reachable(self.transitions))
-        needed, grown = set(self.final), True
-        while grown:
-            into = {s.state for t in kept if t.target in needed for s in t.sources}
-            grown = not into <= needed
-            needed |= into
-        return PCEA(tuple(t for t in self.transitions if t in kept and t.target in needed), self.final)
+        """Without transitions in no accepting run, and final states in no run; takes linear time."""
+        reached, fired = _reachable(self.transitions)
+        final = self.final & reached
+        kept = _useful([t for t, fires in zip(self.transitions, fired, strict=True) if fires], final)
+        return PCEA(tuple(kept), final)
 
 
-def _reachable(transitions: tuple[Transition, ...]) -> list[Transition]:
-    """Transitions all of whose sources can hold a run."""
+def _reachable(transitions: Sequence[Transition]) -> tuple[set[State], list[bool]]:
+    """The states that can hold a run, and for each transition whether all of its sources can."""
+    missing = [len(transition.sources) for transition in transitions]
+    waiting: defaultdict[State, list[int]] = defaultdict(list)
+    for number, transition in enumerate(transitions):
+        for source in transition.sources:
+            waiting[source.state].append(number)
     reached: set[State] = set()
-    waiting, fired = list(transitions), list[Transition]()
-    while True:
-        ready = [t for t in waiting if all(source.state in reached for source in t.sources)]
-        if not ready:
-            return fired
-        fired += ready
-        reached.update(t.target for t in ready)
-        waiting = [t for t in waiting if t not in ready]
+    ready = [number for number, count in enumerate(missing) if not count]
+    for number in ready:
+        target = transitions[number].target
+        if target not in reached:
+            reached.add(target)
+            for later in waiting[target]:
+                missing[later] -= 1
+                if not missing[later]:
+                    ready.append(later)
+    return reached, [not count for count in missing]
+
+
+def _useful(transitions: Sequence[Transition], final: Iterable[State]) -> list[Transition]:
+    """The transitions to states from whose runs accepting ones are made."""
+    into: defaultdict[State, list[Transition]] = defaultdict(list)
+    for transition in transitions:
+        into[transition.target].append(transition)
+    needed = set(final)
+    pending = list(needed)
+    while pending:
+        for transition in into[pending.pop()]:
+            fresh = {source.state for source in transition.sources} - needed
+            needed |= fresh
+            pending += fresh
+    return [transition for transition in transitions if transition.target in needed]

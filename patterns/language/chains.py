@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from patterns.language.expression import NOTHING, Expression, Letter, derivative, letters, nullable
-from patterns.language.progress import End, Layout, Progress, Sources
+from patterns.language.expression import Expression, Letter, nullable
+from patterns.language.progress import End, Layout, Progress, Sources, Step
 
 # What a first letter may gather: the ways in which all that comes before can be complete.
 Before: TypeAlias = Callable[[Letter], Iterable[Sources]]
@@ -32,9 +32,12 @@ def chain(layout: Layout, expression: Expression, part: Hashable, before: Before
     ends: dict[End, None] = {}
     waiting: list[Progress] = []
     seen: set[Progress] = set()
+    steps: list[Step] = []
 
     def read(sources: Sources, letter: Letter, left: Expression) -> None:
-        state = layout.step(sources, letter, part, left)
+        step = layout.step(sources, letter, part, left)
+        steps.append(step)
+        state = step.target
         if nullable(left):
             complete[state] = None
             ends[sources, letter] = None
@@ -42,17 +45,12 @@ def chain(layout: Layout, expression: Expression, part: Hashable, before: Before
             seen.add(state)
             waiting.append(state)
 
-    for letter, left in _firsts(expression):
+    for letter, left in layout.derivatives.of(expression).items():
         for sources in before(letter):
             read(sources, letter, left)
     while waiting:
         state = waiting.pop()
-        for letter, left in _firsts(state.left):
+        for letter, left in layout.derivatives.of(state.left).items():
             read((state,), letter, left)
+    layout.settle(steps)
     return Fragment(tuple(complete), tuple(ends))
-
-
-def _firsts(expression: Expression) -> list[tuple[Letter, Expression]]:
-    """The letters that can come first, each with what is left after it."""
-    ways = [(letter, derivative(expression, letter)) for letter in sorted(letters(expression))]
-    return [(letter, left) for letter, left in ways if left != NOTHING]

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from patterns.automata.pcea import PCEA
 from patterns.language.expression import nullable
 from patterns.language.parallel import Parallel
-from patterns.language.progress import Layout, NotExpressibleError
+from patterns.language.progress import Layout, NotExpressibleError, TooManyTransitionsError
+from patterns.language.refusal import too_large
 from patterns.language.resolve import Resolved, TextMatch, resolve
 from patterns.language.root import root_of_pattern
 from patterns.language.syntax import Pattern
 from patterns.root import RootKey
+from schema.budget import OverBudgetError
 from schema.errors import PatternError
 from schema.model import Schema
 
@@ -54,4 +56,7 @@ def compile_pattern(pattern: Pattern, schema: Schema, text_match: TextMatch) -> 
 def parallel_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
     """Conjunctions in parallel as far as that can be. Raises NotExpressibleError."""
     layout = Layout(resolved)
-    return layout.pcea(Parallel(layout).fragment(pattern.expression).complete)
+    try:
+        return layout.pcea(Parallel(layout).fragment(pattern.expression).complete)
+    except (TooManyTransitionsError, OverBudgetError):
+        raise PatternError(too_large(pattern, layout)) from None

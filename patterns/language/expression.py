@@ -1,4 +1,4 @@
-"""Expressions over letters: what a pattern says about the order of tuples, and their derivatives.
+"""Expressions over letters: what a pattern says about the order of tuples.
 
 A letter is one way to read one tuple: its relation and the variable it is
 marked with. The tuples of a result, in order, spell a word of letters, and a
@@ -11,7 +11,7 @@ recognition).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 
@@ -23,36 +23,53 @@ class Letter:
     variable: str
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class _Hashed:
+    """Hashed once: expressions are keys again and again, and as deep as the pattern."""
+
+    def __init_subclass__(cls) -> None:
+        cls.__hash__ = _Hashed.__hash__  # type: ignore[method-assign]
+
+    def __hash__(self) -> int:
+        own = vars(self)
+        if "_hash" not in own:
+            own["_hash"] = hash((type(self).__name__, *own.values()))
+        return int(own["_hash"])
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the hash, which is another one in another process."""
+        return {name: value for name, value in vars(self).items() if name != "_hash"}
+
+
+@dataclass(frozen=True)
+class Read(_Hashed):
     """One tuple."""
 
     letter: Letter
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+@dataclass(frozen=True)
+class Sequence(_Hashed):
     """All of the first part before all of the second, and so on."""
 
     parts: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Conjunction:
+@dataclass(frozen=True)
+class Conjunction(_Hashed):
     """All parts, in any order, of different tuples."""
 
     parts: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Alternation:
+@dataclass(frozen=True)
+class Alternation(_Hashed):
     """One of the parts."""
 
     parts: frozenset[Expression]
 
 
-@dataclass(frozen=True, slots=True)
-class Star:
+@dataclass(frozen=True)
+class Star(_Hashed):
     """Any number of times the body, one after the other."""
 
     body: Expression
@@ -60,6 +77,7 @@ class Star:
 
 Expression: TypeAlias = Read | Sequence | Conjunction | Alternation | Star
 
+_REMEMBERED: Final = 1 << 14
 EMPTY: Final = Sequence(())
 NOTHING: Final = Alternation(frozenset())
 
@@ -118,7 +136,7 @@ def size(expression: Expression) -> int:
             return sum(map(size, expression.parts))
 
 
-@cache
+@lru_cache(_REMEMBERED)
 def canonical(expression: Expression) -> str:
     """A text that is the same for equal expressions in every run: what to order them by."""
     match expression:
@@ -132,7 +150,7 @@ def canonical(expression: Expression) -> str:
             return f"{type(expression).__name__}({' '.join(map(canonical, parts))})"
 
 
-@cache
+@lru_cache(_REMEMBERED)
 def letters(expression: Expression) -> frozenset[Letter]:
     """The letters that occur."""
     match expression:
@@ -144,7 +162,7 @@ def letters(expression: Expression) -> frozenset[Letter]:
             return frozenset().union(*map(letters, expression.parts))
 
 
-@cache
+@lru_cache(_REMEMBERED)
 def nullable(expression: Expression) -> bool:
     """True if no tuple at all is a way to satisfy it."""
     match expression:
@@ -156,44 +174,3 @@ def nullable(expression: Expression) -> bool:
             return any(map(nullable, parts))
         case _:
             return all(map(nullable, expression.parts))
-
-
-@cache
-def derivative(expression: Expression, letter: Letter) -> Expression:
-    """What is left to satisfy after a letter (Brzozowski); NOTHING if the letter cannot come first."""
-    match expression:
-        case Read(known):
-            return EMPTY if known == letter else NOTHING
-        case Star(body):
-            return sequence(derivative(body, letter), expression)
-        case Alternation(parts):
-            return alternation(*(derivative(part, letter) for part in parts))
-        case Conjunction(parts):
-            return alternation(
-                *(
-                    conjunction(*parts[:i], derivative(part, letter), *parts[i + 1 :])
-                    for i, part in enumerate(parts)
-                )
-            )
-        case Sequence(parts):
-            ways = []
-            for i, part in enumerate(parts):
-                ways.append(sequence(derivative(part, letter), *parts[i + 1 :]))
-                if not nullable(part):
-                    break
-            return alternation(*ways)
-
-
-def in_common(first: Expression, second: Expression) -> bool:
-    """True if some word satisfies both."""
-    waiting, seen = [(first, second)], {(first, second)}
-    while waiting:
-        one, other = waiting.pop()
-        if nullable(one) and nullable(other):
-            return True
-        for letter in letters(one) & letters(other):
-            following = derivative(one, letter), derivative(other, letter)
-            if NOTHING not in following and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    return False

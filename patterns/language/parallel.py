@@ -26,7 +26,6 @@ from patterns.language.expression import (
     Star,
     canonical,
     conjunction,
-    in_common,
     letters,
     sequence,
 )
@@ -86,8 +85,9 @@ class Parallel:
             for sources, letter in self.fragment(part).ends:
                 for gathered in self._gather(others, letter):
                     ends[sources + gathered, letter] = None
-        complete = {self._layout.step(sources, letter, whole, EMPTY): None for sources, letter in ends}
-        return Fragment(tuple(complete), tuple(ends))
+        steps = [self._layout.step(sources, letter, whole, EMPTY) for sources, letter in ends]
+        self._layout.settle(steps)
+        return Fragment(tuple(dict.fromkeys(step.target for step in steps)), tuple(ends))
 
     def _sequence(self, whole: Expression, first: Expression, rest: Expression) -> Fragment:
         if letters(first) & letters(rest):
@@ -98,7 +98,7 @@ class Parallel:
         return chain(self._layout, rest, whole, lambda letter: self._ways(first, letter))
 
     def _alternation(self, options: list[Expression]) -> Fragment:
-        if any(in_common(one, other) for one, other in combinations(options, 2)):
+        if any(self._layout.derivatives.in_common(*pair) for pair in combinations(options, 2)):
             raise NotExpressibleError("alternatives have results in common")
         fragments = [self.fragment(option) for option in options]
         return Fragment(
@@ -125,7 +125,10 @@ class Parallel:
                 choices.append(self._ways(group[0], letter))
             else:
                 choices.append([(state,) for state in self.fragment(conjunction(*group)).complete])
-        return [tuple(state for sources in chosen for state in sources) for chosen in product(*choices)]
+        return [
+            tuple(state for sources in chosen for state in sources)
+            for chosen in self._layout.counted(product(*choices))
+        ]
 
     def _groups(self, parts: tuple[Expression, ...], letter: Letter) -> list[list[Expression]]:
         """Parts that a letter cannot gather each on its own, together."""
@@ -137,12 +140,7 @@ class Parallel:
         return groups
 
     def _bound(self, one: Expression, other: Expression, letter: Letter) -> bool:
-        carried = self._layout.reading(letter).classes
-        shared = self._classes(one) & self._classes(other)
-        return not shared <= carried or self._layout.may_coincide(letters(one), letters(other))
-
-    def _classes(self, expression: Expression) -> frozenset[int]:
-        return frozenset().union(*(self._layout.reading(letter).classes for letter in letters(expression)))
+        return not self._layout.shared(one, other, letter) or self._layout.may_coincide(one, other)
 
 
 def _has_conjunction(expression: Expression) -> bool:

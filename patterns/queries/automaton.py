@@ -13,6 +13,7 @@ paper, and an automaton of quadratic size.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -23,10 +24,12 @@ from patterns.automata.predicates import Columns, Equality, Unary
 from patterns.queries.qtree import FRESH, Inner, compact, qtree
 from patterns.queries.query import ConjunctiveQuery
 from patterns.queries.self_joins import self_joins
+from schema.budget import Budget, OverBudgetError
 from schema.errors import PatternError
 
 # Beyond this a query with self-joins takes longer to compile than anyone waits.
 MOST_TRANSITIONS: Final = 20_000
+MOST_SOURCES: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,9 @@ class _Construction:
         self._query = query
         self._tree = compact(qtree(query))
         self._lasts = [_Last(atoms, unary) for atoms, unary in self_joins(query)]
+        self._place = {variable: place for place, variable in enumerate(query.variables)}
+        self._known_columns: dict[tuple[frozenset[int] | str, ...], Columns] = {}
+        self._known: dict[frozenset[int], frozenset[str]] = {}
         self._variants = {node.variable: self._variants_of(node) for node in self._tree.inner_nodes()}
 
     def pcea(self) -> PCEA:
@@ -83,17 +89,26 @@ class _Construction:
         if len(self._query.atoms) == 1:
             return PCEA(tuple(starts), frozenset({AtomState(0)}))
         transitions = list(starts)
-        for transition in self._completions():
-            transitions.append(transition)
-            if len(transitions) > MOST_TRANSITIONS:
-                raise PatternError(
-                    "the query's atoms of one relation coincide in too many ways: its automaton has more "
-                    f"than {MOST_TRANSITIONS:,} transitions; write it as a pattern, in which atoms are "
-                    "different tuples"
-                )
+        budget = Budget(MOST_SOURCES, "compiling the query")
+        try:
+            for transition in self._completions():
+                budget.spend(len(transition.sources))
+                transitions.append(transition)
+                if len(transitions) > MOST_TRANSITIONS:
+                    raise self._too_large(f"{MOST_TRANSITIONS:,} transitions")
+        except OverBudgetError:
+            raise self._too_large(f"{MOST_SOURCES:,} sources of transitions") from None
         root = self._tree.variable
         final = {VariableState(root, variant) for variant in range(len(self._variants[root]))}
         return PCEA(tuple(transitions), frozenset(final)).trimmed()
+
+    def _too_large(self, size: str) -> PatternError:
+        if len(self._lasts) == len(self._query.atoms):
+            return PatternError(f"the query's automaton has more than {size}: ask for fewer atoms")
+        return PatternError(
+            "the query's atoms of one relation coincide in too many ways: its automaton has more "
+            f"than {size}; write it as a pattern, in which atoms are different tuples"
+        )
 
     def _completions(self) -> Iterator[Transition]:
         for node in self._tree.inner_nodes():
@@ -106,10 +121,13 @@ class _Construction:
     def _variants_of(self, node: Inner) -> list[dict[int, _Last]]:
         """The states of a variable, each with one set of atoms at most for every relation."""
         variants: list[dict[int, _Last]] = []
+        counts: Counter[int] = Counter()
+        below = node.atoms()
         for last in self._lasts:
-            if last.atoms <= node.atoms():
+            if last.atoms <= below:
                 relation = last.unary.relation
-                place = sum(relation in variant for variant in variants)
+                place = counts[relation]
+                counts[relation] += 1
                 if place == len(variants):
                     variants.append({})
                 variants[place][relation] = last
@@ -147,16 +165,24 @@ class _Construction:
         shared = self._variables(earlier[0]) & self._variables(later)
         for last in earlier[1:]:
             shared &= self._variables(last)
-        order = [v for v in self._query.variables if v in shared and v != FRESH]
+        order = sorted(shared - {FRESH}, key=self._place.__getitem__)
         left = tuple(sorted((last.unary.relation, self._columns(last, order)) for last in earlier))
         return Equality(left, self._columns(later, order))
 
     def _variables(self, last: _Last) -> frozenset[str]:
-        return frozenset().union(*(self._query.atoms[i].variables for i in last.atoms))
+        known = self._known.get(last.atoms)
+        if known is None:
+            found = (self._query.atoms[i].variables for i in last.atoms)
+            known = self._known[last.atoms] = frozenset[str]().union(*found)
+        return known
 
     def _columns(self, last: _Last, order: list[str]) -> Columns:
-        atoms = [self._query.atoms[i] for i in sorted(last.atoms)]
-        return tuple(next(a.column(v) for a in atoms if v in a.variables) for v in order)
+        known = self._known_columns.get((last.atoms, *order))
+        if known is None:
+            atoms = [self._query.atoms[i] for i in sorted(last.atoms)]
+            known = tuple(next(a.column(v) for a in atoms if v in a.variables) for v in order)
+            self._known_columns[last.atoms, *order] = known
+        return known
 
     def _labels(self, last: _Last) -> frozenset[str]:
         return frozenset(map(str, last.atoms))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -33,14 +34,14 @@ class Constant:
 Term: TypeAlias = Variable | Constant | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Atom:
     """R(terms): a tuple of a relation (its position in the schema), one term for each attribute."""
 
     relation: int
     terms: tuple[Term, ...]
 
-    @property
+    @cached_property
     def variables(self) -> frozenset[str]:
         return frozenset(term.name for term in self.terms if isinstance(term, Variable))
 
@@ -79,4 +80,12 @@ class ConjunctiveQuery:
 
     def atoms_of(self, variable: str) -> frozenset[int]:
         """The atoms that a variable occurs in: atoms(x) of the paper."""
-        return frozenset(i for i, atom in enumerate(self.atoms) if variable in atom.variables)
+        return self._atoms_of.get(variable, frozenset())
+
+    @cached_property
+    def _atoms_of(self) -> dict[str, frozenset[int]]:
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for i, atom in enumerate(self.atoms):
+            for variable in atom.variables:
+                found[variable].append(i)
+        return {variable: frozenset(atoms) for variable, atoms in found.items()}

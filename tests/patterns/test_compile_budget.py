@@ -1,0 +1,133 @@
+"""How large automata of patterns and queries become, and what is said of those that become too large."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+from patterns.language import progress
+from patterns.language.compile import compile_pattern, parallel_automaton
+from patterns.language.parse import parse_pattern
+from patterns.language.resolve import resolve
+from patterns.queries import Atom, ConjunctiveQuery, Variable, automaton, automaton_of
+from schema.budget import Budget, OverBudgetError, watched
+from schema.errors import PatternError
+from schema.model import Attribute, AttributeType, Relation, Schema
+from tests.patterns.texts import contains
+
+ATTRIBUTES: Final = (Attribute("x", AttributeType.INTEGER), Attribute("t", AttributeType.TEXT))
+SCHEMA: Final = Schema("s", tuple(Relation(n, ATTRIBUTES, search=("t",)) for n in "ABC"), ())
+TWELVE: Final = " ; ".join(["(* a OR * b)"] * 12)
+
+
+def size(text: str) -> tuple[int, int]:
+    pcea = compile_pattern(parse_pattern(text, SCHEMA), SCHEMA, contains).pcea
+    return len(pcea.transitions), len(pcea.states)
+
+
+def ands(count: int, conditions: str = "") -> str:
+    return " AND ".join(f"A a{i}" for i in range(count)) + conditions
+
+
+@pytest.mark.parametrize(
+    ("text", "transitions", "states"),
+    [
+        ('("alpha" a AND "alpha" c AND B d)+ where a.x = c.x = d.x', 35, 7),
+        ('("alpha" a AND (A b OR ("alpha" c AND B d)))+ where a.x = b.x = c.x = d.x', 38, 7),
+        (ands(9), 9 * 2**8, 2**9 - 1),
+        (ands(9, " where " + " = ".join(f"a{i}.x" for i in range(9))), 9 * 2**8, 2**9 - 1),
+        (" ; ".join(f"* a{i}" for i in range(64)), 64 * 3, 64),
+    ],
+)
+def test_last_tuples_that_carry_alike_share_a_state(text: str, transitions: int, states: int) -> None:
+    assert size(text) == (transitions, states)
+
+
+def test_last_tuples_of_one_relation_that_carry_other_columns_are_told_apart() -> None:
+    """Of the one the value is asked for, of the other it is not known."""
+    transitions, states = size("(A a OR A b OR B c) ; C d where a.x = d.x")
+    assert (transitions, states) == (3 + 3, 2 + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        (ands(12), ["20,000 transitions", "any of a0, a1, ", "these 12 parts of an AND", "order by ';'"]),
+        (f"({ands(12)})+", ["20,000 transitions", "these 12 parts of an AND"]),
+        (f"(* a OR * b)+ ; * a ; {TWELVE}", ["20,000 transitions", "reads 6 kinds of tuples"]),
+    ],
+)
+def test_what_makes_an_automaton_too_large_is_told(text: str, reasons: list[str]) -> None:
+    with pytest.raises(PatternError) as refused:
+        size(text)
+    for reason in reasons:
+        assert reason in str(refused.value)
+    assert text[:20] in str(refused.value)
+
+
+def test_steps_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "MOST_STEPS", 50)
+    with pytest.raises(PatternError, match="compiling the pattern takes more than 50 steps: one tuple could"):
+        size(ands(6))
+
+
+def test_steps_are_the_same_in_every_process() -> None:
+    code = (
+        "from tests.patterns.test_compile_budget import *\n"
+        "from patterns.language.progress import Layout\n"
+        "from patterns.language.parallel import Parallel\n"
+        "pattern = parse_pattern('(* a OR * b)+ AND (* c OR (A d AND B e))', SCHEMA)\n"
+        "layout = Layout(resolve(pattern, SCHEMA, contains))\n"
+        "Parallel(layout).fragment(pattern.expression)\n"
+        "print(layout.budget.spent)"
+    )
+    spent = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(spent) == 1
+    assert int(spent.pop()) > 100
+
+
+def test_whoever_watches_sees_the_steps() -> None:
+    seen: list[tuple[str, int, int]] = []
+    pattern = parse_pattern(ands(9), SCHEMA)
+    with watched(lambda budget: seen.append((budget.stage, budget.spent, budget.limit))):
+        parallel_automaton(pattern, resolve(pattern, SCHEMA, contains))
+    assert {(stage, limit) for stage, _, limit in seen} == {("compiling the pattern", progress.MOST_STEPS)}
+    assert [spent for _, spent, _ in seen] == sorted({spent for _, spent, _ in seen})
+    parallel_automaton(pattern, resolve(pattern, SCHEMA, contains))
+    assert len(seen) == len({spent for _, spent, _ in seen})
+
+
+def test_a_budget_is_spent_to_the_last_step() -> None:
+    budget = Budget(3, "counting")
+    budget.spend(3)
+    with pytest.raises(OverBudgetError):
+        budget.spend()
+
+
+def query(atoms: list[Atom]) -> ConjunctiveQuery:
+    variables = {v for atom in atoms for v in atom.variables}
+    return ConjunctiveQuery(tuple(sorted(variables)), tuple(atoms))
+
+
+def test_queries_of_many_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = query([Atom(i, (Variable("x"), Variable(f"y{i}"))) for i in range(150)])
+    assert len(automaton_of(many).transitions) == 300
+    monkeypatch.setattr(automaton, "MOST_SOURCES", 1_000)
+    with pytest.raises(PatternError, match="more than 1,000 sources of transitions: ask for fewer atoms"):
+        automaton_of(many)
+    alike = query([Atom(i % 3, (Variable("x"), None)) for i in range(15)])
+    with pytest.raises(PatternError, match=r"coincide in too many ways.*write it as a pattern"):
+        automaton_of(alike)

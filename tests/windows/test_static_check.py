@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schema.budget import Budget
 from schema.model import Attribute, AttributeType, Relation, Schema
 from tests.window_streams import ALPHABET, regulars, words
+from windows.expressions import check as static_check
 from windows.expressions import guards as g
-from windows.expressions import overlap
+from windows.expressions import overlap, satisfiability
 from windows.expressions import regular as r
 from windows.expressions.alphabet import Alphabet, StreamRecord
 from windows.expressions.check import Bound, Verdict, check, compiled
@@ -71,14 +73,19 @@ def _live(window: Finite) -> frozenset[int]:
         live |= more
 
 
+@pytest.mark.parametrize("entries", [static_check.MOST_ENTRIES, 0])
 @settings(max_examples=130, deadline=None)
-@given(SMALL, SMALL)
-def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Regular) -> None:
+@given(before=SMALL, window=SMALL)
+def test_verdicts_agree_with_exhaustive_counting(entries: int, before: r.Regular, window: r.Regular) -> None:
+    """Whether automata are made deterministic before they are searched or not."""
     given_expression = expression([(before, window)])
-    verdict = check(given_expression, ALPHABET)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(static_check, "MOST_ENTRIES", entries)
+        verdict = check(given_expression, ALPHABET)
     cells = [cell.signs for cell in THEORY.cells(given_expression.guards)]
     pair = compiled(given_expression, THEORY).pairs[0]
-    d, e = (finite(a, given_expression.guards, cells) for a in (pair.before, pair.window))
+    budget = Budget(100_000, "counting")
+    d, e = (finite(a, given_expression.guards, cells, budget) for a in (pair.before, pair.window))
     if len(d.table) * len(e.table) > 12:
         return
     for bound, ending in ((verdict.open_starts, False), (verdict.windows_per_position, True)):
@@ -241,6 +248,26 @@ def test_what_takes_too_many_steps_is_not_called_bounded(monkeypatch: pytest.Mon
     verdict = check(parse_expression("every match [x = 1] [x = 2]* [x = 1]", ALPHABET), ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (M, M)
     assert "too large" in verdict.reason
+
+
+def test_a_window_whose_deterministic_automaton_is_exponential_has_a_verdict() -> None:
+    """Of the last 30 records each may be the one after which only 30 may come: 2^30 macrostates."""
+    tail = "[y > 3 or x > 2]"
+    many = parse_expression(f"match [y > 3]* [x > 3] {tail * 30}", ALPHABET)
+    verdict = check(many, ALPHABET)
+    assert (verdict.open_starts, verdict.windows_per_position) == (U, U)
+    replayed(verdict, compiled(many, THEORY), ALPHABET)
+    few = parse_expression(f"match [x > 3] {tail * 30} after .* [x > 3] {tail * 30}", ALPHABET)
+    assert check(few, ALPHABET).open_starts is B
+
+
+def test_hard_conditions_are_given_up_after_some_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What z3 cannot tell counts as possible, and is not called bounded."""
+    monkeypatch.setattr(satisfiability, "MOST_IN_ALL", 100)
+    verdict = check(parse_expression("every open when x > 1 and x < 0 close when b", ALPHABET), ALPHABET)
+    assert (verdict.open_starts, verdict.windows_per_position) == (M, M)
+    assert "its 4 conditions can be combined in too many ways" in verdict.reason
+    assert "'first' or a limit" in verdict.reason
 
 
 def test_what_is_too_large_to_search_is_not_called_bounded() -> None:

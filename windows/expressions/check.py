@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from schema.budget import Budget, OverBudgetError
 from windows.expressions import guards as g
 from windows.expressions.alphabet import Alphabet
 from windows.expressions.automaton import LookbackAutomaton
 from windows.expressions.closure import clean, trimmed
 from windows.expressions.expression import Pair, Selection, WindowExpression
-from windows.expressions.finite import finite
-from windows.expressions.overlap import Pattern, TooLargeError, find_pattern
+from windows.expressions.finite import Branching, branching, finite
+from windows.expressions.overlap import Pattern, find_pattern
 from windows.expressions.satisfiability import Satisfiability
 from windows.expressions.types import TooManyCellsError, TypeGraph, type_graphs
 from windows.expressions.witness import Witness, realised
@@ -32,6 +33,8 @@ class Bound(StrEnum):
     UNKNOWN = "may be unbounded"
 
 
+MOST_ENTRIES: Final = 100_000
+"""Entries of tables looked at while an automaton is made deterministic."""
 _GRAVITY: Final = {Bound.BOUNDED: 0, Bound.UNKNOWN: 1, Bound.UNBOUNDED: 2}
 
 
@@ -114,21 +117,31 @@ def _searched(expression: WindowExpression, theory: Satisfiability) -> Verdict:
 
 def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -> Verdict:
     guards = list(dict.fromkeys((*pair.before.guards, *pair.window.guards)))
-    verdict = _unknown("the guards can be combined in too many ways to look at all")
+    verdict = _unknown(f"its {len(guards)} conditions can be combined in too many ways to look at all")
     try:
         for graph in type_graphs(guards, theory):
-            before, window = (finite(a, graph.guards, graph.letters) for a in (pair.before, pair.window))
             # Every start that is not given up is open, whether or not any stream leads on to an end of it.
-            kept = finite(_all_final(pair.window), graph.guards, graph.letters)
+            automata = (pair.before, pair.window, _all_final(pair.window))
+            before, window, kept = (_searchable(a, graph) for a in automata)
             patterns = [find_pattern(graph, before, e) for e in (kept, window)]
             verdict = _judged(*(_evidence(expression, pair, graph, p, theory) for p in patterns))
             if verdict.open_starts is not Bound.UNKNOWN:
                 break
     except TooManyCellsError:
         pass
-    except TooLargeError:
-        return _unknown("the automata are too large to be searched")
+    except OverBudgetError:
+        states = pair.before.states + pair.window.states
+        return _unknown(f"the automata, of {states} states, are too large to be searched")
     return verdict
+
+
+def _searchable(given: LookbackAutomaton, graph: TypeGraph) -> Branching:
+    """Deterministic and minimal if that is soon found, since less is to be searched then; else as it is."""
+    try:
+        budget = Budget(MOST_ENTRIES, "checking the window")
+        return Branching.of(finite(given, graph.guards, graph.letters, budget))
+    except OverBudgetError:
+        return branching(given, graph.guards, graph.letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +179,8 @@ def _judged(opening: _Evidence, ending: _Evidence) -> Verdict:
 
 
 def _unknown(reason: str) -> Verdict:
-    return Verdict(Bound.UNKNOWN, Bound.UNKNOWN, reason)
+    advice = "'first' or a limit such as 'at most 1000 records' is bounded without a look"
+    return Verdict(Bound.UNKNOWN, Bound.UNKNOWN, f"{reason}; {advice}")
 
 
 def _all_final(given: LookbackAutomaton) -> LookbackAutomaton:

@@ -6,10 +6,15 @@ Complements are taken with respect to the words of length at least k.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from schema.budget import Budget
 from windows.expressions import guards as g
 from windows.expressions.automaton import LookbackAutomaton, Transition, automaton
 from windows.expressions.satisfiability import Satisfiability
+
+MOST_TRANSITIONS: Final = 20_000
+"""Of a deterministic automaton; each takes z3 some milliseconds."""
 
 
 def clean(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
@@ -34,13 +39,18 @@ def trimmed(given: LookbackAutomaton) -> LookbackAutomaton:
 
 
 def determinised(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
-    """An equivalent deterministic automaton (Lemma 1), complete: every state has a guard for every block."""
+    """An equivalent deterministic automaton (Lemma 1), complete: every state has a guard for every block.
+
+    Raises OverBudgetError: macrostates may be exponentially many.
+    """
+    budget = Budget(MOST_TRANSITIONS, "making an automaton deterministic")
     start = frozenset([given.initial])
     numbers = {start: 0}
     pending, transitions = [start], list[Transition]()
     while pending:
         subset = pending.pop()
         for guard, target in _steps(given, subset, theory):
+            budget.spend()
             if target not in numbers:
                 numbers[target] = len(numbers)
                 pending.append(target)
@@ -67,7 +77,7 @@ def minterm(guards: Iterable[g.Guard], signs: Iterable[bool]) -> g.Guard:
 
 
 def complement(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
-    """The words of length at least k that are not accepted (Lemma 2)."""
+    """The words of length at least k that are not accepted (Lemma 2). Raises OverBudgetError."""
     whole = determinised(given, theory)
     final = set(range(whole.states)) - whole.final
     return automaton(whole.k, whole.states, whole.initial, final, whole.transitions)

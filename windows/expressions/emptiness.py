@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from windows.expressions.alphabet import StreamRecord
 from windows.expressions.automaton import LookbackAutomaton
-from windows.expressions.finite import finite
+from windows.expressions.finite import branching
 from windows.expressions.overlap import shortest_walk
 from windows.expressions.satisfiability import Satisfiability
 from windows.expressions.types import TooManyCellsError, type_graphs
@@ -30,7 +30,7 @@ def emptiness(
     """
     try:
         for graph in type_graphs(given.guards, theory):
-            walk = shortest_walk(graph, finite(given, graph.guards, graph.letters))
+            walk = shortest_walk(graph, branching(given, graph.guards, graph.letters))
             if walk is None:
                 return Emptiness.EMPTY, None
             word = records_of(walk, graph, given.k, theory)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import and_
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from schema.budget import Budget
 from windows.expressions import guards as g
 from windows.expressions.automaton import Transition, automaton
 from windows.expressions.closure import minterm, trimmed
@@ -34,6 +35,9 @@ from windows.expressions.satisfiability import Satisfiability
 
 Bits: TypeAlias = tuple[bool, ...]
 
+MOST_ENTRIES: Final = 10_000_000
+"""Entries of the tables of all automata of a formula: some seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Tracked:
@@ -49,6 +53,7 @@ class _Construction:
     def __init__(self, guards: Sequence[g.Guard], signs: Sequence[tuple[bool, ...]]) -> None:
         self._guards = list(guards)
         self._signs = list(signs)
+        self._budget = Budget(MOST_ENTRIES, "compiling the formula")
 
     def of(self, formula: Formula) -> _Tracked:  # noqa: PLR0911 - a case each
         """The words with bits that satisfy a formula, of those with one bit for every position variable."""
@@ -77,7 +82,7 @@ class _Construction:
     def both(self, left: _Tracked, right: _Tracked) -> _Tracked:
         variables = tuple(sorted({*left.variables, *right.variables}))
         a, b = self.widened(left, variables), self.widened(right, variables)
-        return _Tracked(variables, a.automaton.product(b.automaton, and_))
+        return _Tracked(variables, a.automaton.product(b.automaton, and_, self._budget))
 
     def widened(self, given: _Tracked, variables: tuple[str, ...]) -> _Tracked:
         """The same language with bits for more variables, which do not matter."""
@@ -88,6 +93,7 @@ class _Construction:
             bits = sum((letter >> place & 1) << i for i, place in enumerate(places))
             return (letter >> size << less) + bits
 
+        self._budget.spend(len(given.automaton.table) * len(self._signs) << size)
         letters = [narrowed(letter) for letter in range(len(self._signs) << size)]
         table = tuple(tuple(row[letter] for letter in letters) for row in given.automaton.table)
         return _Tracked(variables, Finite(given.automaton.initial, table, given.automaton.final))
@@ -107,8 +113,8 @@ class _Construction:
 
         start = frozenset([given.automaton.initial])
         final = given.automaton.final
-        found = explored(start, step, lambda s: bool(s & final), len(self._signs) << len(rest))
-        return _Tracked(rest, found.minimised())
+        found = explored(start, step, lambda s: bool(s & final), len(self._signs) << len(rest), self._budget)
+        return _Tracked(rest, found.minimised(self._budget))
 
     def _automaton(
         self, variables: tuple[str, ...], seen: Callable[[bool, tuple[bool, ...], Bits], bool]
@@ -122,7 +128,7 @@ class _Construction:
             bits = tuple(bool(letter >> place & 1) for place in places)
             return int(seen(bool(state), self._signs[letter >> size], bits))
 
-        return _Tracked(ordered, explored(0, step, bool, len(self._signs) << size))
+        return _Tracked(ordered, explored(0, step, bool, len(self._signs) << size, self._budget))
 
     def _counted(
         self, variables: tuple[str, ...], count: Callable[[int, Bits], int], final: set[int]
@@ -132,7 +138,9 @@ class _Construction:
         def step(state: int, letter: int) -> int:
             return count(state, tuple(bool(letter >> i & 1) for i in range(size)))
 
-        return _Tracked(variables, explored(0, step, lambda s: s in final, len(self._signs) << size))
+        return _Tracked(
+            variables, explored(0, step, lambda s: s in final, len(self._signs) << size, self._budget)
+        )
 
     def _before(self, x: str, y: str) -> _Tracked:
         """x, then y, at different positions."""
@@ -154,7 +162,9 @@ def window_expression(formula: Formula, k: int, theory: Satisfiability) -> Windo
 
     The automaton of the formula on words that end at e is split at the letter
     that carries the bit of b: a pair for each state before it. Raises
-    ValueError for other free variables, or a guard that looks back too far.
+    ValueError for other free variables, or a guard that looks back too far,
+    and OverBudgetError: every quantifier over sets may make the automaton
+    exponentially larger.
     """
     guards = guards_of(formula)
     if any(g.lookback(guard) > k for guard in guards):

@@ -1,35 +1,38 @@
 """Whether the number of windows open at one position can grow without bound.
 
-Let D accept what comes before windows and E be the windows' automaton, both
-deterministic, E cut to the states from which a window can still end. The
-number is unbounded exactly if there are a state p of D that some word u leads
-to, a state q of E, and a word v that leads from p to p, from p to q by way of
-a start inside v, and from q to q: then after u v^n there are n starts, all in
-q (window paper, Section 5, for finite alphabets; with types as in ``types``).
+Let D accept what comes before windows and E be the windows' automaton, E cut
+to the states from which a window can still end. The number is unbounded
+exactly if there are a state p of D that some word u leads to, a state q of E,
+and a word v that leads from p to p, from p to q by way of a start inside v,
+and from q to q: then after u v^n there are n starts, all in q (window paper,
+Section 5, for finite alphabets; with types as in ``types``).
+
+Neither automaton need be deterministic. A run of E to a live state for each
+of many starts, and a run of D to each start, colour every pair of starts with
+the states that these runs are in; by Ramsey's theorem four starts have one
+colour in all pairs, and the words between them are v.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import networkx as nx
 
-from windows.expressions.finite import Finite
+from schema.budget import Budget
+from windows.expressions.finite import Branching
 from windows.expressions.types import Edge, TypeGraph
 
 MAX_STEPS: Final = 1_000_000
-_BEFORE: Final = -1
 
 Pair: TypeAlias = tuple[int, int, int]
 """A type, a state of D, a state of E."""
 Node = TypeVar("Node")
 Walk: TypeAlias = tuple[Edge, ...]
-
-
-class TooLargeError(Exception):
-    """The automata are too large to be searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,62 +45,52 @@ class Pattern:
 
 
 class _Quad(NamedTuple):
-    """A pair, and beside it the state of the start made in the loop: _BEFORE it is made."""
+    """A pair, and beside it a run to a start and beyond: a state of D, or of E once it is ``started``."""
 
     pair: Pair
-    started: int
+    started: bool
+    state: int
 
 
-def find_pattern(graph: TypeGraph, before: Finite, window: Finite) -> Pattern | None:
-    """The pattern of one pair of automata, if there is one. Raises TooLargeError."""
+def find_pattern(graph: TypeGraph, before: Branching, window: Branching) -> Pattern | None:
+    """The pattern of one pair of automata, if there is one. Raises OverBudgetError."""
     return _Search(graph, before, window).pattern()
 
 
-def shortest_walk(graph: TypeGraph, accepting: Finite) -> Walk | None:
+def shortest_walk(graph: TypeGraph, accepting: Branching) -> Walk | None:
     """A shortest walk, of one edge at least, that an automaton accepts; None if there is none."""
 
     def steps(pair: tuple[int, int]) -> Iterator[tuple[Edge, tuple[int, int]]]:
         for edge in graph.edges[pair[0]]:
-            yield edge, (edge.target, accepting.table[pair[1]][edge.letter])
+            yield from ((edge, (edge.target, q)) for q in accepting.table[pair[1]][edge.letter])
 
     starts = [(node, accepting.initial) for node in range(len(graph.edges))]
-    walks = _walks(starts, steps)
-    found = [
-        (*walk, edge)
-        for node, walk in walks.items()
-        for edge, after in steps(node)
-        if after[1] in accepting.final
-    ]
-    return min(found, key=len, default=None)
+    return _walk_to(starts, steps, lambda pair: pair[1] in accepting.final)
 
 
 class _Search:
-    def __init__(self, graph: TypeGraph, before: Finite, window: Finite) -> None:
+    def __init__(self, graph: TypeGraph, before: Branching, window: Branching) -> None:
         self._graph = graph
         self._before = before
         self._window = window
-        self._steps = 0
-        everywhere = [(node, before.initial) for node in range(len(graph.edges))]
-        self._prefixes = _walks(everywhere, self._before_steps)
+        self._budget = Budget(MAX_STEPS, "checking the window")
+        self._everywhere = [(node, before.initial) for node in range(len(graph.edges))]
         self._live = self._live_nodes()
 
     def pattern(self) -> Pattern | None:
         for component in self._cycles():
             members = frozenset(component)
-            if not any(state in self._before.final for _, state, _ in members):
-                continue
             for source in sorted(members):
                 loop = self._loop(source, members)
                 if loop is not None:
                     node, state, open_state = source
-                    suffix = self._suffix((node, open_state))
-                    return Pattern(self._prefixes[node, state], loop, suffix)
+                    return Pattern(self._prefix((node, state)), loop, self._suffix((node, open_state)))
         return None
 
     def _cycles(self) -> Iterator[set[Pair]]:
         """The strongly connected components that have a cycle, of the pairs that can occur and be live."""
         pairs: nx.DiGraph[Pair] = nx.DiGraph()
-        for node, state in self._prefixes:
+        for node, state in _reached(self._everywhere, self._before_steps):
             for open_state in range(len(self._window.table)):
                 source = (node, state, open_state)
                 if (node, open_state) in self._live:
@@ -112,76 +105,93 @@ class _Search:
 
         def steps(quad: _Quad) -> Iterator[tuple[Edge, _Quad]]:
             for edge, target in self._pair_steps(quad.pair):
-                if target not in members:
-                    continue
-                if quad.started != _BEFORE:
-                    yield edge, _Quad(target, self._window.table[quad.started][edge.letter])
-                    continue
-                yield edge, _Quad(target, _BEFORE)
-                if quad.pair[1] in self._before.final:
-                    yield edge, _Quad(target, self._window.table[self._window.initial][edge.letter])
+                if target in members:
+                    for started, state in self._beside(quad, edge.letter):
+                        self._budget.spend()
+                        yield edge, _Quad(target, started, state)
 
-        return _walk_to(_Quad(source, _BEFORE), steps, lambda q: q.pair == source and q.started == source[2])
+        first, last = _Quad(source, False, source[1]), _Quad(source, True, source[2])
+        return _walk_to([first], steps, lambda quad: quad == last)
+
+    def _beside(self, quad: _Quad, letter: int) -> Iterator[tuple[bool, int]]:
+        """Where the run beside a pair goes: to a start and beyond."""
+        moves = (self._window if quad.started else self._before).table[quad.state][letter]
+        yield from ((quad.started, state) for state in moves)
+        if not quad.started and quad.state in self._before.final:
+            yield from ((True, state) for state in self._window.table[self._window.initial][letter])
+
+    def _prefix(self, target: tuple[int, int]) -> Walk:
+        """What leads to the loop; nothing where it may begin at once."""
+        if target in self._everywhere:
+            return ()
+        return _walk_to(self._everywhere, self._before_steps, lambda pair: pair == target) or ()
 
     def _suffix(self, start: tuple[int, int]) -> Walk:
         """The rest of a window, one record at least."""
-
-        def steps(pair: tuple[int, int]) -> Iterator[tuple[Edge, tuple[int, int]]]:
-            for edge in self._edges(pair[0]):
-                yield edge, (edge.target, self._window.table[pair[1]][edge.letter])
-
-        found = _walk_to(start, steps, lambda pair: pair[1] in self._window.final)
-        return found or ()
+        return _walk_to([start], self._window_steps, lambda pair: pair[1] in self._window.final) or ()
 
     def _live_nodes(self) -> set[tuple[int, int]]:
         """The (type, state of E) from which a window can still end, some records later."""
-        arcs: nx.DiGraph[tuple[int, int]] = nx.DiGraph()
+        sources: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         for node in range(len(self._graph.edges)):
             for state in range(len(self._window.table)):
-                for edge in self._edges(node):
-                    arcs.add_edge((edge.target, self._window.table[state][edge.letter]), (node, state))
-        ends = {pair for pair in arcs if pair[1] in self._window.final}
-        found = {after for end in ends for after in arcs[end]}
-        for end in list(found):
-            found |= nx.descendants(arcs, end)
+                for _, after in self._window_steps((node, state)):
+                    sources[after].append((node, state))
+        ends = [pair for pair in sources if pair[1] in self._window.final]
+        found = {before for end in ends for before in sources[end]}
+        pending = list(found)
+        for pair in pending:
+            fresh = set(sources[pair]) - found if pair in sources else set()
+            found |= fresh
+            pending += fresh
         return found
 
     def _before_steps(self, pair: tuple[int, int]) -> Iterator[tuple[Edge, tuple[int, int]]]:
+        return self._steps(pair, self._before)
+
+    def _window_steps(self, pair: tuple[int, int]) -> Iterator[tuple[Edge, tuple[int, int]]]:
+        return self._steps(pair, self._window)
+
+    def _steps(self, pair: tuple[int, int], moves: Branching) -> Iterator[tuple[Edge, tuple[int, int]]]:
+        row = moves.table[pair[1]]
         for edge in self._edges(pair[0]):
-            yield edge, (edge.target, self._before.table[pair[1]][edge.letter])
+            for state in row[edge.letter]:
+                self._budget.spend()
+                yield edge, (edge.target, state)
 
     def _pair_steps(self, pair: Pair) -> Iterator[tuple[Edge, Pair]]:
         node, state, open_state = pair
+        before, window = self._before.table[state], self._window.table[open_state]
         for edge in self._edges(node):
-            after = self._window.table[open_state][edge.letter]
-            yield edge, (edge.target, self._before.table[state][edge.letter], after)
+            for after, open_after in product(before[edge.letter], window[edge.letter]):
+                self._budget.spend()
+                yield edge, (edge.target, after, open_after)
 
     def _edges(self, node: int) -> tuple[Edge, ...]:
-        edges = self._graph.edges[node]
-        self._steps += len(edges) + 1
-        if self._steps > MAX_STEPS:
-            raise TooLargeError
-        return edges
+        self._budget.spend()
+        return self._graph.edges[node]
 
 
-def _walks(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[Edge, Node]]]) -> dict[Node, Walk]:
-    """A shortest walk to every node that can be reached."""
-    found: dict[Node, Walk] = dict.fromkeys(sources, ())
+def _reached(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[Edge, Node]]]) -> list[Node]:
+    """Every node that can be reached, nearest first."""
+    found = dict.fromkeys(sources)
     pending = list(found)
     for node in pending:
-        for edge, target in steps(node):
+        for _, target in steps(node):
             if target not in found:
-                found[target] = (*found[node], edge)
+                found[target] = None
                 pending.append(target)
-    return found
+    return pending
 
 
 def _walk_to(
-    source: Node, steps: Callable[[Node], Iterable[tuple[Edge, Node]]], wanted: Callable[[Node], bool]
+    sources: Iterable[Node],
+    steps: Callable[[Node], Iterable[tuple[Edge, Node]]],
+    wanted: Callable[[Node], bool],
 ) -> Walk | None:
     """A shortest walk of one edge or more to a node that is wanted."""
-    came: dict[Node, tuple[Edge, Node] | None] = {source: None}
-    pending = [source]
+    came: dict[Node, tuple[Edge, Node] | None] = dict.fromkeys(sources)
+    pending = list(came)
     for node in pending:
         for edge, target in steps(node):
             if wanted(target):

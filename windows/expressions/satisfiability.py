@@ -17,13 +17,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from schema.budget import Budget, OverBudgetError
 from schema.model import Value
 from windows.expressions import guards as g
 from windows.expressions.alphabet import TIME_COLUMN, Alphabet, FieldInfo, Sort, StreamRecord
 from windows.expressions.evaluate import holds
 
-MILLISECONDS: Final = 2_000
-"""Time for one check; what takes longer counts as possible."""
+MOST_UNITS: Final = 2_000_000
+"""z3's units of work for one check, some seconds; what takes more counts as possible."""
+MOST_IN_ALL: Final = 20_000_000
+"""Units for all questions about one window."""
 
 _COMPARED: Final = {
     "<": lambda a, b: a < b,
@@ -52,23 +55,34 @@ class Satisfiability:
         self.alphabet = alphabet
         self._promises = tuple(promises)
         self._known: dict[g.Guard, bool] = {}
+        self._budget = Budget(MOST_IN_ALL, "checking conditions")
 
     def possible(self, guard: g.Guard) -> bool:
-        """Whether some block of records satisfies the guard."""
+        """Whether some block of records satisfies the guard; what takes too much work to tell counts so."""
         if isinstance(guard, g.Truth):
             return guard.value
         if guard not in self._known:
-            self._known[guard] = any(True for _ in self.cells([g.TOP], guard))
+            try:
+                self._known[guard] = any(True for _ in self.cells([g.TOP], guard))
+            except OverBudgetError:
+                return True
         return self._known[guard]
 
     def cells(self, guards: Sequence[g.Guard], given: g.Guard = g.TOP) -> Iterator[Cell]:
-        """The cells of ``guards`` in which ``given`` holds: their minterms, but for the impossible ones."""
-        yield from _Encoding(self.alphabet, [*guards, given], self._promises).cells(guards, given)
+        """The cells of ``guards`` in which ``given`` holds: their minterms, but for the impossible ones.
+
+        Raises OverBudgetError.
+        """
+        encoding = _Encoding(self.alphabet, [*guards, given], self._promises, self._budget)
+        yield from encoding.cells(guards, given)
 
     def sample(self, guards: Sequence[g.Guard], size: int) -> tuple[StreamRecord, ...] | None:
         """``size`` records of the last of which all ``guards`` hold; None if none are found."""
-        encoding = _Encoding(self.alphabet, guards, self._promises, size - 1)
-        found = next(encoding.cells([], g.conjunction(guards)), None)
+        encoding = _Encoding(self.alphabet, guards, self._promises, self._budget, size - 1)
+        try:
+            found = next(encoding.cells([], g.conjunction(guards)), None)
+        except OverBudgetError:
+            return None
         return None if found is None else found.sample
 
 
@@ -76,12 +90,18 @@ class _Encoding:
     """One solver with the variables that some guards need, in a z3 context of its own (a millisecond)."""
 
     def __init__(
-        self, alphabet: Alphabet, guards: Sequence[g.Guard], promises: Sequence[g.Guard], depth: int = 0
+        self,
+        alphabet: Alphabet,
+        guards: Sequence[g.Guard],
+        promises: Sequence[g.Guard],
+        budget: Budget,
+        depth: int = 0,
     ) -> None:
         import z3  # type: ignore[import-untyped]  # noqa: PLC0415 - at compile time only
 
         self._z3: Any = z3
         self._alphabet = alphabet
+        self._budget = budget
         self._depth = max([depth, *(g.lookback(guard) for guard in guards)])
         self._streams = [i for i, r in enumerate(alphabet.schema.relations) if not r.table]
         self._codes = {text: -1 - i for i, text in enumerate(_texts(guards))}
@@ -89,7 +109,7 @@ class _Encoding:
         self._values: dict[tuple[str, int], Any] = {}
         self._context = z3.Context()
         self._solver = z3.Solver(ctx=self._context)
-        self._solver.set("timeout", MILLISECONDS)
+        self._solver.set("rlimit", MOST_UNITS)
         self._solver.set("random_seed", 0)
         self._solver.set("ctrl_c", False)  # else z3 takes an interrupt for itself, and the check goes on
         for position in range(self._depth + 1):
@@ -106,7 +126,7 @@ class _Encoding:
         names = [self._flag(f"guard {i}") for i in range(len(guards))]
         for name, guard in zip(names, guards, strict=True):
             self._solver.add(name == self._guard(guard))
-        while (answer := self._solver.check()) != z3.unsat:
+        while (answer := self._check()) != z3.unsat:
             if answer == z3.unknown:
                 yield from self._unresolved(names)
                 return
@@ -123,12 +143,23 @@ class _Encoding:
         while pending:
             signs = pending.pop()
             assumed = [n if s else z3.Not(n) for n, s in zip(names, signs, strict=False)]
-            if self._solver.check(*assumed) == z3.unsat:
+            if self._check(*assumed) == z3.unsat:
                 continue
             if len(signs) == len(names):
                 yield Cell(signs, None)
             else:
                 pending += [(*signs, False), (*signs, True)]
+
+    def _check(self, *assumed: Any) -> Any:
+        """z3's answer, for which its units of work are spent. Raises OverBudgetError."""
+        before = self._units()
+        answer = self._solver.check(*assumed)
+        self._budget.spend(self._units() - before)
+        return answer
+
+    def _units(self) -> int:
+        found = {key: value for key, value in self._solver.statistics() if key == "rlimit count"}
+        return int(found.get("rlimit count", 0))
 
     def _fits(
         self,

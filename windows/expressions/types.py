@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Final, NamedTuple
 
+from schema.budget import OverBudgetError
 from windows.expressions import guards as g
 from windows.expressions.alphabet import TIME, Alphabet, Sort
 from windows.expressions.fragments import Component, Fragment, components
@@ -44,7 +45,7 @@ class TypeGraph:
 
 
 class TooManyCellsError(Exception):
-    """The guards have more minterms than are worth looking at."""
+    """The guards have more minterms than are worth looking at, or these are too hard to find."""
 
 
 def type_graphs(guards: Sequence[g.Guard], theory: Satisfiability) -> Iterator[TypeGraph]:
@@ -64,11 +65,7 @@ def _graph(
     guards: Sequence[g.Guard], remembered: tuple[g.Guard, ...], theory: Satisfiability, *, exact: bool
 ) -> TypeGraph:
     before = [g.shifted(guard, 1) for guard in remembered]
-    cells: list[Cell] = []
-    for cell in theory.cells([*before, *guards, *remembered]):
-        cells.append(cell)
-        if len(cells) > MAX_CELLS:
-            raise TooManyCellsError
+    cells = _cells([*before, *guards, *remembered], theory)
     size = len(remembered)
     letters: dict[tuple[bool, ...], int] = {}
     types: dict[tuple[bool, ...], int] = {}
@@ -92,6 +89,16 @@ def _graph(
         tuple(types),
         exact and all(cell.sample is not None for cell in cells),
     )
+
+
+def _cells(guards: Sequence[g.Guard], theory: Satisfiability) -> list[Cell]:
+    try:
+        cells = list(islice(theory.cells(guards), MAX_CELLS + 1))
+    except OverBudgetError:
+        raise TooManyCellsError from None
+    if len(cells) > MAX_CELLS:
+        raise TooManyCellsError
+    return cells
 
 
 def _remembered(

@@ -16,7 +16,7 @@ from windows.expressions import regular as r
 from windows.expressions.alphabet import Alphabet, StreamRecord
 from windows.expressions.check import Bound, Verdict, check, compiled
 from windows.expressions.emptiness import Emptiness, emptiness
-from windows.expressions.expression import WindowExpression, expression
+from windows.expressions.expression import Limits, Selection, WindowExpression, expression
 from windows.expressions.finite import Finite, finite
 from windows.expressions.language import parse_expression, parse_pairs, parse_regular
 from windows.expressions.processor import Processor
@@ -100,10 +100,12 @@ def replayed(verdict: Verdict, given_expression: WindowExpression, alphabet: Alp
     until = witness.prefix + witness.repetitions * witness.loop
     assert until + witness.suffix == len(witness.records)
     list(processor.process(witness.records[:until]))
-    assert processor.open_starts >= witness.open_starts >= witness.repetitions - 1
+    assert processor.open_starts == witness.open_starts
     last = [w for w in processor.process(witness.records[until:]) if w.last == len(witness.records) - 1]
-    assert len(last) >= witness.ending
-    if verdict.windows_per_position is Bound.UNBOUNDED:
+    assert len(last) == witness.ending
+    if given_expression.limits.least == 1 and verdict.open_starts is Bound.UNBOUNDED:
+        assert witness.open_starts >= witness.repetitions - 1
+    if given_expression.limits.least == 1 and verdict.windows_per_position is Bound.UNBOUNDED:
         assert witness.ending >= witness.repetitions - 1
 
 
@@ -122,6 +124,33 @@ def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
         processor = Processor(kept, ALPHABET)
         list(processor.process([record._replace(time=0) for record in word * 30]))
         assert processor.open_starts <= 3 * 5**2 * (1 + sum(p.window.states for p in kept.pairs))
+
+
+@st.composite
+def several_pairs(draw: st.DrawFn) -> WindowExpression:
+    pairs = draw(st.lists(st.tuples(st.one_of(st.just(r.EVERYTHING), SMALL), SMALL), min_size=1, max_size=3))
+    hour = 3_600_000_000
+    limits = st.sampled_from((Limits(), Limits(3), Limits(within=hour), Limits(2, within=1_000_000)))
+    selection = st.sampled_from((Selection.EVERY, Selection.LONGEST))
+    per = st.sampled_from(((), ("x",), ("s",)))
+    return expression(pairs, 0, draw(selection), draw(limits), draw(per))
+
+
+@settings(max_examples=60, deadline=None)
+@given(several_pairs())
+def test_witnesses_replayed_give_just_what_they_claim(given_expression: WindowExpression) -> None:
+    """Of all pairs, with the selection and the limits."""
+    verdict = check(given_expression, ALPHABET)
+    if verdict.witness is not None:
+        replayed(verdict, compiled(given_expression, THEORY), ALPHABET)
+
+
+def test_a_start_of_several_pairs_is_open_once() -> None:
+    pairs = [(".*", ". .*"), (".*", ".* [b]"), (".*", ".* [not b]")]
+    processor = Processor(compiled(parse_pairs(pairs, ALPHABET), THEORY), ALPHABET)
+    for count in (1, 2, 3):
+        list(processor.process([StreamRecord(1, count, (0, True))]))
+        assert processor.open_starts == count
 
 
 B, U, M = Bound.BOUNDED, Bound.UNBOUNDED, Bound.UNKNOWN

@@ -103,9 +103,10 @@ class Run:
 
     @property
     def open_starts(self) -> int:
-        """Starts of which a window may still end."""
+        """Starts of which a window may still end; one that begins windows of several pairs counts once."""
         going = self._shared.open_slots(self._configuration)
-        return sum(len(group) for group, on in zip(self._groups, going, strict=True) if on)
+        opened = (group for group, on in zip(self._groups, going, strict=True) if on)
+        return len({start.position for group in opened for start in group})
 
     def state(self) -> dict[str, Any]:
         """All that a run without aggregates holds, in plain values."""

@@ -33,8 +33,8 @@ class Witness:
     """A stream u v^n x: ``prefix``, ``loop`` and ``suffix`` count the records of u, v and x.
 
     After u v^n ``open_starts`` starts are open; at the last record ``ending``
-    windows end. More repetitions make more starts, and more windows too if
-    ``output_grows``.
+    windows of the whole expression end. More repetitions make more starts, and
+    more windows of the pair to blame if ``output_grows``.
     """
 
     records: tuple[StreamRecord, ...]
@@ -50,7 +50,11 @@ class Witness:
 def realised(
     expression: WindowExpression, pair: Pair, graph: TypeGraph, pattern: Pattern, theory: Satisfiability
 ) -> Witness | None:
-    """Records for a pattern, if there are any; checked by running them with fewer and more repetitions."""
+    """Records for a pattern, if there are any; checked by running them with fewer and more repetitions.
+
+    That is done with the one pair, whose windows pile up. What they come to is
+    told of the whole expression, as whoever replays them will see it.
+    """
     watched = WindowExpression((pair,), limits=Limits(within=expression.limits.within), per=expression.per)
     found = []
     for repetitions in (REPETITIONS, REPETITIONS + _MORE):
@@ -61,7 +65,8 @@ def realised(
     few, more = found
     if more.open_starts < few.open_starts + _MORE:
         return None
-    return replace(few, output_grows=more.ending >= few.ending + _MORE)
+    told = _watched(expression, few.records, pattern, REPETITIONS, theory.alphabet)
+    return replace(told, output_grows=more.ending >= few.ending + _MORE)
 
 
 def _watched(

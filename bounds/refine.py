@@ -18,15 +18,12 @@ from bounds.failure import Failure
 from bounds.modified import Modified, modified
 from bounds.query import Atom, Attr, Domain, Op, Query, Term
 from bounds.theorem2 import time_cases
+from schema.budget import Budget
 
 MOST_CASES = 2000
 """Cases that one query is run in, each with synopses of its own."""
 
 Criterion = Callable[[Modified], tuple[Failure, ...]]
-
-
-class TooManyCasesError(Exception):
-    """The orders to be told apart are more than anybody would wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +34,18 @@ class Case:
     failures: tuple[Failure, ...]
 
 
-@dataclass(slots=True)
-class Budget:
-    """How many more cases may be looked at."""
-
-    left: int
-
-    def spend(self) -> None:
-        """Raises TooManyCasesError if nothing is left."""
-        self.left -= 1
-        if self.left < 0:
-            raise TooManyCasesError
-
-
 def cases(query: Query, criterion: Criterion) -> Iterator[Case]:
     """Disjoint cases of a conjunctive query, each of which passes or is split to the end.
 
-    In each the dependency graph is a forest. Raises TooManyCasesError.
+    In each the dependency graph is a forest. Raises OverBudgetError.
     """
-    budget = Budget(MOST_CASES)
+    budget = Budget(MOST_CASES, "telling orders apart")
     for forest in forests(query, budget):
         yield from _cases(forest, criterion, budget)
 
 
 def forests(query: Query, budget: Budget) -> Iterator[Modified]:
-    """The order of streams told apart until the dependency graph is a forest. Raises TooManyCasesError."""
+    """The order of streams told apart until the dependency graph is a forest. Raises OverBudgetError."""
     budget.spend()
     found = modified(query)
     if found is None:

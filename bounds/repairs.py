@@ -9,8 +9,9 @@ from itertools import combinations
 from bounds.failure import Failure
 from bounds.modified import modified
 from bounds.query import Atom, Attr, Extreme, Kind, Op, Query, Stream, Union
-from bounds.split import conjunctions
+from bounds.split import MOST_STEPS, conjunctions
 from bounds.verdict import Verdict, is_bounded
+from schema.budget import Budget, OverBudgetError
 
 MOST_TRIED = 200
 MOST_OFFERED = 6
@@ -51,14 +52,14 @@ class Repair:
 def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
     """The repairs with the fewest changes, at most ``MOST_OFFERED``; none if no few changes suffice."""
     changes = tuple(_changes(union, verdict.failures))
-    tried = 0
+    tried, budget = 0, Budget(MOST_STEPS, "looking for repairs")
     for size in range(1, _MOST_CHANGES + 1):
         found: list[Repair] = []
         for chosen in combinations(changes, size):
             tried += 1
             if tried > MOST_TRIED or len(found) == MOST_OFFERED:
                 break
-            if _helps(_applied(union, chosen)):
+            if _helps(_applied(union, chosen), budget):
                 bounds = tuple(c.bounds for c in chosen if c.bounds)
                 found.append(Repair(bounds, tuple(c.text for c in chosen if not c.bounds)))
         if found:
@@ -66,10 +67,13 @@ def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
     return ()
 
 
-def _helps(union: Union) -> bool:
-    """Whether a changed query is bounded, and not only for having no results any more."""
-    possible = all(any(map(modified, conjunctions(query))) for query in union.queries)
-    return possible and is_bounded(union)
+def _helps(union: Union, budget: Budget) -> bool:
+    """Whether a changed query is bounded, and not only for having no results; no if that takes long."""
+    try:
+        possible = all(any(map(modified, conjunctions(query, budget))) for query in union.queries)
+    except OverBudgetError:
+        return False
+    return possible and is_bounded(union, budget)
 
 
 def _applied(union: Union, changes: Iterable[Change]) -> Union:

@@ -14,8 +14,9 @@ from bounds.modified import Modified
 from bounds.naive import added
 from bounds.promises import Promises
 from bounds.query import Kind, Query, Stream, Union
-from bounds.refine import MOST_CASES, Case, TooManyCasesError, cases
-from bounds.split import conjunctions
+from bounds.refine import MOST_CASES, Case, cases
+from bounds.split import MOST_STEPS, conjunctions
+from schema.budget import Budget, OverBudgetError
 from schema.errors import UsageError
 from schema.model import Row, Schema
 
@@ -208,10 +209,10 @@ def _kept_cases(query: Query, *, distinct: bool) -> Iterator[Case]:
     """The disjoint cases that a query is run in. Raises UsageError if the synopses of one are not bounded."""
     criterion = partial(unkeepable, distinct=distinct)
     try:
-        for conjunction in conjunctions(query):
+        for conjunction in conjunctions(query, Budget(MOST_STEPS, "splitting the query")):
             for case in cases(conjunction, criterion):
                 if case.failures:
                     raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
                 yield case
-    except TooManyCasesError:
+    except OverBudgetError:
         raise UsageError(f"this query has more than {MOST_CASES:,} orders to be told apart") from None

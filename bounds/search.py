@@ -18,7 +18,8 @@ from bounds.failure import Failure
 from bounds.joins import Inequality
 from bounds.modified import Modified
 from bounds.query import Atom, Attr, Constant, Domain, Op, Term
-from bounds.refine import Budget, Criterion, compared, pair_orders
+from bounds.refine import Criterion, compared, pair_orders
+from schema.budget import Budget
 
 Joins = tuple[Inequality, ...]
 Order = tuple[Atom, ...]
@@ -38,7 +39,7 @@ class Blame:
 def failing(query: Modified, criterion: Criterion, blame: Blame, budget: Budget) -> Modified | None:
     """A case that fails for what is blamed however it is split further; None if none does.
 
-    Raises TooManyCasesError.
+    Raises OverBudgetError.
     """
     budget.spend()
     failures = blame.among(criterion(query))

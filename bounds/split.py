@@ -8,34 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from bounds.closure import Closure
 from bounds.query import Atom, Attr, Constant, Extreme, Op, Query
+from schema.budget import Budget
 
-_CASES = {
+MOST_STEPS: Final = 50_000
+"""Steps in which a whole union is split into conjunctions and these are looked at: some seconds."""
+_CASES: Final = {
     Op.DIFFERENT: (Op.LESS, Op.GREATER),
     Op.AT_MOST: (Op.LESS, Op.EQUAL),
     Op.AT_LEAST: (Op.GREATER, Op.EQUAL),
 }
 
 
-def conjunctions(query: Query) -> Iterator[Query]:
-    """The disjoint conjunctive queries whose union is ``query``; contradictory ones are left out."""
+def conjunctions(query: Query, budget: Budget) -> Iterator[Query]:
+    """The disjoint conjunctive queries whose union is ``query``; contradictory ones are left out.
+
+    Exponentially many in the atoms that are split. Raises OverBudgetError.
+    """
     plain = tuple(_strict(a) for a in query.atoms)
+    settled = [a for a in plain if a.op not in _CASES]
+    terms = [t for a in plain for t in (a.left, a.right)]
     open_atoms = [a for a in plain if a.op in _CASES]
-    yield from _split(replace(query, atoms=()), plain, open_atoms)
-
-
-def _split(query: Query, plain: tuple[Atom, ...], open_atoms: list[Atom]) -> Iterator[Query]:
-    settled = tuple(a for a in plain if a.op not in _CASES)
-    if not Closure((*query.atoms, *settled)).consistent:
-        return
-    if not open_atoms:
-        yield query.adding(*settled)
-        return
-    atom, *others = open_atoms
-    for op in _CASES[atom.op]:
-        yield from _split(query.adding(atom.with_op(op)), plain, others)
+    # The most recent choice is tried first, so nothing nests as deep as there are atoms.
+    pending = [(Closure(settled, terms), tuple[Atom, ...]())]
+    while pending:
+        closure, chosen = pending.pop()
+        budget.spend()
+        if closure.consistent and len(chosen) == len(open_atoms):
+            yield replace(query, atoms=(*chosen, *settled))
+        elif closure.consistent:
+            atom = open_atoms[len(chosen)]
+            cases = [atom.with_op(op) for op in reversed(_CASES[atom.op])]
+            pending += [(closure.adding((case,)), (*chosen, case)) for case in cases]
 
 
 def _strict(atom: Atom) -> Atom:

@@ -11,13 +11,16 @@ from bounds import theorem1, theorem2
 from bounds.failure import Failure
 from bounds.kept import unkeepable
 from bounds.modified import Modified, modified
-from bounds.query import Query, Union
-from bounds.refine import Budget, Criterion, TooManyCasesError, forests
+from bounds.query import Op, Query, Union
+from bounds.refine import Criterion, forests
 from bounds.search import Blame, failing
-from bounds.split import conjunctions
+from bounds.split import MOST_STEPS, conjunctions
+from schema.budget import Budget, OverBudgetError
 
 MOST_LOOKED_AT = 800
 """Cases of one query that are looked at for a verdict: about half a second."""
+_LOOK = 10
+"""Steps that a conjunction costs, or a case of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,15 @@ class Verdict:
 
 def check(union: Union) -> Verdict:
     """Theorem 1 or Theorem 2 for all queries of a union (a union is bounded if all its queries are)."""
+    failures: list[Failure] = []
+    told_all = True
     try:
-        found = tuple(_merged(_failures(union)))
-    except TooManyCasesError:
-        failure = Failure("orders", "there are too many orders of attributes to tell apart", necessary=False)
-        return Verdict(None, union.distinct, (failure,), certain=False)
+        failures.extend(_failures(union, Budget(MOST_STEPS, "checking memory")))
+    except OverBudgetError:
+        told_all = False
+    if not failures and not told_all:
+        return Verdict(None, union.distinct, (_too_many(union),), certain=False)
+    found = tuple(_merged(failures))
     necessary = any(f.necessary for f in found)
     if not found:
         return Verdict(True, union.distinct, ())
@@ -56,23 +63,33 @@ def check(union: Union) -> Verdict:
     return Verdict(False, False, found, certain=necessary and not _repeats(union))
 
 
-def is_bounded(union: Union) -> bool:
+def _too_many(union: Union) -> Failure:
+    """What is told where the cases are more than can be looked at."""
+    split = max(sum(a.op in (Op.DIFFERENT, Op.AT_MOST, Op.AT_LEAST) for a in q.atoms) for q in union.queries)
+    message = "there are too many orders of attributes to tell apart"
+    if split:
+        message += f": each of {split} comparisons by <>, <= or >= doubles them; compare by <, > or ="
+    return Failure("orders", message, necessary=False)
+
+
+def is_bounded(union: Union, budget: Budget) -> bool:
     """Whether the verdict is that a union is bounded; sooner told than why not."""
     try:
-        return next(_failures(union), None) is None
-    except TooManyCasesError:
+        return next(_failures(union, budget), None) is None
+    except OverBudgetError:
         return False
 
 
-def _failures(union: Union) -> Iterator[Failure]:
+def _failures(union: Union, budget: Budget) -> Iterator[Failure]:
     for query in union.queries:
-        yield from _query_failures(query, distinct=union.distinct)
+        yield from _query_failures(query, budget, distinct=union.distinct)
 
 
-def _query_failures(query: Query, *, distinct: bool) -> Iterator[Failure]:
+def _query_failures(query: Query, steps: Budget, *, distinct: bool) -> Iterator[Failure]:
     told: set[object] = set()
-    budget = Budget(MOST_LOOKED_AT)
-    for conjunction in conjunctions(query):
+    budget = Budget(MOST_LOOKED_AT, steps.stage)
+    for conjunction in conjunctions(query, steps):
+        steps.spend(_LOOK)
         plain = modified(conjunction)
         if plain is None:
             continue
@@ -82,6 +99,7 @@ def _query_failures(query: Query, *, distinct: bool) -> Iterator[Failure]:
             criterion = partial(unkeepable, distinct=True)
             of_forests = (tuple(lasting(f, criterion, told, budget)) for f in forests(conjunction, budget))
             yield from next(filter(None, of_forests), ())
+    steps.spend(_LOOK * budget.spent)
 
 
 def lasting(query: Modified, criterion: Criterion, told: set[object], budget: Budget) -> Iterator[Failure]:

@@ -13,11 +13,17 @@ from bounds.naive import results
 from bounds.query import Union
 from bounds.run import Run
 from bounds.sql import parse_sql
+from schema.budget import Budget
 from schema.model import Attribute, AttributeType, Relation, Row, Schema
 
 SECOND = 1_000_000
 _INTEGER = AttributeType.INTEGER
 _TIMESTAMP = AttributeType.TIMESTAMP
+
+
+def unlimited() -> Budget:
+    """For queries that are small."""
+    return Budget(100_000, "testing")
 
 
 def stream(name: str, time: str, *integers: str, **more: Any) -> Relation:

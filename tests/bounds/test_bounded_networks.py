@@ -12,6 +12,7 @@ from skws.bounded.networks import network_query, network_verdict
 from skws.explain import explain, to_text
 from skws.keywords import parse_query
 from skws.plan import Plan
+from tests.bounds.bounds_queries import unlimited
 from windows.window import parse_window
 
 
@@ -74,7 +75,7 @@ def test_nodes_of_one_relation_are_streams_of_their_own() -> None:
     plan, networks = _networks(_schema())
     query = next(network_query(n, plan.schema) for n in networks if len(set(n.relations)) < n.size)
     assert [s.alias for s in query.queries[0].streams] == ["movie", "movie_2"]
-    (conjunction,) = conjunctions(query.queries[0])
+    (conjunction,) = conjunctions(query.queries[0], unlimited())
     found = modified(conjunction)
     assert found is not None
     assert len(found.nodes) == 2

@@ -17,7 +17,7 @@ from bounds.run import Run
 from bounds.split import conjunctions
 from bounds.verdict import check
 from schema.model import Attribute, AttributeType, Relation, Schema
-from tests.bounds.bounds_queries import SECOND, STREAMS, queries, sql
+from tests.bounds.bounds_queries import SECOND, STREAMS, queries, sql, unlimited
 
 NUMBERS = Schema(
     "numbers",
@@ -43,7 +43,7 @@ def _attr(name: str) -> Attr:
 
 
 def _only(text: str) -> Modified:
-    (conjunction,) = conjunctions(sql(text).queries[0])
+    (conjunction,) = conjunctions(sql(text).queries[0], unlimited())
     found = modified(conjunction)
     assert found is not None
     return found
@@ -95,7 +95,7 @@ def test_the_closure_says_what_holds_in_all_numbers(atoms: list[Atom]) -> None:
 def test_unequal_splits_are_disjoint_and_lose_nothing(text: str) -> None:
     query = sql(text).queries[0]
     splits = {Op.DIFFERENT: 2, Op.AT_MOST: 2, Op.AT_LEAST: 2}
-    parts = list(conjunctions(query))
+    parts = list(conjunctions(query, unlimited()))
     most = 1
     for atom in query.atoms:
         most *= splits.get(atom.op, 1)
@@ -105,12 +105,12 @@ def test_unequal_splits_are_disjoint_and_lose_nothing(text: str) -> None:
 
 
 def test_unequal_streams_make_a_union() -> None:
-    parts = list(conjunctions(sql("SELECT 1 FROM s, t WHERE s.a <> t.b").queries[0]))
+    parts = list(conjunctions(sql("SELECT 1 FROM s, t WHERE s.a <> t.b").queries[0], unlimited()))
     assert [[a.op for a in p.atoms] for p in parts] == [[Op.LESS], [Op.GREATER]]
 
 
 def test_constants_of_integers_need_no_split() -> None:
-    (part,) = conjunctions(sql("SELECT 1 FROM s WHERE s.a <= 5 AND s.a >= 3").queries[0])
+    (part,) = conjunctions(sql("SELECT 1 FROM s WHERE s.a <= 5 AND s.a >= 3").queries[0], unlimited())
     assert [str(a.right) for a in part.atoms] == ["6", "2"]
 
 

@@ -15,7 +15,7 @@ from bounds.split import conjunctions
 from bounds.theorem2 import failures
 from bounds.verdict import Verdict, check
 from schema.model import Row
-from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS, queries, sql
+from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS, queries, sql, unlimited
 from tests.bounds.growth import Pattern, states, witness
 
 TRIES = 150
@@ -120,7 +120,7 @@ def test_the_staircase_needs_unbounded_memory() -> None:
     union = sql(f"SELECT DISTINCT 1 FROM s, t, u, v WHERE {where}")
     verdict: Verdict = check(union)
     assert verdict.bounded is None
-    (conjunction,) = conjunctions(union.queries[0])
+    (conjunction,) = conjunctions(union.queries[0], unlimited())
     plain = modified(conjunction)
     assert plain is not None
     assert failures(plain) == ()

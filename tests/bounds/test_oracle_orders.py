@@ -14,10 +14,11 @@ from bounds.failure import Failure
 from bounds.kept import unkeepable
 from bounds.modified import Modified
 from bounds.query import Atom, Attr, Domain, Op, Term
-from bounds.refine import Budget, Criterion, compared, forests
+from bounds.refine import Criterion, compared, forests
 from bounds.split import conjunctions
 from bounds.verdict import lasting
-from tests.bounds.bounds_queries import queries, sql
+from schema.budget import Budget
+from tests.bounds.bounds_queries import queries, sql, unlimited
 
 MOST_ORDERS = 100
 
@@ -60,10 +61,10 @@ def _synopses(query: Modified) -> tuple[Failure, ...]:
 @settings(max_examples=40, deadline=None)
 @given(queries(most=3))
 def test_a_failing_order_is_found_if_there_is_one(criterion: Criterion, text: str) -> None:
-    for conjunction in islice(conjunctions(sql(text).queries[0]), 3):
-        for query in forests(conjunction, Budget(1000)):
+    for conjunction in islice(conjunctions(sql(text).queries[0], unlimited()), 3):
+        for query in forests(conjunction, Budget(1000, "orders")):
             orders = list(islice(total_orders(query), MOST_ORDERS))
             if len(orders) < MOST_ORDERS and not any(not f.joins for f in criterion(query)):
                 expected = any(map(criterion, orders))
                 event(f"fails: {expected}, at first: {bool(criterion(query))}")
-                assert bool(list(lasting(query, criterion, set(), Budget(5000)))) == expected
+                assert bool(list(lasting(query, criterion, set(), Budget(5000, "orders")))) == expected

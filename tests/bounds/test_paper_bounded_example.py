@@ -10,7 +10,7 @@ from bounds.split import conjunctions
 from bounds.theorem1 import failures
 from bounds.verdict import check
 from schema.model import Schema
-from tests.bounds.bounds_queries import SECOND, sql, stream
+from tests.bounds.bounds_queries import SECOND, sql, stream, unlimited
 
 SCHEMA = Schema("figure", (stream("s", "i", "a"), stream("t", "j", "b"), stream("u", "k", "c")), ())
 WHERE = "FROM s, t, u WHERE s.i > t.j AND t.j > u.k AND s.a > t.b AND 0 < t.b AND t.b < 5"
@@ -53,7 +53,7 @@ def test_it_is_bounded_only_if_duplicates_are_kept(distinct: str, bounded: bool)
 
 
 def test_it_needs_no_case_to_be_told_apart() -> None:
-    (conjunction,) = conjunctions(sql(f"SELECT s.a, t.b {WHERE}", SCHEMA).queries[0])
+    (conjunction,) = conjunctions(sql(f"SELECT s.a, t.b {WHERE}", SCHEMA).queries[0], unlimited())
     (case,) = cases(conjunction, failures)
     assert [case.query.graph.depth(node) for node in range(3)] == [0, 1, 2]
     assert case.query.graph.roots == (0,)

@@ -7,13 +7,14 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 import orjson
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from patterns.language import compile_pattern, parse_pattern
 from patterns.language.syntax import Pattern
 from schema.errors import PatternError
-from schema.model import Schema
+from schema.model import Row, Schema
 from skws.batches import RecordBatch
 from skws.pattern_search import PatternQuery, PatternResult
 from skws.records import Record
@@ -149,6 +150,36 @@ def test_a_match_of_a_key_whose_window_is_closed_goes_with_its_tuples() -> None:
         held = {position for position, *_ in evaluated.state()["tuples"]}
         assert {match.marks[0][0] for match in evaluated._waiting} <= held
     assert {match_of(result): end for end, *_, result in found} == by_definition(pattern, window, records)
+
+
+@pytest.mark.parametrize(
+    ("text", "window", "read"),
+    [
+        (
+            "A a AND B b AND C c",
+            "match [A] [x = 1]* [x = 0] per A.x",
+            [(0, (0, 1)), (1, (1, 0)), (0, (1, 1)), (2, (1, 1)), (0, (0, 0)), (1, (0, 1))],
+        ),
+        (
+            "A a AND B b AND C c where a.x = b.x",
+            "match [A] [B]* [x = 0] per A.x",
+            [(0, (1, 0)), (1, (0, 0)), (0, (0, 0)), (2, (0, 0)), (0, (1, 0)), (1, (0, 0)), (0, (0, 0))],
+        ),
+    ],
+)
+def test_a_match_waits_while_the_windows_of_other_keys_move_on(
+    text: str, window: str, read: list[tuple[int, Row]]
+) -> None:
+    """Its first tuple is before all open windows, and no record of its own key has told so."""
+    pattern = parse_pattern(text, SCHEMA)
+    compiled = compile_pattern(pattern, SCHEMA, contains)
+    query = PatternQuery("P", compiled.pcea, None, compiled, {}, compiled.root)
+    expression = ExpressionWindow(window)
+    more = [(0, (0, 0)), (1, (1, 0)), (2, (0, 1)), (0, (1, 0)), (0, (1, 0))]
+    records = [Record(relation, time, row, False) for time, (relation, row) in enumerate([*read, *more])]
+    evaluated = WindowedPattern(query, SCHEMA, expression)
+    found = [each for record in records for each in ended(evaluated, [record])]
+    assert {match_of(result): end for end, *_, result in found} == by_definition(pattern, expression, records)
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Final
 
 from patterns.automata.pcea import PCEA
 from patterns.automata.predicates import Compared, Operator, Unary
-from patterns.automata.runs import RunTree, accepting_runs
+from patterns.automata.runs import RunTree, runs_at
+from schema.budget import Budget
 from schema.model import Row, Value
+
+MOST_RUNS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +33,25 @@ def find_ambiguity(pcea: PCEA, length: int) -> Ambiguity | None:
     """An ambiguity that shows within ``length`` tuples, a shortest one; None if none is found.
 
     The tuples tried have one value wherever no test asks for another, so that
-    every equality predicate holds. Time exponential in ``length``.
+    every equality predicate holds. Time exponential in ``length``: raises
+    OverBudgetError after a million run trees.
     """
+    budget = Budget(MOST_RUNS, "looking for ambiguity")
     tuples = _tuples(pcea)
     for size in range(1, length + 1):
         for stream in product(tuples, repeat=size):
-            found = _ambiguous(accepting_runs(pcea, stream, size - 1))
+            budget.spend()
+            found = _ambiguous(_accepting(pcea, stream, budget))
             if found:
                 return Ambiguity(stream, found)
     return None
+
+
+def _accepting(pcea: PCEA, stream: tuple[tuple[int, Row], ...], budget: Budget) -> Iterator[RunTree]:
+    for run in runs_at(pcea, stream, len(stream) - 1):
+        budget.spend()
+        if run.state in pcea.final:
+            yield run
 
 
 def _ambiguous(runs: Iterable[RunTree]) -> tuple[RunTree, ...]:

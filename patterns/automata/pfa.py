@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from patterns.automata.pcea import State
+from schema.budget import Budget
 
+MOST_MOVES: Final = 100_000
+"""Of a deterministic automaton: some seconds."""
 Symbol: TypeAlias = Hashable
 Macrostate: TypeAlias = frozenset[State]
 
@@ -37,13 +40,18 @@ class PFA:
         )
 
     def determinised(self) -> DFA:
-        """A DFA of the same language, of at most 2^|Q| macrostates: those that can be reached."""
+        """A DFA of the same language, of at most 2^|Q| macrostates: those that can be reached.
+
+        Raises OverBudgetError if its moves are too many.
+        """
+        budget = Budget(MOST_MOVES, "making an automaton deterministic")
         symbols = {symbol for _, symbol, _ in self.transitions}
         moves: dict[tuple[Macrostate, Symbol], Macrostate] = {}
         waiting, seen = [self.initial], {self.initial}
         while waiting:
             macrostate = waiting.pop()
             for symbol in symbols:
+                budget.spend()
                 reached = moves[macrostate, symbol] = self.step(macrostate, symbol)
                 if reached not in seen:
                     seen.add(reached)

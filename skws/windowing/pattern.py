@@ -205,8 +205,8 @@ class WindowedPattern:
                 lane.forget(FOREVER if oldest is None else oldest)
             if oldest is None:
                 self._lanes.pop(code, None)
-        # Nothing was told of keys without records in the batch: matches go with the tuples they begin with. None is
-        # lost, since a window that ends later begins at a start that is live now, not before what its lane keeps.
+        # Nothing was told of keys without records in the batch: matches go with the tuples they begin with.
+        # None is lost, since windows that end later begin at starts that are live now, or come later.
         self._waiting = [match for match in self._waiting if match.marks[0][0] in match.lane.history]
 
     def _oldest(self) -> int | None:

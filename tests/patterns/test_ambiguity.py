@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from patterns.automata import PCEA, Compared, Equality, Operator, Source, Transition, Unary
+from patterns.automata import PCEA, Compared, Equality, Operator, Source, Transition, Unary, ambiguity
 from patterns.automata.ambiguity import find_ambiguity
 from patterns.language import compile_pattern, parse_pattern
 from patterns.queries import automaton_of, parse_conjunctive_query
+from schema.budget import OverBudgetError
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, S, T
 from tests.patterns.texts import contains
 
@@ -74,3 +75,10 @@ def test_patterns_are_unambiguous(text: str) -> None:
 def test_queries_with_self_joins_are_unambiguous() -> None:
     for text in ("Q(x) <- T(x), T(x), T(x)", "Q(x, y) <- R(x, y), R(x, y), T(x)", "Q(x, y) <- T(x), T(y)"):
         assert find_ambiguity(automaton_of(parse_conjunctive_query(text, SCHEMA)), 4) is None
+
+
+def test_the_search_ends_after_a_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ambiguity, "MOST_RUNS", 500)
+    assert find_ambiguity(P0, 3) is None
+    with pytest.raises(OverBudgetError):
+        find_ambiguity(P0, 9)

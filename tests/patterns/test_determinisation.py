@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patterns.automata import PFA
+from schema.budget import OverBudgetError
 
 # T and S in any order before R: Example 3.1 (Figure 1, left).
 EXAMPLE = PFA(
@@ -65,3 +67,12 @@ def test_a_determinised_automaton_has_the_same_language(
     for length in range(5):
         for string in product("xy", repeat=length):
             assert dfa.accepts(string) == accepts(pfa, "".join(string))
+
+
+def test_too_many_macrostates_are_given_up() -> None:
+    """The x that is the twentieth from the end: 2^20 macrostates."""
+    steps = [(frozenset({n}), symbol, n + 1) for n in range(1, 20) for symbol in "xy"]
+    loops = [(frozenset({0}), symbol, 0) for symbol in "xy"]
+    pfa = PFA((*loops, (frozenset({0}), "x", 1), *steps), frozenset({0}), frozenset({20}))
+    with pytest.raises(OverBudgetError):
+        pfa.determinised()

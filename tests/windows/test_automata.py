@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schema.budget import OverBudgetError
 from tests.window_streams import ALPHABET, accepted, matches, regulars, words
+from windows.expressions import closure
 from windows.expressions import guards as g
 from windows.expressions import regular as r
 from windows.expressions.alphabet import StreamRecord
@@ -114,3 +117,12 @@ def test_unsatisfiable_guards_are_cleaned_away() -> None:
     automaton = to_automaton(r.Then(r.ANY, r.Either(r.Letter(never), r.Letter(g.OfRelation("n")))), 0)
     assert len(clean(automaton, THEORY).transitions) == len(automaton.transitions) - 1
     assert trimmed(clean(to_automaton(r.Letter(never), 0), THEORY)).transitions == ()
+
+
+def test_too_many_macrostates_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closure, "MOST_TRANSITIONS", 200)
+    high = r.Letter(g.Compare("<", g.Constant(1), g.Field("x")))
+    few, many = (r.Then(r.Then(r.EVERYTHING, high), r.repeated(r.ANY, n, n)) for n in (3, 12))
+    assert determinised(to_automaton(few, 0), THEORY).states < 50
+    with pytest.raises(OverBudgetError):
+        complement(to_automaton(many, 0), THEORY)

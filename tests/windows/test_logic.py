@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schema.budget import OverBudgetError
 from tests.window_streams import ALPHABET, simple_guards, windows_by_definition, words
 from windows.expressions import guards as g
 from windows.expressions import logic as m
+from windows.expressions import logic_automata
 from windows.expressions import regular as r
 from windows.expressions.alphabet import StreamRecord
 from windows.expressions.expression import WindowExpression, expression
@@ -154,3 +156,11 @@ def test_what_is_no_formula_of_windows() -> None:
         )
         == []
     )
+
+
+def test_formulas_of_large_automata_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    formula = m.every_position("x", m.implies(m.Before("x", "e"), m.Satisfies(HIGH, "x")))
+    assert window_expression(formula, 0, THEORY).pairs
+    monkeypatch.setattr(logic_automata, "MOST_ENTRIES", 100)
+    with pytest.raises(OverBudgetError):
+        window_expression(formula, 0, THEORY)

@@ -51,8 +51,12 @@ class Repair:
 
 def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
     """The repairs with the fewest changes, at most ``MOST_OFFERED``; none if no few changes suffice."""
-    changes = tuple(_changes(union, verdict.failures))
-    tried, budget = 0, Budget(MOST_STEPS, "looking for repairs")
+    with Budget(MOST_STEPS, "looking for repairs") as budget:
+        return _fewest(union, tuple(_changes(union, verdict.failures)), budget)
+
+
+def _fewest(union: Union, changes: tuple[Change, ...], budget: Budget) -> tuple[Repair, ...]:
+    tried = 0
     for size in range(1, _MOST_CHANGES + 1):
         found: list[Repair] = []
         for chosen in combinations(changes, size):

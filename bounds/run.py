@@ -209,10 +209,11 @@ def _kept_cases(query: Query, *, distinct: bool) -> Iterator[Case]:
     """The disjoint cases that a query is run in. Raises UsageError if the synopses of one are not bounded."""
     criterion = partial(unkeepable, distinct=distinct)
     try:
-        for conjunction in conjunctions(query, Budget(MOST_STEPS, "splitting the query")):
-            for case in cases(conjunction, criterion):
-                if case.failures:
-                    raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
-                yield case
+        with Budget(MOST_STEPS, "splitting the query") as budget:
+            for conjunction in conjunctions(query, budget):
+                for case in cases(conjunction, criterion):
+                    if case.failures:
+                        raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
+                    yield case
     except OverBudgetError:
         raise UsageError(f"this query has more than {MOST_CASES:,} orders to be told apart") from None

@@ -47,7 +47,8 @@ def check(union: Union) -> Verdict:
     failures: list[Failure] = []
     told_all = True
     try:
-        failures.extend(_failures(union, Budget(MOST_STEPS, "checking memory")))
+        with Budget(MOST_STEPS, "checking memory") as budget:
+            failures.extend(_failures(union, budget))
     except OverBudgetError:
         told_all = False
     if not failures and not told_all:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 from typing import Final, TypeAlias
 
-Watch: TypeAlias = "Callable[[Budget], None]"
+# Called with a budget that is spent, now and then, and with None when its work is done.
+Watch: TypeAlias = "Callable[[Budget | None], None]"
 
 _EVERY: Final = 1_024
 """Steps between two reports."""
@@ -19,7 +21,10 @@ class OverBudgetError(Exception):
 
 
 class Budget:
-    """Steps of one analysis, which ``stage`` names; ``spent`` of ``limit`` are gone."""
+    """Steps of one analysis, which ``stage`` names; ``spent`` of ``limit`` are gone.
+
+    A context: whoever watches is told of its end.
+    """
 
     def __init__(self, limit: int, stage: str) -> None:
         self.limit = limit
@@ -37,10 +42,22 @@ class Budget:
             self._reported = self.spent
             self._watch(self)
 
+    def __enter__(self) -> Budget:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._watch is not None and self._reported:
+            self._watch(None)
+
 
 @contextmanager
-def watched(watch: Watch) -> Iterator[None]:
-    """Show ``watch`` the budgets that are spent meanwhile, in this thread."""
+def watched(watch: Watch | None) -> Iterator[None]:
+    """Show ``watch`` the budgets that are spent meanwhile, in this thread; None shows them to nobody."""
     token = _watch.set(watch)
     try:
         yield

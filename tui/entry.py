@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from schema.budget import watched
 from schema.errors import SkwsError, UsageError
 from skws.choices import EngineName
 from skws.hosts import LOOPBACK
@@ -32,7 +33,7 @@ def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
 
         start = None if request.source is None else partial(start_run, java=java)
         app = SkwsApp(request, start)
-        with hooks(app):
+        with hooks(app), watched(None):  # nothing is written beside the screen
             app.run(mouse=mouse)
         if app.broken:
             raise SkwsError(app.broken)

@@ -57,6 +57,7 @@ def parallel_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
     """Conjunctions in parallel as far as that can be. Raises NotExpressibleError."""
     layout = Layout(resolved)
     try:
-        return layout.pcea(Parallel(layout).fragment(pattern.expression).complete)
+        with layout.budget:
+            return layout.pcea(Parallel(layout).fragment(pattern.expression).complete)
     except (TooManyTransitionsError, OverBudgetError):
         raise PatternError(too_large(pattern, layout)) from None

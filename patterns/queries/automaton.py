@@ -89,13 +89,13 @@ class _Construction:
         if len(self._query.atoms) == 1:
             return PCEA(tuple(starts), frozenset({AtomState(0)}))
         transitions = list(starts)
-        budget = Budget(MOST_SOURCES, "compiling the query")
         try:
-            for transition in self._completions():
-                budget.spend(len(transition.sources))
-                transitions.append(transition)
-                if len(transitions) > MOST_TRANSITIONS:
-                    raise self._too_large(f"{MOST_TRANSITIONS:,} transitions")
+            with Budget(MOST_SOURCES, "compiling the query") as budget:
+                for transition in self._completions():
+                    budget.spend(len(transition.sources))
+                    transitions.append(transition)
+                    if len(transitions) > MOST_TRANSITIONS:
+                        raise self._too_large(f"{MOST_TRANSITIONS:,} transitions")
         except OverBudgetError:
             raise self._too_large(f"{MOST_SOURCES:,} sources of transitions") from None
         root = self._tree.variable

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 import typer
 
 from purging import memory
+from schema.budget import watched
 from schema.errors import SchemaError, SkwsError
+from skws.cli.terminal import StepsLine
 from skws.memory import DEFAULT, use
 from skws.results.writers import OutputClosedError
 from skws.results.writers.text import visible, visible_lines
@@ -42,7 +44,8 @@ def run(arguments: Sequence[str]) -> int:
         from skws.cli.app import app  # noqa: PLC0415 - an interrupt while it loads is caught here
 
         use(DEFAULT, _warn)
-        code = app(args=list(arguments), prog_name="skws", standalone_mode=False)
+        with watched(StepsLine().watch):
+            code = app(args=list(arguments), prog_name="skws", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, OutputClosedError):
         _close_stdout()

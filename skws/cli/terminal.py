@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from time import monotonic
 from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, ClassVar, Final
 
+from schema.budget import Budget
 from skws.choices import OnError
 from skws.progress import Progress
 from skws.results.writers import destination
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from skws.replay import BadRecordLog
+
+_PATIENCE: Final = 0.5
+_REDRAWN: Final = 0.1
+_TO_THE_END: Final = "\x1b[K"
+"""Erases the rest of the line."""
 
 
 def plain() -> bool:
@@ -61,6 +68,8 @@ def tell_bad(bad: BadRecordLog) -> None:
 class ProgressBar:
     """A bar on stderr while something is under way; nothing at all off a terminal."""
 
+    running: ClassVar[int] = 0
+
     def __init__(self, *, wanted: bool = True) -> None:
         self.shown = wanted and sys.stderr.isatty() and not plain()
         self._bars: Bars | None = None
@@ -82,6 +91,7 @@ class ProgressBar:
         if self._bars is not None:
             self._bars.stop()
             self._bars = None
+            ProgressBar.running -= 1
 
     def __enter__(self) -> ProgressBar:
         return self
@@ -109,4 +119,36 @@ class ProgressBar:
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeElapsedColumn())
         self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
         self._bars.start()
+        ProgressBar.running += 1
         return self._bars
+
+
+class StepsLine:
+    """A line on stderr while an analysis takes long; nothing at all off a terminal, or beside a bar."""
+
+    def __init__(self) -> None:
+        self._wanted = sys.stderr.isatty() and not plain()
+        self._began: float | None = None
+        self._drawn = 0.0
+
+    def watch(self, budget: Budget | None) -> None:
+        """Show what is spent; take the line away when the work is done."""
+        now = monotonic()
+        if budget is None:
+            self._erase()
+            self._began = None
+            return
+        self._began = self._began or now
+        if now - max(self._drawn, self._began + _PATIENCE) > _REDRAWN and not ProgressBar.running:
+            self._drawn = now
+            self._write(f"\r{budget.stage}: {budget.spent:,} of at most {budget.limit:,} steps{_TO_THE_END}")
+
+    def _erase(self) -> None:
+        if self._drawn:
+            self._drawn = 0.0
+            self._write(f"\r{_TO_THE_END}")
+
+    def _write(self, text: str) -> None:
+        if self._wanted:
+            sys.stderr.write(text)
+            sys.stderr.flush()

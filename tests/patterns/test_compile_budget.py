@@ -102,8 +102,17 @@ def test_steps_are_the_same_in_every_process() -> None:
 def test_whoever_watches_sees_the_steps() -> None:
     seen: list[tuple[str, int, int]] = []
     pattern = parse_pattern(ands(9), SCHEMA)
-    with watched(lambda budget: seen.append((budget.stage, budget.spent, budget.limit))):
+    ends: list[None] = []
+
+    def watch(budget: Budget | None) -> None:
+        if budget is None:
+            ends.append(None)
+        else:
+            seen.append((budget.stage, budget.spent, budget.limit))
+
+    with watched(watch):
         parallel_automaton(pattern, resolve(pattern, SCHEMA, contains))
+    assert ends == [None]
     assert {(stage, limit) for stage, _, limit in seen} == {("compiling the pattern", progress.MOST_STEPS)}
     assert [spent for _, spent, _ in seen] == sorted({spent for _, spent, _ in seen})
     parallel_automaton(pattern, resolve(pattern, SCHEMA, contains))

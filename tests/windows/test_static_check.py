@@ -128,7 +128,9 @@ def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
 
 @st.composite
 def several_pairs(draw: st.DrawFn) -> WindowExpression:
-    pairs = draw(st.lists(st.tuples(st.one_of(st.just(r.EVERYTHING), SMALL), SMALL), min_size=1, max_size=3))
+    window = regulars(0, 4)
+    before = window.flatmap(lambda found: st.sampled_from((found, r.EVERYTHING)))
+    pairs = draw(st.lists(st.tuples(before, window), min_size=1, max_size=3))
     hour = 3_600_000_000
     limits = st.sampled_from((Limits(), Limits(3), Limits(within=hour), Limits(2, within=1_000_000)))
     selection = st.sampled_from((Selection.EVERY, Selection.LONGEST))

@@ -138,8 +138,8 @@ def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -
 def _searchable(given: LookbackAutomaton, graph: TypeGraph) -> Branching:
     """Deterministic and minimal if that is soon found, since less is to be searched then; else as it is."""
     try:
-        budget = Budget(MOST_ENTRIES, "checking the window")
-        return Branching.of(finite(given, graph.guards, graph.letters, budget))
+        with Budget(MOST_ENTRIES, "checking the window") as budget:
+            return Branching.of(finite(given, graph.guards, graph.letters, budget))
     except OverBudgetError:
         return branching(given, graph.guards, graph.letters)
 

@@ -54,7 +54,8 @@ class _Quad(NamedTuple):
 
 def find_pattern(graph: TypeGraph, before: Branching, window: Branching) -> Pattern | None:
     """The pattern of one pair of automata, if there is one. Raises OverBudgetError."""
-    return _Search(graph, before, window).pattern()
+    with Budget(MAX_STEPS, "checking the window") as budget:
+        return _Search(graph, before, window, budget).pattern()
 
 
 def shortest_walk(graph: TypeGraph, accepting: Branching) -> Walk | None:
@@ -69,11 +70,11 @@ def shortest_walk(graph: TypeGraph, accepting: Branching) -> Walk | None:
 
 
 class _Search:
-    def __init__(self, graph: TypeGraph, before: Branching, window: Branching) -> None:
+    def __init__(self, graph: TypeGraph, before: Branching, window: Branching, budget: Budget) -> None:
         self._graph = graph
         self._before = before
         self._window = window
-        self._budget = Budget(MAX_STEPS, "checking the window")
+        self._budget = budget
         self._everywhere = [(node, before.initial) for node in range(len(graph.edges))]
         self._live = self._live_nodes()
 

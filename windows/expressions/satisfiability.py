@@ -74,13 +74,15 @@ class Satisfiability:
         Raises OverBudgetError.
         """
         encoding = _Encoding(self.alphabet, [*guards, given], self._promises, self._budget)
-        yield from encoding.cells(guards, given)
+        with self._budget:
+            yield from encoding.cells(guards, given)
 
     def sample(self, guards: Sequence[g.Guard], size: int) -> tuple[StreamRecord, ...] | None:
         """``size`` records of the last of which all ``guards`` hold; None if none are found."""
         encoding = _Encoding(self.alphabet, guards, self._promises, self._budget, size - 1)
         try:
-            found = next(encoding.cells([], g.conjunction(guards)), None)
+            with self._budget:
+                found = next(encoding.cells([], g.conjunction(guards)), None)
         except OverBudgetError:
             return None
         return None if found is None else found.sample

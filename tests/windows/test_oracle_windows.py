@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from itertools import pairwise
+from types import FunctionType, ModuleType
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.window_streams import ALPHABET, first_of, regulars, selected, windows_by_definition, words
-from windows.expressions import configurations
+from windows.expressions import configurations, macrostates
 from windows.expressions import guards as g
 from windows.expressions import regular as r
 from windows.expressions.alphabet import StreamRecord
@@ -176,7 +179,7 @@ def test_each_key_has_a_stream_of_its_own(
 
 @settings(max_examples=80, deadline=None)
 @given(cases(), LIMITS, st.sampled_from(Selection), st.sampled_from((0, 3, 9)), st.sampled_from((0, 1)))
-def test_forgotten_configurations_change_nothing(
+def test_what_is_forgotten_of_configurations_and_macrostates_changes_nothing(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
     limits: Limits,
     selection: Selection,
@@ -190,4 +193,46 @@ def test_forgotten_configurations_change_nothing(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(configurations, "REMEMBERED", remembered)
         patched.setattr(configurations, "_FEW", few)
+        patched.setattr(macrostates, "REMEMBERED", remembered)
         assert found(Processor(given_expression, ALPHABET), long, [len(long) // 2]) == expected
+
+
+LONG = r.sequence([r.EVERYTHING, r.Letter(g.Compare("<", g.Constant(1), g.Field("x"))), *[r.ANY] * 70])
+
+
+def random_records(count: int) -> list[StreamRecord]:
+    chosen = random.Random(7)
+    return [StreamRecord(0, i, (chosen.choice((0, 2)), 1.0, "")) for i in range(count)]
+
+
+def test_macrostates_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of seventy records each may be the one that counts: 2^70 macrostates, a new one with every record."""
+    monkeypatch.setattr(macrostates, "REMEMBERED", 50)
+    monkeypatch.setattr(configurations, "REMEMBERED", 50)
+    processor = Processor(expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST), ALPHABET)
+    sizes = []
+    for record in random_records(300):
+        list(processor.process([record]))
+        sizes.append(total_size(processor._configurations))
+    assert max(sizes[100:200]) >= max(sizes[200:]) * 0.9
+
+
+def test_a_state_of_many_bits_is_plain() -> None:
+    """More than a JSON integer has."""
+    read, rest = random_records(200)[:120], random_records(200)[120:]
+    given_expression = expression([(LONG, LONG)], 0, Selection.EVERY)
+    one, other = Processor(given_expression, ALPHABET), Processor(given_expression, ALPHABET)
+    list(one.process(read))
+    other.restore(orjson.loads(orjson.dumps(one.state())))
+    assert list(other.process(rest)) == list(one.process(rest)) != []
+
+
+def total_size(root: object) -> int:
+    """Objects that are reached from one."""
+    seen, pending = {id(root)}, [root]
+    while pending:
+        for part in gc.get_referents(pending.pop()):
+            if id(part) not in seen and not isinstance(part, type | ModuleType | FunctionType):
+                seen.add(id(part))
+                pending.append(part)
+    return len(seen)

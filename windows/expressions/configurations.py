@@ -74,18 +74,18 @@ class Configurations:
         """By group, whether its windows can go on."""
         return [not self._window[pair].is_exhausted(state) for pair, state in source.slots]
 
-    def described(self, source: Configuration) -> tuple[list[int], list[tuple[int, int]]]:
-        """A configuration that holds in another process: states as bits, for each pair and each group."""
-        before = [m.mask(state) for m, state in zip(self._before, source.before, strict=True)]
-        return before, [(pair, self._window[pair].mask(state)) for pair, state in source.slots]
+    def described(self, source: Configuration) -> tuple[list[str], list[tuple[int, str]]]:
+        """A configuration in plain values: macrostates, which may have many bits, as hexadecimal digits."""
+        slots = [(pair, f"{state:x}") for pair, state in source.slots]
+        return [f"{state:x}" for state in source.before], slots
 
     def read(
-        self, before: Sequence[int], groups: Sequence[tuple[int, int]]
+        self, before: Sequence[str], groups: Sequence[tuple[int, str]]
     ) -> tuple[Configuration, list[int]]:
         """Inverse of ``described``; for each group of the configuration, which of those given it is."""
-        slots = [(pair, self._window[pair].of(mask)) for pair, mask in groups]
+        slots = [(pair, int(digits, 16)) for pair, digits in groups]
         order = sorted(range(len(slots)), key=slots.__getitem__)
-        states = tuple(m.of(mask) for m, mask in zip(self._before, before, strict=True))
+        states = tuple(int(digits, 16) for digits in before)
         return self._configuration(states, tuple(slots[i] for i in order)), order
 
     def bare(self, source: Configuration) -> Configuration:

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from schema.errors import UsageError
+from schema.errors import MemoryBudgetError, UsageError
 from skws.live.share import Share, Spread
 from skws.records import Record
 from skws.spark.streaming.lodging import Lodger, lodge, vacate
@@ -99,6 +100,16 @@ def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> Non
         work(lodger, 0, commands=(Command("remove", "x"),))
     assert work(lodger, 0)["op"] == "behind"
     assert work(lodger, 1)["op"] == "behind"
+    lodger.close()
+
+
+def test_the_end_of_its_memory_is_told(run: str) -> None:
+    lodger = Lodger(run, Unread(replace(REQUEST, memory="64MiB")), SHARE)
+    stand(lodger, 0)
+    ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
+    with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
+        work(lodger, 0, *ballast, commands=(Command("add", "q", "alpha"),))
+    assert work(lodger, 0)["op"] == "behind"
     lodger.close()
 
 

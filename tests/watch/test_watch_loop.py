@@ -11,13 +11,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from schema.errors import BadRecordsError, UsageError
+from purging import memory
+from purging.memory import MemoryBudget
+from schema.errors import BadRecordsError, MemoryBudgetError, UsageError
 from skws.choices import EngineName, OnError
 from skws.results.model import LiveResult
 from skws.search import Search, SearchRequest
 from skws.sources.stdin import StdinSource
 from skws.watch.control import Answer, Command, ControlFolder
-from skws.watch.intake import MOST, Appetite
+from skws.watch.intake import LEAST, MOST, RESULTS, Appetite
 from skws.watch.local import LocalWatch
 from skws.watch.pace import StoppableClock
 from skws.watch.sinks.base import SinkError
@@ -279,6 +281,69 @@ def test_batches_grow_where_their_size_does_not_matter() -> None:
     for _ in range(3):
         appetite.worked(appetite.limit, 9.0)
     assert appetite.limit == MOST // 8
+
+
+def test_batches_shrink_where_records_have_very_many_results() -> None:
+    appetite = Appetite()
+    appetite.worked(LEAST, 0.01, 10 * RESULTS)
+    assert appetite.limit == LEAST // 10
+    appetite.worked(appetite.limit, 0.01, 1_000 * RESULTS)
+    assert appetite.limit == 1
+    for expected in (2, 4, 8):
+        appetite.worked(appetite.limit, 9.0, 5)
+        assert appetite.limit == expected
+    for _ in range(8):
+        appetite.worked(appetite.limit, 0.01)
+    assert appetite.limit > LEAST
+
+
+def test_a_hot_key_comes_to_sinks_in_batches_that_stay_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = 4_000
+    monkeypatch.setattr("skws.watch.intake.RESULTS", few)
+
+    class Sizes(Collected):
+        most = 0
+
+        def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+            self.most = max(self.most, len(results))
+            self.results += results[:1]
+
+    path, sink = tmp_path / "stream.jsonl", Sizes()
+    append(
+        path, *(row for n in range(450) for row in (order(n / 1000, 7), customer(n / 1000, 7, f"ada {n}")))
+    )
+    watch = opened(request(path), sink)
+    steps(watch)
+    assert watch.metrics().results > 10 * few
+    assert sink.most < 5 * few
+
+
+def test_queries_of_very_many_networks_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.network_count._MANY", 1_000)
+    notes, path = Notes(), tmp_path / "stream.jsonl"
+    append(path, customer(1, 7))
+    words = " ".join(f"word{n}" for n in range(8))
+    watch = LocalWatch(request(path, queries={"many": words}, max_size=9), [Collected()], notes.log)
+    watch.open()
+    assert any("candidate networks" in line and "--max-size" in line for line in notes.lines)
+    watch.close()
+
+
+def test_a_run_ends_at_its_memory_budget(tmp_path: Path) -> None:
+    notes, path = Notes(), tmp_path / "stream.jsonl"
+    append(path, customer(1, 7), order(2, 7))
+    memory.use(MemoryBudget(1 << 40))
+    try:
+        watch = LocalWatch(request(path), [Collected()], notes.log)
+        watch.open()
+        memory.use(MemoryBudget(1 << 20))
+        with pytest.raises(MemoryBudgetError, match="used up"):
+            steps(watch)
+        watch.close(failed=True)
+    finally:
+        memory.use(None)
 
 
 def test_a_sink_that_fails_ends_the_run(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ class Appetite:
             self.limit = max(1, min(records, self.limit) * RESULTS // results)
             return
         if self.limit < self.least:
-            self.limit = min(self.limit * 2, self.least) if 2 * results < RESULTS else self.limit
+            if 2 * results < RESULTS:
+                self.limit = min(self.limit * 2, self.least, self.most)
             return
         # Rises a little with each batch, for what a batch takes at least may grow.
         self._least_seconds = min(self._least_seconds * 1.05, seconds)

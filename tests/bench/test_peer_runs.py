@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.load import Load
+from bench.load import HEAVY, Load
 from bench.peers import compare, environment, table
 from bench.peers.compare import Row
 from bench.peers.networks import shared_steps
@@ -38,7 +38,7 @@ def test_what_runs_beside_a_peer_imports_it_and_the_standard_library_alone(
 
 
 def test_networks_share_their_prefixes() -> None:
-    comparison = Comparison.of(Load(), 60)
+    comparison = Comparison.of(HEAVY, 60)
     steps, last = shared_steps(comparison.plan.schema, comparison.networks)
     assert len(last) == len(set(last)) == 1120
     assert len(steps) == 1536

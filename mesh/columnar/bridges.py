@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -63,16 +64,18 @@ class Bridges:
             return _NO_ENTRANCES
         if self._is_due:
             self._renew()
-        found = list(self._bridged(self._next_to_closers(arrived)))
-        first = self._new_closers(labelled)
-        if first < self._closers.size:
-            found += self._bridged(self._look_around(first))
-        return self._entrances(found)
+        known, hashes = self._closers.size, self._new_closers(labelled)
+        met = self._next_to_closers(arrived)
+        if len(hashes):
+            met = chain(met, self._look_around(known))
+        entrances = self._entrances(list(self._bridged(met)))
+        self._enter(hashes)
+        return entrances
 
     def add(self, labelled: Labelled) -> None:
         """Take in live tuples with keywords of a query that is new."""
         if self._used:
-            self._new_closers(labelled)
+            self._enter(self._new_closers(labelled))
             self._renew()
 
     def compact(self, slots: Ints) -> None:
@@ -103,24 +106,27 @@ class Bridges:
         self._is_bridge = _with_space(self._is_bridge, len(self._live))
         return self._is_bridge.take(slots)
 
-    def _new_closers(self, labelled: Labelled) -> int:
-        """Remember the tuples that may close a network; gives the place of the first that is new."""
+    def _new_closers(self, labelled: Labelled) -> Hashes:
+        """Put the tuples that may close a network behind the closers; gives their hashes, to be entered."""
         closing = labelled.label & self._closing != 0
         if not closing.any():
-            return self._closers.size
+            return _NO_ENTRANCES.hashes
         self._is_closer = _with_space(self._is_closer, len(self._live))
         slots = distinct(labelled.tuple[closing])
         slots = slots[~self._is_closer[slots]]
         if not len(slots):
-            return self._closers.size
+            return _NO_ENTRANCES.hashes
         self._is_closer[slots] = True
         relation = self._live.tuples.relation[slots]
         degree = self._degree[relation]
         source, edge = np.repeat(slots, degree), self._edges[ranges(self._first_edge[relation], degree)]
         known_value, hashes = self._live.wanted(edge, source)
-        first = self._closers.append((source[known_value], edge[known_value]))
-        self._index.add(hashes, np.arange(first, self._closers.size, dtype=np.int64))
-        return first
+        self._closers.append((source[known_value], edge[known_value]))
+        return hashes
+
+    def _enter(self, hashes: Hashes) -> None:
+        """The last closers are found by their hashes from now on."""
+        self._index.add(hashes, np.arange(self._closers.size - len(hashes), self._closers.size))
 
     def _next_to_closers(self, arrived: Arrived) -> Iterator[tuple[Ints, Ints]]:
         """The closers that were there before, with the tuples next to them that just came; in parts."""

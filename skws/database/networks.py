@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from mesh.generate import CNGen
 from mesh.order import NodeOrder
 from mesh.tree import Tree
+from purging.memory import watched
 from schema.graph import Edge, edges
 from skws.database.bounds import Bounds, Weights
 from skws.database.carriers import Carriers
@@ -153,7 +154,7 @@ class NetworkResults:
             for partner in led.get(value, ())
             if all(held.numbers[node] != partner for node in alike)
         )
-        return self._weighed(tree, found, size) if bitmap else list(found)
+        return self._weighed(tree, watched(found), size) if bitmap else list(watched(found))
 
     def _hopeful(
         self,

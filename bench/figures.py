@@ -58,12 +58,14 @@ def _draw(figure: Figure, mine: list[Point], path: Path, title: str) -> None:
 
 def _initialised(point: Point) -> str:
     """How long the full mesh took to be made, in seconds."""
-    return f"{point.measured.init_seconds or 0:.2g}"
+    return f"{point.measured.init_seconds or 0:.2f}"
 
 
 def _under(axes: Any, name: str, told: dict[float, str]) -> None:
     """A number under each value of the parameter, as the paper has them."""
     ticks = sorted(told)
+    if ticks[-1] >= 8 * ticks[0]:  # else the numbers of the first ones overlap
+        axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [f"{value:g}\n{told[value]}" for value in ticks], fontsize="x-small")
     axes.text(-0.02, -0.14, name, transform=axes.transAxes, ha="right", fontsize="x-small")
 

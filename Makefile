@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check test-all golden bench format clean
+.PHONY: demo test check test-all golden bench api format clean
 
 ## The built-in movie stream, answered on local Spark
 demo: $(READY)
@@ -40,6 +40,10 @@ bench: $(READY)
 	$(BIN)/skws bench floor --hours 0.5 --format parquet
 	$(BIN)/skws bench queries --hours 0.1 --numbers 1,10,100 --no-draw --output build/bench
 	$(BIN)/skws bench paper --hours 0.05 --figures 5.1,5.6 --time-limit 60 --no-draw --output build/bench
+
+## Pages of the API, from docstrings, in build/api
+api: $(READY)
+	$(BIN)/pdoc --no-show-source --output-directory build/api skws skws_schema skws_windows skws_purging skws_mesh skws_patterns skws_bounds
 
 format: $(READY)
 	$(BIN)/ruff format .

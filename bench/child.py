@@ -16,18 +16,18 @@ from typing import Any
 
 import orjson
 
-import skws.replay.parquet_columns  # noqa: F401 - loaded when a replay is opened; imports are not measured
+import skws.formats.parquet_columns  # noqa: F401 - loaded when a replay is opened; imports are not measured
 from bench.load import Load, query_texts
 from bench.peers.children.entry import peak_bytes
-from skws.engine.collector import expect_long_lived_objects
-from skws.engine.columnar import ColumnarEngine
-from skws.engine.engine import Engine
-from skws.engine.labelling import Labelling
+from skws.formats import BadRecordLog, Replay
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.replay import BadRecordLog, Replay
+from skws.keywords.keyword_matching import KeywordMatching
+from skws.keywords.plan import Plan
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
-from windows.window import parse_window
+from skws_windows.window import parse_window
 
 # How the plan is run: mesh, purging, demand. As in Section 5, only the full mesh purges lazily.
 MODES = {
@@ -98,9 +98,9 @@ def _by_tuple(mode: str, plan: Plan, replay: Replay, log: BadRecordLog) -> tuple
 
 def _matched(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[int]:
     """How many tuples of each batch carry a keyword: read and matched as the default engine does."""
-    labelling = Labelling.only(0, plan.matcher)
+    matching = KeywordMatching.only(0, plan.matcher)
     for batch in replay.batches(log):
-        yield len(labelling.of(batch.rows))
+        yield len(matching.of(batch.rows))
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.paper import FIGURES, Figure, Point
 from bench.point import FINISHED
-from schema.errors import UsageError
+from skws_schema.errors import UsageError
 
 
 def check_drawable() -> None:

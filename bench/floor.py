@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from bench.child import DEFAULT, FLOOR
 from bench.load import HEAVY, Load
 from bench.point import FINISHED, Measured, measure
-from schema.errors import SkwsError, UsageError
+from skws_schema.errors import SkwsError, UsageError
 
 FORMATS = ("jsonl", "parquet")
 

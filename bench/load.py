@@ -15,8 +15,8 @@ from typing import Final
 
 import orjson
 
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws.records import Record
+from skws.data.record import Record
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 
 KEYWORDS = ("kilo", "lima", "mike", "november", "oscar")
 WORDS = tuple(f"w{n:04x}" for n in range(10_000))

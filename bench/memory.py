@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from bench.child import plan_of
 from bench.load import HEAVY, Load
-from skws.batches import batched
-from skws.engine.columnar import ColumnarEngine
+from skws.data.batch import batched
+from skws.queries.keywords.columnar import ColumnarEngine
 
 MINUTES = (5, 10, 20, 40, 80)
 

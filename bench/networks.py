@@ -6,7 +6,7 @@ from statistics import median
 from time import perf_counter
 
 from bench.load import HEAVY
-from mesh.generate import CNGen
+from skws_mesh.cngen import CNGen
 
 CASES = ((2, 3), (2, 4), (2, 5), (2, 6), (3, 3), (3, 4), (3, 5), (4, 3))
 

@@ -12,7 +12,7 @@ from typing import Any
 from bench.child import DEFAULT
 from bench.load import Load
 from bench.point import Measured, measure
-from schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest
 
 _USUAL = ("full", "partial", DEFAULT)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _PARTS: Final = (
-    ("skws.spark.streaming.keeper", "keeper"),
+    ("skws.spark.streaming.shard_server", "keeper"),
     ("python_streaming_source_runner", "source"),
     ("pyspark.daemon", "tasks"),
     ("org.apache.spark", "java"),

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from bench.child import QUERIES
 from bench.load import HEAVY
 from bench.point import FINISHED, measure
-from schema.errors import SkwsError, UsageError
+from skws_schema.errors import SkwsError, UsageError
 
 
 @dataclass(frozen=True, slots=True)

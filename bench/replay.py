@@ -18,9 +18,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws.records import Record
-from skws.replay import plan, read_split
+from skws.data.record import Record
+from skws.formats import plan, read_split
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 
 RECORDS = 200_000
 RUNS = 3

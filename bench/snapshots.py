@@ -19,16 +19,16 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from schema.load import load_schema
-from schema.model import Schema
-from skws.database.address import all_tables
-from skws.database.index import indexed
-from skws.database.search import SnapshotSearch
-from skws.database.sqlite import SqliteDatabase
+from skws.index.cache import indexed
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.ranking.choice import RankingChoice
-from windows.window import Unbounded
+from skws.keywords.plan import Plan
+from skws.queries.snapshot.search import SnapshotSearch
+from skws.sources.databases import all_tables
+from skws.sources.sqlite import SqliteDatabase
+from skws.spec.ranking import RankingChoice
+from skws_schema.model import Schema
+from skws_schema.yaml.load import load_schema
+from skws_windows.window import Unbounded
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = 7

@@ -31,13 +31,13 @@ import orjson
 
 from bench.load import HEAVY
 from bench.processes import processor_seconds
-from skws.choices import EngineName
+from skws.jobs.log import Log
 from skws.results.model import LiveResult
+from skws.sinks.base import Run
 from skws.spark.streaming.watch import SparkWatch
-from skws.watch.log import Log
-from skws.watch.request import WatchRequest
-from skws.watch.sinks.base import Run
-from windows.window import MICROSECOND, TimeWindow
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws_windows.window import MICROSECOND, TimeWindow
 
 LIVE = 24_000
 SKIPPED = 2  # batches that do not count
@@ -66,9 +66,9 @@ class Clocked:
         """Nothing to close."""
 
 
-def request(source: str, cores: int, window: TimeWindow | None = None) -> WatchRequest:
+def request(source: str, cores: int, window: TimeWindow | None = None) -> Job:
     load = HEAVY
-    return WatchRequest(
+    return Job(
         {load.query: load.query},
         load.schema(),
         source,

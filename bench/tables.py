@@ -14,16 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from schema.load import parse_schema
-from schema.model import Schema
-from skws.batches import RecordBatch
-from skws.cache import CACHE, cache_folder
-from skws.engine.columnar import ColumnarEngine
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.index.cache import CACHE, TABLES, cache_folder, open_tables
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.records import Record
-from skws.tables.cache import TABLES, open_tables
-from windows.window import parse_window
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import parse_window
 
 STREAM = 200_000  # tuples, a thousand a second
 QUERIES = ("rare gift", "common gift")

@@ -1,6 +1,6 @@
 """How fast the terminal UI answers keys under load, and what it keeps: `python -m bench.tui`.
 
-A thread puts results of four joined tuples into the app's outbox, so many a
+A thread puts results of four joined tuples into the app's queue, so many a
 second, while keys walk through the list. A key is answered when the screen
 that it changed has been drawn.
 """
@@ -17,20 +17,20 @@ from threading import Event, Thread
 from textual.events import Key
 from textual.message import Message
 
-from schema.load import load_schema
-from skws.choices import EngineName
 from skws.movie_stream import movie_files
 from skws.results.model import Result
-from skws.search import Search, SearchRequest
-from tui.app import SkwsApp
-from tui.screens.search import SearchScreen
-from tui.services.live_rows import LiveRows
-from tui.services.memory import resident_bytes
-from tui.services.news import Outbox
-from tui.services.pauses import expect_short_pauses
-from tui.services.request import UiRequest
-from tui.services.run import Command
-from tui.widgets.result_list import ResultList
+from skws.search import Search
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws_schema.yaml.load import load_schema
+from skws_tui.app import SkwsApp
+from skws_tui.screens.metrics import resident_bytes
+from skws_tui.screens.search import SearchScreen
+from skws_tui.services.background_job import expect_short_pauses
+from skws_tui.services.job import Command, EventQueue, Status
+from skws_tui.services.live_rows import LiveRows
+from skws_tui.services.request import UiRequest, live_job
+from skws_tui.widgets.result_list import ResultList
 
 QUERY = "tarantino travolta"
 _KEYS = ("j", "j", "j", "k", "g", "j", "pagedown", "k")
@@ -40,27 +40,26 @@ _SLICE = 0.05
 class LoadRun:
     """Gives the same few results again and again, under new ids, ``rate`` a second."""
 
-    paused = False
-    speed = 1.0
-
-    def __init__(self, request: UiRequest, outbox: Outbox, rate: float, results: Sequence[Result]) -> None:
-        self.rows = LiveRows(request.schema, request.plan_window)
+    def __init__(
+        self, request: UiRequest, events: EventQueue, rate: float, results: Sequence[Result]
+    ) -> None:
         self.given = 0
-        self._outbox = outbox
+        self._rows = LiveRows(request.job.schema, request.job.plan_window)
+        self._events = events
         self._rate = rate
         self._results = results
         self._stopping = Event()
         self._thread = Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        self._outbox.put(queries=(QUERY,))
+        self._events.put(queries=(QUERY,))
         self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join()
 
-    def post(self, command: Command) -> None:
+    def submit(self, command: Command) -> None:
         """Nothing can be asked of it."""
 
     def pause(self) -> None:
@@ -72,11 +71,14 @@ class LoadRun:
     def set_speed(self, speed: float) -> None:
         """It keeps its own."""
 
+    def status(self) -> Status:
+        return Status(rows=self._rows)
+
     def _run(self) -> None:
         began = time.perf_counter()
         while not self._stopping.wait(_SLICE):
             due = int((time.perf_counter() - began) * self._rate)
-            self._outbox.put(results=[self._result(number) for number in range(self.given, due)])
+            self._events.put(results=[self._result(number) for number in range(self.given, due)])
             self.given = due
 
     def _result(self, number: int) -> Result:
@@ -110,11 +112,12 @@ def measure(rate: float, seconds: float, keys_a_second: float = 20) -> Measured:
     """One run of the app without a terminal."""
     schema, replay = movie_files()
     described = load_schema(schema)
-    found = Search(SearchRequest(QUERY, described, (replay,), engine=EngineName.LOCAL))
-    results = list(found.results())
+    found = Search(Job.search(QUERY, described, replay, engine=EngineName.LOCAL))
+    results = [result for result in found.results() if isinstance(result, Result)]
     expect_short_pauses()
-    request = UiRequest(described, schema, str(replay), (QUERY,), restore=False, theme="textual-dark")
-    app = SkwsApp(request, lambda asked, outbox: LoadRun(asked, outbox, rate, results))
+    job = live_job(described, str(replay))
+    request = UiRequest(job, schema, (QUERY,), restore=False, theme="textual-dark")
+    app = SkwsApp(request, lambda asked, events: LoadRun(asked, events, rate, results))
     return asyncio.run(_measured(app, seconds, keys_a_second))
 
 
@@ -144,7 +147,7 @@ async def _measured(app: SkwsApp, seconds: float, keys_a_second: float) -> Measu
             number += 1
             await asyncio.sleep(1 / keys_a_second)
         after = (resident_bytes() or 0) / 1e6
-        run = app.live_run
+        run = app.job
         assert isinstance(run, LoadRun)
         told, worked = map(sorted, zip(*answers, strict=True))
         return Measured(told, worked, run.given, len(app.view.results), before, after)

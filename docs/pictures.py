@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from docs.ui_pictures import draw_screens
-from schema.load import load_schema
-from skws.choices import EngineName, OutputFormat
 from skws.movie_stream import PAPER_QUERY, movie_files
-from skws.results.writers.formats import open_writer
-from skws.search import Search, SearchRequest
+from skws.results.model import Result
+from skws.search import Search
+from skws.sinks.formats import open_writer
+from skws.spec.enums import EngineName, OutputFormat
+from skws.spec.job import Job
+from skws_schema.yaml.load import load_schema
 
 DEMO = Path(__file__).with_name("images") / "demo.svg"
 
@@ -21,10 +23,12 @@ DEMO = Path(__file__).with_name("images") / "demo.svg"
 def demo() -> str:
     """The demo's results as a terminal shows them."""
     schema, replay = movie_files()
-    search = Search(SearchRequest(PAPER_QUERY, load_schema(schema), (replay,), engine=EngineName.LOCAL))
+    search = Search(Job.search(PAPER_QUERY, load_schema(schema), replay, engine=EngineName.LOCAL))
     out = io.BytesIO()
+    assert search.plan is not None
     with open_writer(OutputFormat.TREE, None, search.plan, out, color=True) as writer:
         for result in search.results():
+            assert isinstance(result, Result)
             writer.write(result)
     return out.getvalue().decode()
 

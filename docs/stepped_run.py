@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from skws.watch.metrics import Metrics
-from skws.watch.pace import StoppableClock
-from tui.services.local_search import LocalSearch
-from tui.services.news import Outbox
-from tui.services.request import UiRequest
-from tui.services.watch_run import WatchRun
+from skws.jobs.metrics import Metrics
+from skws.jobs.pace import StoppableClock
+from skws_tui.services.background_job import BackgroundJob
+from skws_tui.services.job import EventQueue
+from skws_tui.services.local_host import LocalHost
+from skws_tui.services.request import UiRequest
 
 _SECOND: Final = 1_000_000
 
@@ -34,32 +34,33 @@ class HandClock(StoppableClock):
         self._now += round(seconds * _SECOND)
 
 
-class SteppedRun(WatchRun):
+class SteppedRun(BackgroundJob):
     """``start`` makes it ready; ``advance`` lets time pass and takes in what is due by then."""
 
-    def __init__(self, request: UiRequest, outbox: Outbox) -> None:
+    def __init__(self, request: UiRequest, events: EventQueue) -> None:
         self.hand = HandClock()
-        super().__init__(request, outbox, self._stepped, self.hand.seconds, self.hand.seconds)
+        super().__init__(request, events, self._stepped, self.hand.seconds, self.hand.seconds)
 
     def start(self) -> None:
-        self.outbox.put(queries=self.request.queries)
-        self.begin()
-        self.search.open()
+        self.events.put(queries=self.request.queries)
+        self.open()
+        self.watch.open()
         self.advance(0)
 
     def advance(self, seconds: float) -> None:
         """Work until nothing is left to do at the new time."""
         self.hand.pass_time(seconds)
-        while self.search.step():
+        while self.watch.step():
             pass
-        self.tell_metrics(at_once=True)
+        self.report_metrics(at_once=True)
 
     def metrics(self) -> Metrics:
-        return self.search.metrics()
+        return self.watch.metrics()
 
     def stop(self) -> None:
-        self.search.close()
+        self.watch.close()
 
-    def _stepped(self, run: WatchRun) -> LocalSearch:
-        self.search = LocalSearch(run, self.hand)
-        return self.search
+    def _stepped(self, job: BackgroundJob) -> LocalHost:
+        host = LocalHost(job, self.hand)
+        self.watch = host.watch
+        return host

@@ -14,11 +14,11 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from docs.stepped_run import SteppedRun
-from schema.load import load_schema
 from skws.movie_stream import PAPER_QUERY, movie_files
-from tui.app import SkwsApp
-from tui.screens.networks import NetworksScreen
-from tui.services.request import UiRequest
+from skws_schema.yaml.load import load_schema
+from skws_tui.app import SkwsApp
+from skws_tui.screens.networks import NetworksScreen
+from skws_tui.services.request import UiRequest, live_job
 
 SIZE: Final = (104, 30)
 _STEPS: Final = 8
@@ -82,9 +82,8 @@ def screen_picture(name: str) -> str:
 async def _drawn(name: str) -> str:
     schema = Path("schema.yaml")
     request = UiRequest(
-        load_schema(schema),
+        live_job(load_schema(schema), f"replay:replay.jsonl?speed={_SPEED}"),
         schema,
-        f"replay:replay.jsonl?speed={_SPEED}",
         (PAPER_QUERY,),
         restore=False,
         theme="textual-dark",
@@ -92,7 +91,7 @@ async def _drawn(name: str) -> str:
     app = SkwsApp(request, SteppedRun, show_machine=False)
     app.touring = False
     async with app.run_test(size=SIZE) as pilot:
-        app.outbox.on_news = lambda: None  # it is taken by hand, so that the same comes together each time
+        app.events.on_events = lambda: None  # it is taken by hand, so that the same comes together each time
         for _ in range(_STEPS):
             await _advanced(app, pilot, 0.5)
         await SCENES[name](app, pilot)
@@ -113,7 +112,7 @@ async def _typed(app: SkwsApp, pilot: Pilot[None], text: str) -> None:
 
 
 async def _advanced(app: SkwsApp, pilot: Pilot[None], seconds: float) -> None:
-    run = app.live_run
+    run = app.job
     assert isinstance(run, SteppedRun)
     run.advance(seconds)
     await _settled(app, pilot)
@@ -122,10 +121,10 @@ async def _advanced(app: SkwsApp, pilot: Pilot[None], seconds: float) -> None:
 async def _settled(app: SkwsApp, pilot: Pilot[None]) -> None:
     """Until commands are obeyed, workers done and messages dealt with."""
     await pilot.pause()
-    run = app.live_run
+    run = app.job
     assert isinstance(run, SteppedRun)
     run.advance(0)
-    app.take_news()
+    app.take_events()
     await pilot.pause()
     while any(not worker.is_finished for worker in app.workers):
         await app.workers.wait_for_complete()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from purging import memory
-from schema.errors import UsageError
+from skws_schema import memory
+from skws_schema.errors import UsageError
 
 DEFAULT: Final = "60%"
 LEAST: Final = 64 << 20
@@ -34,7 +34,7 @@ class MemoryShare:
     def kept(self, warn: Callable[[str], None] = lambda _: None) -> Iterator[None]:
         """Have this process keep to it. Raises MemoryBudgetError where it cannot, inside."""
         use(self.size, warn, self.among)
-        with memory.told():
+        with memory.explain_refusals():
             yield
 
 

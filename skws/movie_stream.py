@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from schema.errors import SourceError
+from skws_schema.errors import SourceError
 
 PAPER_QUERY: Final = "tarantino travolta"
 

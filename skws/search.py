@@ -1,253 +1,195 @@
-"""A search over a replay, whichever engine runs it: from a request to results and counts.
+"""A job over replay files, whichever engine runs it: its results, and what was read and left out.
 
-The command line, the terminal UI and tests all search by this module.
+The command line and tests search by this module. In process it is the session of live searches, over a
+stream that ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
-from itertools import islice
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING
 
-from mesh.kinds import MeshKind, PurgeKind
-from purging.memory import told
-from schema.errors import UsageError
-from schema.model import Schema, sourced
-from skws.choices import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master
-from skws.engine.collector import expect_long_lived_objects
-from skws.engine.columnar import ColumnarEngine
-from skws.engine.engine import Counts, Engine
-from skws.frequencies import ordered_by_first, ordered_by_first_batch
-from skws.keywords import parse_query
-from skws.late import Late, late_notice, late_record
-from skws.plan import Plan
+from skws.data.batch import RecordBatch, whole_instants
+from skws.data.record import Record
+from skws.formats import BadRecordLog, Replay
+from skws.formats.late import Late, late_notice, late_record
+from skws.keywords.frequencies import ordered_by_first
+from skws.keywords.plan import Plan
 from skws.progress import Progress, ReportProgress, unreported
-from skws.ranking.best_of_windows import BestOfWindows, check_over_windows
-from skws.ranking.changelog import Changelog
-from skws.ranking.choice import RankingChoice
-from skws.ranking.top import TopChoice
-from skws.records import Record
-from skws.replay import BadRecordLog, Replay
-from skws.results.model import Result
-from windows.window import ExpressionWindow, Window, parse_window
+from skws.queries.evaluator import Counts, matches
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import Engine
+from skws.queries.kinds import check, plan_of
+from skws.queries.session import Session
+from skws.results.model import LiveResult
+from skws.spec.enums import EngineName, OnError
+from skws.spec.job import Job
+from skws.spec.query import KEYWORDS, PATTERN
+from skws_schema.errors import UsageError
+from skws_schema.memory import explain_refusals
+from skws_schema.model import sourced
 
+if TYPE_CHECKING:  # only who asks for Spark loads it
+    from skws.spark.replayed import DecodedReplay
 
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """What to search for, where, and how.
-
-    ``window``: None for the schema's. ``lateness`` in microseconds: None sorts
-    the replay by time, so that nothing is late; else records are taken as they
-    arrive, and those later than that are dropped and counted. ``limit``: the
-    most results to give. ``master``: Spark's, None for the default. ``mesh``:
-    None for the columnar one, else a layout of the paper's, to which alone
-    ``purge`` and ``demand`` apply. ``allow_unbounded_windows``: also if windows
-    of an expression can pile up without bound. ``evaluator``: of
-    candidate networks. ``ranking``: None for results without score. ``top``:
-    the changes of the best results instead of all, None for all.
-    """
-
-    query: str
-    schema: Schema
-    replay: tuple[Path, ...]
-    window: Window | None = None
-    max_size: int = DEFAULT_MAX_SIZE
-    match_names: bool = False
-    engine: EngineName = EngineName.SPARK
-    master: str | None = None
-    lateness: int | None = None
-    on_error: OnError = OnError.FAIL
-    dead_letters: Path | None = None
-    limit: int | None = None
-    mesh: MeshKind | None = None
-    purge: PurgeKind | None = None
-    demand: bool = True
-    allow_unbounded_windows: bool = False
-    ranking: RankingChoice | None = None
-    evaluator: EvaluatorName = EvaluatorName.MESH
-    top: TopChoice | None = None
-
-    def __post_init__(self) -> None:
-        if self.ranking is not None and self.mesh is not None:
-            raise UsageError(f"--rank needs the columnar mesh: --mesh {self.mesh} gives results no score")
-        if self.top is not None and self.ranking is None:
-            raise UsageError("--top needs a ranking")
-        if self.engine is EngineName.SPARK and self.lateness is not None:
-            raise UsageError(
-                "--lateness needs --engine local: on Spark the replay is sorted by time, so nothing is late"
-            )
-        self._check_mesh()
-        if self.evaluator is not EvaluatorName.MESH and (self.mesh or self.lateness is not None):
-            other = f"--mesh {self.mesh}" if self.mesh else "--lateness"
-            raise UsageError(
-                f"--evaluator {self.evaluator} does not go with {other}: automata read batches in order"
-            )
-        if self.engine is EngineName.LOCAL and self.master is not None:
-            raise UsageError("--master needs --engine spark: the local engine runs in this process")
-        check_master(self.master)
-        if isinstance(self.plan_window, ExpressionWindow):
-            self._check_expression()
-
-    def _check_expression(self) -> None:
-        if self.top is not None:
-            check_over_windows(self.top)
-        if self.lateness is not None:
-            raise UsageError("--lateness does not go with a window expression: it is over records in order")
-        if self.mesh is not None:
-            raise UsageError(f"--mesh {self.mesh} does not go with a window expression: leave it out")
-
-    @property
-    def plan_window(self) -> Window:
-        """The window that holds. Raises UsageError if the schema's cannot be read."""
-        return self.window or parse_window(self.schema.window)
-
-    def _check_mesh(self) -> None:
-        if self.engine is EngineName.SPARK and self.mesh is not None:
-            raise UsageError(
-                f"--mesh {self.mesh} needs --engine local: on Spark the mesh is the columnar one"
-            )
-        if self.purge is not None and self.mesh is None:
-            raise UsageError(
-                f"--purge {self.purge} needs --mesh full, partial or forest: the columnar one has its own way"
-            )
-        if not self.demand and self.mesh is not MeshKind.FULL:
-            raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
-
-    def plan(self) -> Plan:
-        """The plan of the query. Raises QueryError, UsageError for a window that cannot be read."""
-        return Plan(
-            schema=self.schema,
-            query=parse_query(self.query, self.schema, match_names=self.match_names),
-            window=self.plan_window,
-            max_size=self.max_size,
-            lateness=self.lateness or 0,
-            mesh=self.mesh or MeshKind.HASHED,
-            purge=self.purge,
-            demand=self.demand,
-            ranking=self.ranking,
-            evaluated_by=self.evaluator,
-        )
-
-
-def _admitted(request: SearchRequest) -> str:
-    if not isinstance(request.plan_window, ExpressionWindow):
-        return ""
-    from skws.windowing.admission import admit  # noqa: PLC0415 - z3 and more, for who has an expression
-
-    return admit(request.schema, request.plan_window, allowed=request.allow_unbounded_windows)
+_NOTHING = RecordBatch.of(())
 
 
 class Search:
-    """One run of a request. ``counts`` and ``bad`` are complete when the results have been read.
+    """One run of a job with one query. ``counts`` and ``bad`` are complete when the results have been read.
 
-    ``found`` and ``retracted`` are the results and retractions given so far,
-    which with a limit are fewer than the engine's. ``warning`` is about windows
-    that may pile up, empty if none may. ``tell`` hears at once that records
-    come too late.
+    ``plan``: that of keywords, None for other kinds. ``found`` and ``retracted`` are the results and
+    retractions given so far, which with a limit are fewer than the engine's. ``warning`` is about windows
+    that may pile up, empty if none may. ``tell`` hears at once that records come too late.
 
-    Raises QueryError, UsageError, SourceError before anything is read.
+    Raises QueryError, PatternError, UsageError, SourceError before anything is read.
     """
 
-    def __init__(self, request: SearchRequest, tell: Callable[[str], None] = lambda _: None) -> None:
-        self.request = request
+    def __init__(self, job: Job, tell: Callable[[str], None] = lambda _: None) -> None:
+        self.job = job
         self._tell = tell
-        self.plan = request.plan()
-        self.warning = _admitted(request)
-        self.replay = Replay.open(request.replay, request.schema)
-        self.bad = BadRecordLog(request.on_error, request.dead_letters)
+        self._stream = job.stream
+        (self.standing,) = job.named().values()
+        self.warning = check(self.standing, self._stream)
+        self.plan = self._plan()
+        self.replay = Replay.open(job.replay, job.schema)
+        self.bad = BadRecordLog(job.on_error, job.dead_letters)
         self.counts = Counts()
         self.found = 0
         self.retracted = 0
-        self._ended_at: int | None = None  # the last tick of the stream
 
-    def results(self, report: ReportProgress = unreported) -> Generator[Result, None, None]:
+    def results(self, report: ReportProgress = unreported) -> Generator[LiveResult, None, None]:
         """Results in order of time; with a lateness, as they are found.
 
         Raises BadRecordsError, SourceError.
         """
-        run = self._on_spark if self.request.engine is EngineName.SPARK else self._in_process
-        if sourced(self.plan.schema):
-            from skws.tables.cache import pinned  # noqa: PLC0415 - an index needs Arrow
-
-            self.plan = replace(self.plan, schema=pinned(self.plan.schema, report))
-        with self.bad, told():
-            for result in islice(self._best(run(report)), self.request.limit):
-                self.found += result.op == "+"
+        with self._running(report):
+            found = self._on_spark(report) if self._spark else self._in_process(report)
+            for result in islice(found, self.job.limit):
+                self.found += matches(result) if result.op == "+" else 0
                 self.retracted += result.op == "-"
                 yield result
 
-    def _best(self, results: Iterator[Result]) -> Iterator[Result]:
-        """The changes of the best results if they are asked for, up to the end of the stream."""
-        if self.request.top is None:
-            yield from results
-            return
-        if isinstance(self.plan.window, ExpressionWindow):
-            yield from BestOfWindows(self.request.top, self.plan.schema).take(results)
-            return
-        best = Changelog(
-            {self.plan.query.text: self.request.top}, self.plan.schema, timed=not self.plan.by_count
+    def count(self, report: ReportProgress = unreported) -> int:
+        """How many results there are, those of patterns not formed; with a limit, at most so many."""
+        if self.standing.kind != PATTERN:
+            if self.job.limit is not None:
+                raise UsageError("--format count with --select does not go together with --limit")
+            for _ in self.results(report):
+                pass
+            return self.found
+        limit = self.job.limit
+        with self._running(report):
+            for count in self._counted_on_spark(report) if self._spark else self._counted(report):
+                self.found += count
+                if limit is not None and self.found >= limit:
+                    self.found = limit
+                    break
+        return self.found
+
+    def _plan(self) -> Plan | None:
+        plan, job = plan_of(self.standing, self._stream), self.job
+        if plan is None:
+            return None
+        return replace(
+            plan, lateness=self._stream.lateness, mesh=job.mesh, purge=job.purge, demand=job.demand
         )
-        yield from best.take(results)
-        if self._ended_at is not None:
-            yield from best.advance(self._ended_at)
 
-    def _in_process(self, report: ReportProgress) -> Iterator[Result]:
-        expect_long_lived_objects()
-        if isinstance(self.plan.window, ExpressionWindow):
-            yield from self._over_windows(report)
+    @property
+    def _spark(self) -> bool:
+        return self.job.engine is EngineName.SPARK
+
+    @contextmanager
+    def _running(self, report: ReportProgress) -> Iterator[None]:
+        if self.plan is not None and sourced(self.job.schema):
+            from skws.index.cache import pinned  # noqa: PLC0415 - an index needs Arrow
+
+            schema = pinned(self.job.schema, report)
+            self.plan = replace(self.plan, schema=schema)
+            self._stream = replace(self._stream, schema=schema)
+        with self.bad, explain_refusals():
+            yield
+
+    def _in_process(self, report: ReportProgress) -> Iterator[LiveResult]:
+        if self.plan is not None and (self.job.mesh is not None or self.job.lateness is not None):
+            yield from self._as_they_arrive(self.plan, report)
             return
-        size = self.replay.size_bytes
+        session, batches = self._session(report)
+        try:
+            yield from session.load_tables(
+                list(self.replay.tables(self.bad, self._step(report, "loading tables")))
+            )
+            for batch in whole_instants(batches):
+                yield from session.process(batch)
+            yield from session.process(_NOTHING, ended=True)
+        finally:
+            self.counts = session.counts()
 
-        def loading(done: int) -> None:
-            report(Progress("loading tables", done, size))
+    def _counted(self, report: ReportProgress) -> Iterator[int]:
+        session, batches = self._session(report)
+        try:
+            for batch in whole_instants(batches):
+                yield session.count(batch)
+        finally:
+            self.counts = session.counts()
 
-        def reading(done: int) -> None:
-            report(Progress("reading", done, size))
+    def _session(self, report: ReportProgress) -> tuple[Session, Iterable[RecordBatch]]:
+        """A session that has the query, and the batches of the replay."""
+        expect_long_lived_objects()
+        batches = self.replay.batches(self.bad, self._step(report, "reading"))
+        stream = self._stream
+        # Tables are loaded before anything of the stream is read.
+        if self.plan is not None and not any(relation.table for relation in stream.schema.relations):
+            first = next(batches, _NOTHING)
+            stream, batches = replace(stream, sample=first), chain([first], batches)
+        session = Session(stream, keywords=self.standing.kind == KEYWORDS)
+        session.add(self.standing)
+        return session, batches
 
-        plan, by_batch = self.plan, self.request.mesh is None and self.request.lateness is None
-        # Tables are loaded before anything of the stream is read, and late records are taken as they come.
-        sampled = not any(relation.table for relation in plan.schema.relations) and len(plan.query.slots) > 1
-        batches = self.replay.batches(self.bad, reading)
-        stream = self.replay.stream(self.bad, reading)
-        if self.request.lateness is not None:
+    def _as_they_arrive(self, plan: Plan, report: ReportProgress) -> Iterator[LiveResult]:
+        """By the paper's meshes, or with records judged late one by one as the files have them."""
+        expect_long_lived_objects()
+        reading = self._step(report, "reading")
+        if self.job.lateness is not None:
             stream = self.replay.arrivals(self.bad, reading)
-        elif sampled and by_batch:
-            plan, batches = ordered_by_first_batch(plan, batches)
-        elif sampled:
-            plan, stream = ordered_by_first(plan, stream)
-        engine = (Engine if self.request.mesh else ColumnarEngine.of)(plan, self._on_late)
-        self.counts = engine.counts
-        yield from engine.load_tables(self.replay.tables(self.bad, loading))
-        if isinstance(engine, ColumnarEngine):
-            yield from engine.process_batches(batches) if by_batch else engine.process(stream)
-            self._ended_at = engine.now
         else:
-            yield from engine.process(stream)
-
-    def _over_windows(self, report: ReportProgress) -> Iterator[Result]:
-        from skws.windowing.engine import WindowedEngine  # noqa: PLC0415 - only who has an expression
-
-        engine = WindowedEngine.of(self.plan)
+            stream = self.replay.stream(self.bad, reading)
+            if not any(relation.table for relation in plan.schema.relations) and len(plan.query.slots) > 1:
+                plan, stream = ordered_by_first(plan, stream)
+        engine = (Engine if self.job.mesh else ColumnarEngine.of)(plan, self._on_late)
         self.counts = engine.counts
+        yield from engine.load_tables(self.replay.tables(self.bad, self._step(report, "loading tables")))
+        yield from engine.process(stream)
+
+    def _step(self, report: ReportProgress, step: str) -> Callable[[int], None]:
         size = self.replay.size_bytes
-
-        def reading(done: int) -> None:
-            report(Progress("reading", done, size))
-
-        yield from engine.load_tables(self.replay.tables(self.bad, reading))
-        yield from engine.process_batches(self.replay.batches(self.bad, reading))
+        return lambda done: report(Progress(step, done, size))
 
     def _on_late(self, record: Record, reached: int) -> None:
+        lateness = self._stream.lateness
         if self.counts.late == 1:  # the first one
-            self._tell(late_notice(Late(record, reached), self.plan.schema, self.plan.lateness))
-        if self.request.on_error is OnError.DEAD_LETTER:
-            self.bad.set_aside(late_record(record, self.plan.schema, self.plan.lateness))
+            self._tell(late_notice(Late(record, reached), self.job.schema, lateness))
+        if self.job.on_error is OnError.DEAD_LETTER:
+            self.bad.set_aside(late_record(record, self.job.schema, lateness))
 
-    def _on_spark(self, report: ReportProgress) -> Iterator[Result]:
-        from skws.spark.search import SparkSearch  # noqa: PLC0415 - only who asks for Spark loads it
+    def _on_spark(self, report: ReportProgress) -> Iterator[LiveResult]:
+        with self._spark_run(report) as run:
+            yield from run.results()
 
-        with SparkSearch(self.plan, self.replay, self.request.master, report) as run:
+    def _counted_on_spark(self, report: ReportProgress) -> Iterator[int]:
+        with self._spark_run(report) as run:
+            yield run.count()
+
+    @contextmanager
+    def _spark_run(self, report: ReportProgress) -> Iterator[DecodedReplay]:
+        from skws.spark.search import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
+
+        with spark_run(self.standing, self._stream, self.replay, self.job.master, report) as run:
+            for record in run.bad_records():
+                self.bad.add(record)
             self.counts = run.counts
-            yield from run.results(self.bad)
-            self._ended_at = run.ended_at if self.request.top is not None else None
+            yield run

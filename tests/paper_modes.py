@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from schema.model import Schema
-from skws.engine.columnar import ColumnarEngine
-from skws.engine.engine import Engine
 from skws.keywords import parse_query
-from skws.plan import Plan
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
-from tests.oracle import Shape, shape_of
+from skws_schema.model import Schema
+from skws_windows.window import Window
+from tests.oracles.oracle import Shape, shape_of
 from tests.strategies import WORDS
-from windows.window import Window
 
 Mode = tuple[str, str, bool]  # mesh, purge, demand
 MODES: list[Mode] = [
-    ("hashed", "lazy", True),
     ("forest", "lazy", True),
     ("forest", "eager", True),
     ("full", "lazy", True),

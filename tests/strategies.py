@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
-from skws.records import Record
+from skws.data.record import Record
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 
 WORDS = ("alpha", "beta", "gamma")
 JOINABLE = ("x", "y")

@@ -7,14 +7,13 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from schema.model import Attribute, AttributeType, Relation, Schema
-from windows.expressions import guards as g
-from windows.expressions import regular as r
-from windows.expressions.alphabet import Alphabet, StreamRecord
-from windows.expressions.automaton import LookbackAutomaton, automaton
-from windows.expressions.closure import trimmed
-from windows.expressions.evaluate import holds
-from windows.expressions.expression import Limits, Selection, WindowExpression
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_windows.automata import regular as r
+from skws_windows.automata.closure import trimmed
+from skws_windows.automata.k_sla import LookbackAutomaton, automaton
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
+from skws_windows.language.expression import Limits, Selection, WindowExpression
 
 SCHEMA: Final = Schema(
     "readings",

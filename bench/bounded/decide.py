@@ -6,9 +6,9 @@ import random
 from statistics import median
 from time import process_time
 
-from bounds.sql import parse_sql
-from bounds.verdict import check
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws_bounds.sql import parse_sql
+from skws_bounds.verdict import check
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
 NAMES = "stuvwx"
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench.bounded.load import SECOND, Meter
-from schema.load import parse_schema
-from skws.batches import RecordBatch
-from skws.bounded.engine import BoundedEngine
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.records import Record
-from windows.window import Unbounded
+from skws.keywords.plan import Plan
+from skws.queries.keywords.bounded_engine import BoundedEngine
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Unbounded
 
 YAML: Final = """\
 version: 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from bench.bounded.load import SECOND, Meter, records
-from bounds.run import Run
-from bounds.sql import parse_sql
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws_bounds.run import Run
+from skws_bounds.sql import parse_sql
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
 QUERY = """
 SELECT s.a, t.b

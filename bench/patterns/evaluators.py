@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws.choices import EvaluatorName
-from skws.engine.collector import expect_long_lived_objects
-from skws.engine.columnar import ColumnarEngine
+from skws.data.record import Record
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.records import Record
-from windows.window import CountWindow
+from skws.keywords.plan import Plan
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.spec.enums import EvaluatorName
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_windows.window import CountWindow
 
 WINDOW = CountWindow(3000)
 _RARE = 0.003  # of tuples of C, where the third keyword is rare

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
 Event: TypeAlias = tuple[int, tuple[int, ...]]  # the relation and its values
 

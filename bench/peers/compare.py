@@ -19,8 +19,8 @@ from bench.peers.environment import python_of
 from bench.peers.outcome import difference, of_peer, of_skws
 from bench.peers.task import Comparison
 from bench.point import FINISHED, OVER_LIMIT
-from schema.errors import SkwsError
-from skws.results.writers.destination import OutputError
+from skws.sinks.destination import OutputError
+from skws_schema.errors import SkwsError
 
 SKWS = "skws"
 _ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ import venv
 from collections.abc import Callable
 from pathlib import Path
 
-from schema.errors import SourceError, UsageError, nearest
+from skws_schema.errors import SourceError, UsageError, nearest
 
 _PINS = Path(__file__).parent
 PEERS = ("duckdb", "pathway")

@@ -2,7 +2,7 @@
 
 An engine has one table for each node R{K} of the expanded schema, with the columns ``id``, ``start``
 (in ticks of the window) and the attributes by position: ``c0``, ``c1``, ... Members of a result are
-given in the reading order of ``mesh.network``. Made for schemas without keys, tables and deletions,
+given in the reading order of ``skws_mesh.networks``. Made for schemas without keys, tables and deletions,
 and for windows of one length: two tuples are alive together if their starts are less than it apart.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from mesh.network import CandidateNetwork
-from schema.graph import Edge, edges
-from schema.model import Schema
+from skws_mesh.networks import CandidateNetwork
+from skws_schema.graph import Edge, edges
+from skws_schema.model import Schema
 
 # Members of a result that are read by a later step: (place of the member, column).
 Read = tuple[int, int]

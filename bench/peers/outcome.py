@@ -9,7 +9,7 @@ from typing import TypeAlias
 import orjson
 
 from bench.peers.task import Comparison
-from schema.errors import SkwsError
+from skws_schema.errors import SkwsError
 
 # The network as it reads, and the lines of the replay that its tuples came from, in the same order.
 Found: TypeAlias = tuple[str, tuple[int, ...]]

@@ -9,8 +9,8 @@ from typing import Any
 from bench.child import plan_of
 from bench.load import Load
 from bench.peers.networks import network_sql, shared_steps
-from mesh.network import CandidateNetwork
-from skws.plan import Plan
+from skws.keywords.plan import Plan
+from skws_mesh.networks import CandidateNetwork
 
 SECOND = 1_000_000  # ticks
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.windows.load import GAP, RISING, SCHEMA, best
-from schema.model import Row
-from skws.replay import BadRecordLog, Replay
-from skws.windowing.request import WindowsRequest
-from skws.windowing.run import Counts, windows
+from skws.formats import BadRecordLog, Replay
+from skws.queries.windowed.request import WindowsRequest
+from skws.queries.windowed.run import Counts, windows
+from skws_schema.model import Row
 
 _PAUSE: Final = f"time - time[-1] > {GAP} s"
 _EXPRESSIONS: Final = (

@@ -9,14 +9,14 @@ from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from schema.model import Attribute, AttributeType, Relation, Row, Schema
-from windows.expressions.alphabet import Alphabet
-from windows.expressions.check import compiled
-from windows.expressions.language import parse_expression
-from windows.expressions.monoids import Aggregate
-from windows.expressions.processor import Processor
-from windows.expressions.satisfiability import Satisfiability
-from windows.expressions.source import RowSource
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_windows.check.verdict import compiled
+from skws_windows.guards.alphabet import Alphabet
+from skws_windows.guards.columns import RowSource
+from skws_windows.guards.satisfiability import Satisfiability
+from skws_windows.language.parse import parse_expression
+from skws_windows.processor.panes import Aggregate
+from skws_windows.processor.processor import Processor
 
 SCHEMA: Final = Schema(
     "sensors",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.windows.load import GAP, KEYS, SECOND, best, skws
-from schema.model import Row
+from skws_schema.model import Row
 
 _SILENCE: Final = f"time - time[-1] >= {GAP} seconds"
 SESSIONS: Final = f"every open when {_SILENCE} close when {_SILENCE} per sensor"

@@ -10,9 +10,9 @@ from typing import Final, cast
 import numpy as np
 
 from bench.windows.load import BATCH, MEAN, RISING, Found, best, processor_of, skws
-from schema.model import Row
-from windows.expressions.monoids import Aggregate
-from windows.expressions.source import RowSource
+from skws_schema.model import Row
+from skws_windows.guards.columns import RowSource
+from skws_windows.processor.panes import Aggregate
 
 _PILING: Final = "every open when temp > 90 close when temp < 70"
 _VARIANCE: Final = (Aggregate("variance", "temp"),)

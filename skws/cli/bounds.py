@@ -9,22 +9,20 @@ from typing import Annotated
 import orjson
 import typer
 
-from bounds.query import Union
-from schema.errors import SourceError, UsageError, not_utf8
-from schema.model import Schema
-from skws.bounded.decide import refuse_unbounded_union
-from skws.bounded.replayed import Replayed
-from skws.bounded.result import line_of, shown_row
-from skws.choices import EngineName, OnError
 from skws.cli import options
 from skws.cli.live import run_watch
-from skws.cli.terminal import stdout_bytes, tell, write_text
-from skws.live.standing import SQL, Query
-from skws.replay import BadRecordLog, Replay
-from skws.results.writers import destination
-from skws.results.writers.text import escaped
-from skws.watch.log import Log, LogFormat
-from skws.watch.request import WatchRequest
+from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
+from skws.jobs.log import Log, LogFormat
+from skws.queries.sql.result import SqlResult, line_of
+from skws.search import Search
+from skws.sinks.destination import destination
+from skws.sinks.text import escaped
+from skws.spec.enums import EngineName, OnError
+from skws.spec.job import Job
+from skws.spec.query import SQL, Query
+from skws_bounds.normal_form import Union
+from skws_schema.errors import SourceError, UsageError, not_utf8
+from skws_schema.model import Schema
 
 app = typer.Typer(
     help="Tell whether a query in SQL needs only constant memory, and run it.",
@@ -88,9 +86,9 @@ def check(
 
     skws bounds check query.sql --schema schema.yaml
     """
-    from bounds.repairs import repairs  # noqa: PLC0415 - only these commands need all that
-    from bounds.verdict import check as decide  # noqa: PLC0415
-    from skws.bounded.report import to_json, to_text  # noqa: PLC0415
+    from skws.queries.sql.report import to_json, to_text  # noqa: PLC0415
+    from skws_bounds.repairs import repairs  # noqa: PLC0415 - only these commands need all that
+    from skws_bounds.verdict import check as decide  # noqa: PLC0415
 
     described = options.read_schema(schema)
     if (query is None) == (pattern is None):
@@ -119,8 +117,11 @@ def run(
         ),
     ] = None,
     engine: Annotated[
-        EngineName, typer.Option("--engine", help="Where a query over --source runs.")
-    ] = EngineName.SPARK,
+        EngineName | None,
+        typer.Option(
+            "--engine", help="Where the query runs.", show_default="spark over --source, local over --replay"
+        ),
+    ] = None,
     master: options.Master = None,
     checkpoint: Annotated[
         Path | None,
@@ -158,60 +159,50 @@ def run(
     if (source is None) == (not replay):
         raise UsageError("nothing to run over: expected one of --replay PATH and --source SOURCE")
     options.chosen_format(output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
-    if source is None and (checkpoint or sink or master):
-        raise UsageError("--checkpoint, --sink and --master need --source: a replay is run in this process")
-    if source is not None:
-        sinks = (*(sink or ()), *(() if output is None else (f"jsonl:{output}",))) or ("stdout:jsonl",)
-        asked = WatchRequest(
-            {query.stem: Query(union.text, kind=SQL, options={"force": "yes"} if force else {})},
-            described,
-            source,
-            engine=engine,
-            master=master,
-            on_error=on_error,
-            sinks=sinks,
-            checkpoint=checkpoint,
-        )
-        run_watch(asked, Log(LogFormat.TEXT, quiet))
+    if source is None and (checkpoint or sink):
+        raise UsageError("--checkpoint and --sink need --source: a replay has an end")
+    asked = Query(union.text, kind=SQL, options={"force": "yes"} if force else {})
+    if source is None:
+        host = engine or EngineName.LOCAL
+        job = Job.search(asked, described, *(replay or ()), engine=host, master=master, on_error=on_error)
+        _run_replay(job, output, quiet=quiet)
         return
-    if not force:
-        refuse_unbounded_union(union)
-    _run_replay(union, described, replay or [], output, on_error, quiet=quiet)
+    job = Job(
+        {query.stem: asked},
+        described,
+        source,
+        engine=engine or EngineName.SPARK,
+        master=master,
+        on_error=on_error,
+        sinks=(*(sink or ()), *(() if output is None else (f"jsonl:{output}",))) or ("stdout:jsonl",),
+        checkpoint=checkpoint,
+    )
+    run_watch(job, Log(LogFormat.TEXT, quiet))
 
 
-def _run_replay(
-    union: Union,
-    described: Schema,
-    replay: list[Path],
-    output: Path | None,
-    on_error: OnError,
-    *,
-    quiet: bool,
-) -> None:
-    bad = BadRecordLog(on_error, None)
-    replayed = Replayed(union, described, Replay.open(replay, described), bad)
-    results = 0
+def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
+    search = Search(job)
     with destination(output, stdout_bytes()) as out:
-        for time, values, count in replayed.results():
-            told = {"time": time / 1e6, "row": shown_row(union, values), "count": count}
-            out.write(line_of(told) + b"\n")
-            results += count
-    if bad.count:
-        tell(bad.summary())
+        for result in search.results():
+            assert isinstance(result, SqlResult)  # noqa: S101 - of a query in SQL
+            (shown,) = result.tuples
+            out.write(line_of({"time": result.start, "row": shown.row, "count": result.count}) + b"\n")
+    tell_bad(search.bad)
     if not quiet:
-        kept = f"at most {replayed.most_entries:,} entries kept"
-        tell(f"{replayed.records:,} records, {results:,} results, {kept}")
+        told = f"{search.counts.tuples:,} records, {search.found:,} results"
+        kept = search.counts.kept
+        tell(f"{told}, at most {kept:,} entries kept" if job.engine is EngineName.LOCAL else told)
 
 
 def _pattern(text: str | None, described: Schema, select: str | None) -> Union:
-    from skws.bounded.patterns import pattern_query  # noqa: PLC0415 - loads the grammar of patterns
-    from skws.bounded.selected import names_of  # noqa: PLC0415
+    from skws.queries.patterns.normal_form import pattern_query  # noqa: PLC0415 - loads the grammar of patterns
+    from skws.queries.patterns.selected import names_of  # noqa: PLC0415
 
     return pattern_query(text or "", described, None if select is None else names_of(select))
 
 
 def _union(query: Path, described: Schema) -> Union:
-    from bounds.sql import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
+    from skws_bounds.sql import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
 
     try:
         text = query.read_text(encoding="utf-8")

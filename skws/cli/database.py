@@ -7,21 +7,21 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from schema.infer import Inference
-from schema.model import Schema
-from skws.choices import OutputFormat
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
-from skws.database.address import all_tables, database_at
-from skws.database.index import indexed
-from skws.database.search import SnapshotSearch
-from skws.database.store import Store
+from skws.index.cache import indexed
+from skws.index.database import DatabaseIndex
 from skws.keywords import parse_query
-from skws.plan import Plan
+from skws.keywords.plan import Plan
 from skws.progress import Progress
-from skws.ranking.choice import RankingChoice
-from skws.results.writers.formats import open_writer
-from skws.wording import counted
-from windows.window import Unbounded
+from skws.queries.snapshot.search import SnapshotSearch
+from skws.sinks.formats import open_writer
+from skws.sources.databases import all_tables, database_at
+from skws.spec.enums import OutputFormat
+from skws.spec.ranking import RankingChoice
+from skws_schema.infer.infer import Inference
+from skws_schema.model import Schema
+from skws_schema.plural import counted
+from skws_windows.window import Unbounded
 
 _SHOWN: Final = 5
 
@@ -70,10 +70,10 @@ def search_database(
         rows = done
         bar.report(Progress("indexing", done, None, "rows"))
 
-    with ProgressBar(wanted=not quiet) as bar, indexed(database, schema, request.index, reading) as store:
+    with ProgressBar(wanted=not quiet) as bar, indexed(database, schema, request.index, reading) as index:
         ready = perf_counter()
         bar.stop()
-        found, search = _written(request, plan, store, output_format, output)
+        found, search = _written(request, plan, index, output_format, output)
         reasons = search.why_nothing() if not found and not quiet else []
     if quiet:
         return
@@ -96,11 +96,15 @@ def _tell_left_out(inference: Inference) -> None:
 
 
 def _written(
-    request: DatabaseRequest, plan: Plan, store: Store, output_format: OutputFormat, output: Path | None
+    request: DatabaseRequest,
+    plan: Plan,
+    index: DatabaseIndex,
+    output_format: OutputFormat,
+    output: Path | None,
 ) -> tuple[int, SnapshotSearch]:
     color = color_on_stdout() and output is None
     found = 0
-    search = SnapshotSearch(plan, store)
+    search = SnapshotSearch(plan, index)
     with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
         for result in search.results(request.top):
             found += 1

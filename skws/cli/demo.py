@@ -6,10 +6,10 @@ from typing import Annotated, Final
 
 import typer
 
-from skws.choices import EngineName, OutputFormat
 from skws.cli import options
 from skws.cli.terminal import on_terminal
 from skws.movie_stream import PAPER_QUERY, movie_files
+from skws.spec.enums import EngineName, OutputFormat
 
 _SPEED: Final = 1_000_000_000
 """Half a century in less than two seconds: the first result of the paper's query is of its 23rd year."""
@@ -39,18 +39,19 @@ def demo(
 
 
 def _open(text: str, engine: EngineName) -> None:
-    from tui.entry import open_ui  # noqa: PLC0415 - the UI or the search is loaded, never both
-    from tui.services.request import UiRequest  # noqa: PLC0415
+    from skws_tui.entry import open_ui  # noqa: PLC0415 - the UI or the search is loaded, never both
+    from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 
     schema, replay = movie_files()
     source = f"replay:{replay}?speed={_SPEED}"
-    open_ui(UiRequest(options.read_schema(schema), schema, source, (text,), engine=engine, restore=False))
+    job = live_job(options.read_schema(schema), source, engine=engine)
+    open_ui(UiRequest(job, schema, (text,), restore=False))
 
 
 def _print(text: str, engine: EngineName, *, quiet: bool) -> None:
     from skws.cli.run import run_search  # noqa: PLC0415 - as above
-    from skws.search import SearchRequest  # noqa: PLC0415
+    from skws.spec.job import Job  # noqa: PLC0415
 
     schema, replay = movie_files()
-    request = SearchRequest(text, options.read_schema(schema), (replay,), engine=engine)
-    run_search(request, OutputFormat.TREE, None, quiet=quiet)
+    job = Job.search(text, options.read_schema(schema), replay, engine=engine)
+    run_search(job, OutputFormat.TREE, None, quiet=quiet)

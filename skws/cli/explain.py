@@ -8,18 +8,17 @@ from typing import Annotated
 
 import typer
 
-from mesh.kinds import MeshKind
-from schema.errors import UsageError
-from schema.model import Schema
-from skws.choices import DEFAULT_MAX_SIZE, EvaluatorName, OnError
 from skws.cli import options
 from skws.cli.terminal import write_text
 from skws.explain import DEFAULT_LIMIT, Explanation, observe, observe_paper, to_dot, to_svg, to_text
 from skws.explain import explain as explained
+from skws.formats import BadRecordLog, Replay
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.replay import BadRecordLog, Replay
-from windows.window import parse_window
+from skws.keywords.plan import Plan
+from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, OnError
+from skws_schema.errors import UsageError
+from skws_schema.model import Schema
+from skws_windows.window import parse_window
 
 
 class ExplainFormat(StrEnum):
@@ -86,7 +85,7 @@ def explain(
         parsed,
         parse_window(window or described.window),
         max_size,
-        mesh=mesh.kind or MeshKind.HASHED,
+        mesh=mesh.kind,
         demand=not no_demand,
         evaluated_by=evaluator,
     )
@@ -98,7 +97,7 @@ def explain(
 
 
 def _explain_pattern(text: str, schema: Schema, window: str | None, output_format: ExplainFormat) -> None:
-    from skws.pattern_search.explain import pattern_dot, pattern_text  # noqa: PLC0415 - who has a pattern
+    from skws.queries.patterns.explain import pattern_dot, pattern_text  # noqa: PLC0415 - who has a pattern
 
     if output_format is ExplainFormat.SVG:
         raise UsageError("--format svg does not go together with --pattern: expected text or dot")

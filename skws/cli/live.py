@@ -7,23 +7,25 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from schema.errors import SkwsError
-from skws.alerts.file import Alert
-from skws.alerts.reloading import Reloading
-from skws.alerts.routing import Routing
-from skws.choices import EngineName
 from skws.cli.terminal import color_on_stdout
-from skws.live.kinds import notes as notes_of
-from skws.live.standing import Query
-from skws.results.writers import OutputClosedError
-from skws.watch.local import LocalWatch
-from skws.watch.log import Log, LogFormat
-from skws.watch.metrics import Metrics
-from skws.watch.publishing import Publishing
-from skws.watch.request import WatchRequest
-from skws.watch.signals import ending_on_signals
-from skws.watch.sinks import Sink, open_sinks
-from skws.wording import counted
+from skws.jobs.alerts.file import Alert
+from skws.jobs.alerts.reloading import Reloading
+from skws.jobs.alerts.routing import Routing
+from skws.jobs.local import LocalWatch
+from skws.jobs.log import Log, LogFormat
+from skws.jobs.metrics import Metrics
+from skws.jobs.publishing import Publishing
+from skws.jobs.signals import ending_on_signals
+from skws.queries.kinds import checked
+from skws.queries.kinds import notes as notes_of
+from skws.sinks.addresses import open_sinks
+from skws.sinks.base import Sink
+from skws.sinks.destination import OutputClosedError
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.errors import SkwsError
+from skws_schema.plural import counted
 
 INTERRUPTED: Final = 130
 
@@ -36,7 +38,7 @@ class FollowedFile(NamedTuple):
     asked: Callable[[Mapping[str, Query]], Mapping[str, Query]]
 
 
-def run_watch(request: WatchRequest, notes: Log, file: FollowedFile | None = None) -> None:
+def run_watch(request: Job, notes: Log, file: FollowedFile | None = None) -> None:
     """Watch until the source ends. Raises SkwsError, KeyboardInterrupt if a signal ended it.
 
     Where the log is JSON, that is told there, and SystemExit is raised instead.
@@ -52,14 +54,14 @@ def run_watch(request: WatchRequest, notes: Log, file: FollowedFile | None = Non
         raise SystemExit(code) from None
 
 
-def _tell_unsearched(request: WatchRequest, notes: Log) -> None:
+def _tell_unsearched(request: Job, notes: Log) -> None:
     """What of the queries of the command line is not searched. Raises QueryError."""
-    for name, standing in request.given().items():
+    for name, standing in checked(request).items():
         for note in notes_of(standing, request.stream):
             notes.info("query", note, query=name)
 
 
-def _run(request: WatchRequest, notes: Log, file: FollowedFile | None) -> None:
+def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
     _tell_unsearched(request, notes)
     color = color_on_stdout() and request.engine is EngineName.LOCAL
     sinks: Sequence[Sink] = open_sinks(request.sinks, color=color)

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 import typer
 
-from purging import memory
-from schema.budget import watched
-from schema.errors import SchemaError, SkwsError
 from skws.cli.terminal import StepsLine
 from skws.memory import DEFAULT, use
-from skws.results.writers import OutputClosedError
-from skws.results.writers.text import visible, visible_lines
+from skws.sinks.destination import OutputClosedError
+from skws.sinks.text import visible, visible_lines
+from skws_schema import memory
+from skws_schema.budget import watch_steps
+from skws_schema.errors import SchemaError, SkwsError
 
 INTERRUPTED = 130
 _OF_PYDANTIC = "Value error, "  # before the reasons of newer versions of typer
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         from skws.cli.app import app  # noqa: PLC0415 - an interrupt while it loads is caught here
 
         use(DEFAULT, _warn)
-        with watched(StepsLine().watch):
+        with watch_steps(StepsLine().watch):
             code = app(args=list(arguments), prog_name="skws", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, OutputClosedError):

@@ -10,21 +10,20 @@ from typing import Annotated
 import orjson
 import typer
 
-from mesh.network import CandidateNetwork
-from mesh.tree import Tree
-from purging.memory import watched
-from schema.errors import UsageError
-from schema.model import Schema
-from skws.choices import DEFAULT_MAX_SIZE
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords import parse_query
-from skws.network_count import MOST, network_counts
-from skws.plan import Plan
-from skws.results.writers import destination
-from skws.results.writers.text import escaped, visible
-from skws.wording import counted
-from windows.window import ExpressionWindow, Unbounded, Window, parse_window
+from skws.keywords.plan import MOST, Plan, network_counts
+from skws.sinks.destination import destination
+from skws.sinks.text import escaped, visible
+from skws.spec.enums import DEFAULT_MAX_SIZE
+from skws_mesh.networks import CandidateNetwork
+from skws_mesh.tree import Tree
+from skws_schema.errors import UsageError
+from skws_schema.memory import memory_checked
+from skws_schema.model import Schema
+from skws_schema.plural import counted
+from skws_windows.window import ExpressionWindow, Unbounded, Window, parse_window
 
 
 class NetworksFormat(StrEnum):
@@ -71,7 +70,7 @@ def _checked(schema: Schema, window: str | None) -> Window:
     """Raises UsageError for a window that cannot be read."""
     read = Unbounded() if window is None else parse_window(window)
     if isinstance(read, ExpressionWindow):
-        from skws.windowing.request import WindowsRequest  # noqa: PLC0415 - for who has an expression
+        from skws.queries.windowed.request import WindowsRequest  # noqa: PLC0415 - for who has an expression
 
         WindowsRequest(schema, read.text)
     return read
@@ -131,7 +130,7 @@ _FORMATS = {NetworksFormat.TEXT: _text, NetworksFormat.JSON: _json, NetworksForm
 
 def _by_size(plan: Plan, trees: Iterator[Tree]) -> list[list[Tree]]:
     groups: list[list[Tree]] = [[] for _ in range(plan.max_size)]
-    for tree in watched(trees):
+    for tree in memory_checked(trees):
         groups[len(tree.relations) - 1].append(tree)
     return groups
 

@@ -10,18 +10,17 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
-from mesh.kinds import MeshKind, PurgeKind
-from schema.errors import UsageError
-from schema.load import load_schema
-from schema.model import Schema
-from skws.choices import EngineName, EvaluatorName, OnError, OutputFormat
 from skws.cli.terminal import tell
-from skws.keywords.left_out import with_left_out
+from skws.keywords.scope import with_left_out
 from skws.memory import ask
-from skws.ranking.choice import RankingChoice
-from skws.ranking.rankings import DEFAULT
-from skws.ranking.top import TopChoice
-from windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
+from skws.ranking.rankings import known_ranking
+from skws.spec.enums import EngineName, EvaluatorName, OnError, OutputFormat
+from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
+from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_schema.errors import UsageError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import load_schema
+from skws_windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
 
 QUERY_HELP = (
     "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -word and "
@@ -271,7 +270,7 @@ def check_letters(on_error: OnError, dead_letters: Path | None, *, late: bool = 
 def _expression_fault(schema: Schema) -> str | None:
     if not isinstance(parse_window(schema.window), ExpressionWindow):
         return None
-    from skws.windowing.admission import window_fault as of_expression  # noqa: PLC0415 - for who has one
+    from skws.queries.windowed.check_overlap import window_fault as of_expression  # noqa: PLC0415 - for who has one
 
     return of_expression(schema)
 
@@ -315,7 +314,7 @@ def ranking_choice(
     if rank is None and half_life is None and not explain and top is None:
         return None
     length = None if half_life is None else parse_duration(half_life, what="half-life")
-    return RankingChoice(rank or DEFAULT, length, explain)
+    return RankingChoice(known_ranking(rank or DEFAULT), length, explain)
 
 
 def top_choice(size: int | None, *, group: bool, append_only: bool) -> TopChoice | None:

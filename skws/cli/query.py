@@ -9,13 +9,13 @@ from typing import Annotated
 import orjson
 import typer
 
-from schema.errors import SkwsError, UsageError
 from skws.cli import options
 from skws.cli.standing import pattern_query
 from skws.cli.terminal import tell
-from skws.live.standing import KEYWORDS, Query, Standing
-from skws.results.writers.text import escaped, visible
-from skws.watch.control import Command, ControlFolder
+from skws.jobs.control import Command, ControlFolder
+from skws.sinks.text import escaped, visible
+from skws.spec.query import KEYWORDS, Query, Standing
+from skws_schema.errors import SkwsError, UsageError
 
 app = typer.Typer(help="Standing queries of a running job.", no_args_is_help=True, rich_markup_mode=None)
 

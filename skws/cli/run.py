@@ -3,76 +3,97 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 from time import perf_counter
+from typing import Any, Final
 
-from skws.choices import OutputFormat
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
-from skws.diagnosis import why_nothing
-from skws.network_count import many_networks
-from skws.results.model import Result
-from skws.results.writers import Writer
-from skws.results.writers.formats import open_writer
-from skws.search import Search, SearchRequest
-from skws.wording import counted
+from skws.keywords.plan import many_networks
+from skws.progress import unreported
+from skws.queries.diagnosis import why_nothing
+from skws.search import Search
+from skws.sinks.destination import destination
+from skws.sinks.formats import open_match_writer, open_writer
+from skws.spec.enums import OutputFormat
+from skws.spec.job import Job
+from skws.spec.query import SIZE
+from skws_schema.plural import counted
+
+COUNT: Final = "count"
+"""Instead of a format of results: their number alone."""
 
 
-def run_search(
-    request: SearchRequest, output_format: OutputFormat, output: Path | None, *, quiet: bool
-) -> None:
+def run_search(job: Job, output_format: str, output: Path | None, *, quiet: bool) -> None:
     """Search, write the results and sum up. Raises SkwsError."""
     started = perf_counter()
-    search = Search(request, tell=tell if not quiet else lambda _: None)
-    for note in () if quiet else search.plan.query.notes:
+    search = Search(job, tell=tell if not quiet else lambda _: None)
+    for note in () if quiet else _notes(search):
         tell(note)
-    for warning in (search.warning, many_networks(search.plan)):
-        if warning and not quiet:
-            tell(warning)
-    color = color_on_stdout() and output is None
-    with open_writer(output_format, output, search.plan, stdout_bytes(), color=color) as writer:
-        try:
-            _write(search, writer, output, quiet=quiet)
-        finally:
-            tell_bad(search.bad)
+    try:
+        if output_format == COUNT:
+            _count(search, output, quiet=quiet)
+        else:
+            with _writer(search, OutputFormat(output_format), output) as writer:
+                _write(search, writer, output, quiet=quiet)
+    finally:
+        tell_bad(search.bad)
     if not quiet:
         tell(summary(search, perf_counter() - started))
-    if not (search.found or search.retracted or quiet):
+    if not (search.plan is None or search.found or search.retracted or quiet):
         for line in why_nothing(search.plan, search.replay):
             tell(line)
 
 
-def _write(search: Search, writer: Writer, output: Path | None, *, quiet: bool) -> None:
-    with ProgressBar(wanted=not quiet) as bar, closing(_results(search, bar)) as results:
+def _notes(search: Search) -> list[str]:
+    plan = search.plan
+    notes = [search.warning] if plan is None else [*plan.query.notes, search.warning, many_networks(plan)]
+    return [note for note in notes if note]
+
+
+def _writer(search: Search, output_format: OutputFormat, output: Path | None) -> Any:
+    if search.plan is not None:
+        color = color_on_stdout() and output is None
+        return open_writer(output_format, output, search.plan, stdout_bytes(), color=color)
+    return open_match_writer(output_format, output, stdout_bytes())
+
+
+def _write(search: Search, writer: Any, output: Path | None, *, quiet: bool) -> None:
+    with (
+        ProgressBar(wanted=not quiet) as bar,
+        closing(search.results(bar.report if bar.shown else unreported)) as results,
+    ):
         for result in results:
             if output is None and sys.stdout.isatty():
                 bar.stop()  # results are progress enough, and would be drawn over
             writer.write(result)
 
 
-def _results(search: Search, bar: ProgressBar) -> Generator[Result, None, None]:
-    return search.results(bar.report) if bar.shown else search.results()
+def _count(search: Search, output: Path | None, *, quiet: bool) -> None:
+    with ProgressBar(wanted=not quiet) as bar:
+        count = search.count(bar.report if bar.shown else unreported)
+    with destination(output, stdout_bytes()) as opened:
+        opened.write(f"{count}\n".encode())
 
 
 def summary(search: Search, seconds: float) -> str:
     """One line: what was read, what was found, what was left out, and how long it took."""
     counts = search.counts
-    retractions = counted(search.retracted, "retraction")
-    deletions = f"{counted(counts.deletions, 'deletion')} ({counts.unmatched_deletions:,} unmatched)"
+    of_keywords = search.plan is not None
+    unmatched = f" ({counts.unmatched_deletions:,} unmatched)" if of_keywords else ""
+    left_out = "" if of_keywords else " left out: a pattern is over insertions"
+    best = search.found if SIZE in search.standing.options else 0
+    results = counts.results if SIZE in search.standing.options else search.found
     optional = (
         (counts.static, f"{counts.static:,} static"),
-        (search.retracted, retractions),
+        (best, f"{best:,} entered the best"),
+        (search.retracted, counted(search.retracted, "retraction")) if not best else (0, ""),
         (counts.late, f"{counts.late:,} late"),
         (search.bad.count, f"{search.bad.count:,} bad"),
         (counts.excluded, f"{counts.excluded:,} excluded"),
-        (counts.deletions, deletions),
+        (counts.deletions, f"{counted(counts.deletions, 'deletion')}{unmatched}{left_out}"),
     )
-    parts = [counted(counts.tuples, "tuple"), counted(counts.results, "result")]
-    if search.request.top is not None:
-        optional = (*optional[:1], (search.found, f"{search.found:,} entered the best"), *optional[2:])
-    else:
-        parts[1] = counted(search.found, "result")
+    parts = [counted(counts.tuples, "tuple"), counted(results, "result")]
     parts += [text for count, text in optional if count]
     return f"{', '.join(parts)} {paced(counts.tuples, seconds)}"
 

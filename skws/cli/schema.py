@@ -10,21 +10,21 @@ from typing import Annotated
 import orjson
 import typer
 
-from schema.errors import UsageError
-from schema.infer import infer
-from schema.json_schema import json_schema
-from schema.load import warnings
-from schema.model import Schema
-from schema.show import show as show_text
-from schema.show import to_dot, to_yaml
 from skws.cli import options, query
 from skws.cli.terminal import tell, write_text
-from skws.database.address import database_at, is_sqlite
-from skws.sampling import sample
+from skws.formats.sampling import sample
+from skws.jobs.control import Command
 from skws.sources.addresses import is_postgres, parse_source
-from skws.watch.control import Command
-from skws.wording import counted
-from windows.window import ExpressionWindow, parse_window
+from skws.sources.databases import database_at, is_sqlite
+from skws_schema.errors import UsageError
+from skws_schema.infer.infer import infer
+from skws_schema.model import Schema
+from skws_schema.plural import counted
+from skws_schema.show import show as show_text
+from skws_schema.show import to_dot, to_yaml
+from skws_schema.yaml.document import json_schema
+from skws_schema.yaml.load import warnings
+from skws_windows.window import ExpressionWindow, parse_window
 
 app = typer.Typer(
     help="Check a schema, show it, infer one from data.", no_args_is_help=True, rich_markup_mode=None
@@ -56,7 +56,7 @@ def check(file: SchemaPath) -> None:
         tell(f"warning: {warning}")
     window = parse_window(described.window)
     if isinstance(window, ExpressionWindow):
-        from skws.windowing.admission import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
+        from skws.queries.windowed.check_overlap import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
 
         for line in verdict_lines(described, window):
             tell(f"window: {line}")
@@ -129,8 +129,8 @@ def _of_database(addresses: list[str], name: str | None, window: str) -> str:
         return replace(found, name=name or found.name, window=window).to_yaml()
     source = parse_source(addresses[0])
     # psycopg2 is an extra: the address has told whether it is there.
-    from skws.sources.postgres.inferring import infer_schema as infer_database  # noqa: PLC0415
-    from skws.sources.postgres.source import PostgresSource  # noqa: PLC0415
+    from skws.sources.postgres.database import infer_schema as infer_database  # noqa: PLC0415
+    from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
 
     assert isinstance(source, PostgresSource)  # noqa: S101 - for the type checker: the scheme says so
     return infer_database(source.address, name, window)

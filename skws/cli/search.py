@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from schema.errors import UsageError
-from skws.choices import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.run import run_search
-from skws.ranking.choice import RankingChoice
-from skws.search import SearchRequest
-from windows.window import parse_window
+from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws.spec.ranking import RankingChoice
+from skws_schema.errors import UsageError
+from skws_windows.window import parse_window
 
 _OF_STREAMS = (
     "replay",
@@ -172,10 +173,10 @@ def search(
         )
         search_database(asked, OutputFormat(written.value), output, quiet=quiet)
         return
-    request = SearchRequest(
-        query=text,
-        schema=options.read_schema(schema),
-        replay=tuple(replay),
+    job = Job.search(
+        Query.of_keywords(text, ranking, best),
+        options.read_schema(schema),
+        *replay,
         window=None if window is None else parse_window(window),
         max_size=max_size,
         match_names=match_names,
@@ -189,11 +190,9 @@ def search(
         purge=purge,
         demand=not no_demand,
         allow_unbounded_windows=allow_unbounded,
-        ranking=ranking,
         evaluator=evaluator,
-        top=best,
     )
-    run_search(request, OutputFormat(written.value), output, quiet=quiet)
+    run_search(job, written.value, output, quiet=quiet)
 
 
 def _refuse_with_database(context: typer.Context) -> None:

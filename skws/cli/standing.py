@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schema.errors import UsageError
 from skws.cli import options
-from skws.live.standing import Query
+from skws.spec.query import Query
+from skws_schema.errors import UsageError
 
 
 def named_queries(

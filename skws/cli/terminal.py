@@ -8,17 +8,17 @@ from time import monotonic
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, ClassVar, Final
 
-from schema.budget import Budget
-from skws.choices import OnError
 from skws.progress import Progress
-from skws.results.writers import destination
-from skws.results.writers.text import visible, visible_lines
+from skws.sinks.destination import destination
+from skws.sinks.text import visible, visible_lines
+from skws.spec.enums import OnError
+from skws_schema.budget import StepBudget
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from skws.replay import BadRecordLog
+    from skws.formats import BadRecordLog
 
 _PATIENCE: Final = 0.5
 _REDRAWN: Final = 0.1
@@ -131,7 +131,7 @@ class StepsLine:
         self._began: float | None = None
         self._drawn = 0.0
 
-    def watch(self, budget: Budget | None) -> None:
+    def watch(self, budget: StepBudget | None) -> None:
         """Show what is spent; take the line away when the work is done."""
         now = monotonic()
         if budget is None:

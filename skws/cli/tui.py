@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schema.errors import UsageError
-from skws.choices import DEFAULT_MAX_SIZE, EngineName, OnError
 from skws.cli import options
 from skws.cli.terminal import on_terminal
-from windows.window import parse_window
+from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, OnError
+from skws_schema.errors import UsageError
+from skws_windows.window import parse_window
 
 if TYPE_CHECKING:
-    from tui.services.request import UiRequest
+    from skws_tui.services.request import UiRequest
 
 
 def tui(
@@ -102,15 +102,15 @@ def tui(
         raise UsageError(
             "--source -: the terminal UI reads keys from standard input; expected another source"
         )
-    from tui.entry import check_host, is_served, open_ui, serve_ui  # noqa: PLC0415 - help is shown without Textual
-    from tui.services.request import UiRequest  # noqa: PLC0415
+    from skws_tui.entry import check_host, is_served, open_ui, serve_ui  # noqa: PLC0415 - help is shown without Textual
+    from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 
     text = options.query_text(query or [], without)
-    request = UiRequest(
-        schema=described,
-        schema_path=schema,
-        source=f"replay:{replay}" if replay is not None else source,
-        queries=(text,) if text else (),
+    address = f"replay:{replay}" if replay is not None else source or ""
+    paced = address.startswith("replay:") and speed != 1  # other sources have their own speed
+    job = live_job(
+        described,
+        address,
         window=None if window is None else parse_window(window),
         max_size=max_size,
         match_names=match_names,
@@ -119,11 +119,16 @@ def tui(
         lateness=options.read_lateness(lateness),
         on_error=on_error,
         dead_letters=dead_letters,
-        speed=speed,
-        theme=theme,
-        restore=not fresh,
+        speed=speed if paced or not speed > 0 else None,
         force_unbounded=force_unbounded,
         allow_unbounded_windows=allow_unbounded,
+    )
+    request = UiRequest(
+        job,
+        schema_path=schema,
+        queries=(text,) if text else (),
+        theme=theme,
+        restore=not fresh,
         served=is_served(),
         exports=_export_folder(export_to, serve=serve),
     )
@@ -139,10 +144,10 @@ def tui(
 def _check_query(request: UiRequest) -> None:
     """What cannot be read is told before the screen is drawn. Raises QueryError, UsageError."""
     if request.queries:
-        from tui.services.meaning import check_standing  # noqa: PLC0415 - the analysis loads for who begins with keywords
+        from skws_tui.services.analyzer import check_query  # noqa: PLC0415 - the analysis loads for who begins with keywords
 
         for text in request.queries:
-            check_standing(request, text, request.schema)
+            check_query(request.job, text, request.job.schema)
 
 
 def _need_terminal(command: str) -> None:

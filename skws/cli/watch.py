@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from schema.errors import UsageError
-from skws.alerts.file import read_alerts
-from skws.choices import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
 from skws.cli import options
 from skws.cli.live import FollowedFile, run_watch
-from skws.cli.ranked import ranked_queries
 from skws.cli.standing import named_queries
 from skws.cli.terminal import tell
-from skws.live.standing import Query
-from skws.watch.log import Log, LogFormat
-from skws.watch.request import WatchRequest
-from skws.watch.slots import drop
-from windows.window import parse_window
+from skws.jobs.alerts.file import read_alerts
+from skws.jobs.log import Log, LogFormat
+from skws.jobs.slots import drop
+from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
+from skws.spec.job import Job
+from skws.spec.query import KEYWORDS, TOP, Query, ranking_options, top_options
+from skws.spec.ranking import RankingChoice, TopChoice
+from skws_schema.errors import UsageError
+from skws_windows.window import parse_window
+
+
+def ranked_queries(
+    queries: Mapping[str, str | Query], ranking: RankingChoice | None, top: TopChoice | None
+) -> dict[str, Query]:
+    """The queries, those of keywords with scores. Raises UsageError if no query can have one."""
+    asked = {name: Query(each) if isinstance(each, str) else each for name, each in queries.items()}
+    if ranking is None:
+        return asked
+    if asked and all(each.kind != KEYWORDS for each in asked.values()):
+        raise UsageError("--rank and --top are for queries of keywords")
+    kind, more = (KEYWORDS, {}) if top is None else (TOP, top_options(top))
+    options = ranking_options(ranking) | more
+    return {
+        name: replace(each, kind=kind, options={**options, **each.options}) if each.kind == KEYWORDS else each
+        for name, each in asked.items()
+    }
 
 
 def watch(
@@ -163,7 +181,7 @@ def watch(
         return ranked_queries(given, ranking, best)
 
     given = {name: alert.query for name, alert in alerts.items()}
-    request = WatchRequest(
+    request = Job(
         queries=asked(named_queries(query or [], pattern or [], given, select, without)),
         schema=options.read_schema(schema),
         source=source,

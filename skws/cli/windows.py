@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
-from schema.errors import UsageError
-from skws.choices import OnError
 from skws.cli import options
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
-from skws.replay import BadRecordLog, Replay
-from skws.results.writers import destination
-from skws.wording import counted
-from windows.expressions.expression import Selection
+from skws.formats import BadRecordLog, Replay
+from skws.sinks.destination import destination
+from skws.spec.enums import OnError
+from skws_schema.errors import UsageError
+from skws_schema.plural import counted
+from skws_windows.language.expression import Selection
 
 if TYPE_CHECKING:
-    from skws.windowing.request import WindowsRequest
+    from skws.queries.windowed.request import WindowsRequest
 
 _PAIR: Final = "--pair"
 MAX_LOOKBACK: Final = 100
@@ -85,14 +85,28 @@ def windows(
             "expressions over [conditions].",
         ),
     ] = None,
+    formula: Annotated[
+        str,
+        typer.Option(
+            "--formula",
+            metavar="TEXT",
+            help="An S-MSO formula of a window's first record b and last record e, such as "
+            "'[x > 3](b) and forall y: b < y -> [x > 5](y)'.",
+            show_default=False,
+        ),
+    ] = "",
     lookback: Annotated[
-        int, typer.Option("--lookback", metavar="K", min=0, max=MAX_LOOKBACK, help="With --pair: at least K.")
+        int,
+        typer.Option(
+            "--lookback", metavar="K", min=0, max=MAX_LOOKBACK, help="With --pair or --formula: at least K."
+        ),
     ] = 0,
     select: Annotated[
-        Selection | None, typer.Option("--select", help="With --pair.", show_default="every")
+        Selection | None, typer.Option("--select", help="With --pair or --formula.", show_default="every")
     ] = None,
     per: Annotated[
-        list[str] | None, typer.Option("--per", metavar="FIELD", help="With --pair: a stream for each value.")
+        list[str] | None,
+        typer.Option("--per", metavar="FIELD", help="With --pair or --formula: a stream for each value."),
     ] = None,
     aggregate: Annotated[
         list[str] | None,
@@ -120,13 +134,13 @@ def windows(
     memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
     quiet: options.Quiet = False,
 ) -> None:
-    """The windows of a window expression over a replay, told as soon as they end.
+    """The windows of a window expression over a replay, each written as soon as it ends.
 
     \b
     skws windows "open when name contains 'john' close when movie" \\
         -s examples/movies/schema.yaml -r examples/movies/replay.jsonl
     """  # noqa: D301 - the character keeps lines as they are
-    from skws.windowing.request import WindowsRequest  # noqa: PLC0415 - NumPy and more, for who needs it
+    from skws.queries.windowed.request import WindowsRequest  # noqa: PLC0415 - NumPy and more, for who needs it
 
     options.check_letters(on_error, dead_letters)
     values = pair or []
@@ -134,6 +148,7 @@ def windows(
         schema=options.read_schema(schema),
         text=options.query_text(expression or []),
         pairs=tuple(zip(values[::2], values[1::2], strict=True)),
+        formula=formula,
         lookback=lookback,
         selection=select,
         per=tuple(per or ()),
@@ -162,8 +177,8 @@ def windows(
 
 def _describe(request: WindowsRequest, output_format: WindowsFormat | None, output: Path | None) -> None:
     """The automata as a graph; without a format the verdict."""
-    from skws.windowing.drawing import to_dot, to_svg  # noqa: PLC0415 - as above
-    from skws.windowing.writers import verdict_json  # noqa: PLC0415
+    from skws.queries.windowed.drawing import to_dot, to_svg  # noqa: PLC0415 - as above
+    from skws.queries.windowed.writers import verdict_json  # noqa: PLC0415
 
     if output_format is None:
         written = verdict_json(request.verdict(), request.expression, request.alphabet)
@@ -185,10 +200,11 @@ def _run(
     limit: int | None,
     quiet: bool,
 ) -> None:
-    from skws.engine.collector import expect_long_lived_objects  # noqa: PLC0415 - as above
-    from skws.windowing import writers  # noqa: PLC0415
-    from skws.windowing.admission import admitted  # noqa: PLC0415
-    from skws.windowing.run import Counts, windows  # noqa: PLC0415
+    from skws.queries.keywords.collector import expect_long_lived_objects  # noqa: PLC0415 - as above
+    from skws.queries.windowed import writers  # noqa: PLC0415
+    from skws.queries.windowed.check_overlap import admitted  # noqa: PLC0415
+    from skws.queries.windowed.run import Counts, windows  # noqa: PLC0415
+    from skws.sinks.formats import Writer  # noqa: PLC0415
 
     started = perf_counter()
     expect_long_lived_objects()
@@ -202,13 +218,12 @@ def _run(
     try:
         with destination(output, stdout_bytes()) as opened, ProgressBar(wanted=not quiet) as bar:
             found = windows(processor, replay, log, counts, limit=limit, report=bar.report)
-            line = writers.table_line(shown, cut=opened.live) if table else writers.json_line(shown)
+            encoder = writers.WindowTable(shown, cut=opened.live) if table else writers.WindowLines(shown)
+            writer = Writer(encoder, opened)
             for number, window in enumerate(found):
                 if output is None and not number:
                     bar.stop()
-                if table and not number:
-                    opened.write(writers.table_head(shown, cut=opened.live))
-                opened.write(line(window))
+                writer.write(window)
     finally:
         if log.count:
             tell(log.summary())

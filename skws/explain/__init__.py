@@ -1,11 +1,8 @@
-"""What a query means and how it is run, as one tree: printed, as DOT, or drawn."""
+"""Explains a query and its plan as one tree: as text, DOT or SVG."""
 
-from skws.explain.dot import to_dot
+from skws.explain.branch import to_dot, to_svg, to_text
 from skws.explain.explanation import DEFAULT_LIMIT, Explanation, explain
-from skws.explain.observed import Observed, observe
-from skws.explain.observed_paper import observe_paper
-from skws.explain.printer import to_text
-from skws.explain.svg import to_svg
+from skws.explain.observed import Observed, observe, observe_paper
 
 __all__ = [
     "DEFAULT_LIMIT",

@@ -1,23 +1,146 @@
-"""One cluster of the mesh: its counts, and the prefix tree of operators down to networks."""
+"""Clusters of the mesh: their counts, and the prefix trees of operators down to networks.
+
+Counting visits each operator that CNGen makes once and keeps none. Above a
+bound the visit ends, and the counts are lower bounds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from mesh.network import CandidateNetwork, node_text
-from mesh.tree import Tree
 from skws.explain.branch import Branch, Role
-from skws.explain.count import ClusterCount
 from skws.explain.observed import Observed
-from skws.explain.prefixes import OperatorPrefix, prefix_tree
-from skws.plan import Plan
-from skws.wording import counted
+from skws.keywords.plan import Plan
+from skws_mesh.cngen import CNGen
+from skws_mesh.networks import CandidateNetwork, OperatorPrefix, node_text, prefix_tree
+from skws_mesh.tree import Tree
+from skws_schema.plural import counted
+
+MOST_OPERATORS: Final = 500_000
+"""About three seconds on one core."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCount:
+    """The operators above one root (S-KWS paper, Section 3.3), roots and joins together.
+
+    ``sizes[n]`` is the number of networks of n + 1 nodes. ``made`` operators
+    CNGen makes, of which ``kept`` lead to a network. ``whole``: all are counted.
+    """
+
+    relation: int
+    keywords: int
+    sizes: tuple[int, ...]
+    made: int
+    kept: int
+    whole: bool
+
+    @property
+    def networks(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def trimmed(self) -> int:
+        return self.made - self.kept
+
+    @property
+    def depth(self) -> int:
+        """Nodes of the largest network; 0 without networks."""
+        return max((n for n, count in enumerate(self.sizes, start=1) if count), default=0)
+
+    @property
+    def joins(self) -> int:
+        """Joins of the mesh: its operators without the root."""
+        return max(self.kept - 1, 0)
+
+    @property
+    def joins_apart(self) -> int:
+        """Joins if each network had its own: those of a forest."""
+        return sum(n * count for n, count in enumerate(self.sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class MeshCount:
+    """All clusters in the order of their roots; ``uncounted`` roots came after the bound."""
+
+    clusters: tuple[ClusterCount, ...]
+    uncounted: int
+
+    @property
+    def whole(self) -> bool:
+        return not self.uncounted and all(cluster.whole for cluster in self.clusters)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sum(column) for column in zip(*(c.sizes for c in self.clusters), strict=True))
+
+    @property
+    def networks(self) -> int:
+        return sum(c.networks for c in self.clusters)
+
+    @property
+    def made(self) -> int:
+        return sum(c.made for c in self.clusters)
+
+    @property
+    def kept(self) -> int:
+        return sum(c.kept for c in self.clusters)
+
+    @property
+    def joins(self) -> int:
+        return sum(c.joins for c in self.clusters)
+
+    @property
+    def joins_apart(self) -> int:
+        return sum(c.joins_apart for c in self.clusters)
+
+
+def count_mesh(generator: CNGen, most: int = MOST_OPERATORS) -> MeshCount:
+    """Count networks and operators of each cluster; stops soon after ``most`` operators."""
+    clusters: list[ClusterCount] = []
+    left = most
+    for relation, keywords in generator.roots:
+        if left <= 0:
+            break
+        clusters.append(_Visit(generator, left).cluster(relation, keywords))
+        left -= clusters[-1].made
+    return MeshCount(tuple(clusters), len(generator.roots) - len(clusters))
+
+
+class _Visit:
+    """One walk over the operators of a cluster."""
+
+    def __init__(self, generator: CNGen, most: int) -> None:
+        self._generator = generator
+        self._most = most
+        self._made = 0
+        self._sizes = [0] * generator.max_size
+        self._whole = True
+
+    def cluster(self, relation: int, keywords: int) -> ClusterCount:
+        root = Tree.single(relation, keywords)
+        kept = self._kept(root, self._generator.is_total(root))
+        return ClusterCount(relation, keywords, tuple(self._sizes), self._made, kept, self._whole)
+
+    def _kept(self, tree: Tree, complete: bool) -> int:
+        """Operators from here on that lead to a network."""
+        self._made += 1
+        if complete:
+            self._sizes[len(tree.relations) - 1] += 1
+            return 1
+        if self._made >= self._most:
+            self._whole = False
+            return 0
+        above = sum(self._kept(*extension) for extension in self._generator.extensions(tree))
+        return above + 1 if above else 0
 
 
 def cluster_branch(
     plan: Plan, cluster: ClusterCount, drawn: Sequence[Tree], observed: Observed | None
 ) -> Branch:
-    """A cluster with the networks that are ``drawn``; what is left out is counted."""
+    """A cluster with its ``drawn`` networks, and the number of the others."""
     root = prefix_tree(drawn)
     writer = _Writer(plan, observed)
     below: tuple[Branch, ...] = (writer.operator(root),) if root else ()
@@ -43,7 +166,7 @@ def _heading(plan: Plan, cluster: ClusterCount) -> str:
 
 
 def sharing(apart: int, shared: int) -> str:
-    """What common prefixes save: joins of single networks against joins of the mesh."""
+    """The savings by common prefixes: joins of single networks against joins of the mesh."""
     return f"{counted(apart, 'join')} shared in {shared:,} ({apart / shared:.2f}x)"
 
 
@@ -93,7 +216,7 @@ class _Writer:
         return node_text(self._plan.schema, tree.relations[node], tree.keywords[node], self._plan.keywords)
 
     def _member(self, at: OperatorPrefix, node: int) -> str:
-        """A node that is there already; numbered where another reads the same."""
+        """An earlier node; numbered if another one reads the same."""
         text = self._node(at, node)
         same = [n for n in range(at.size - 1) if self._node(at, n) == text]
         return f"{text} no. {node + 1}" if len(same) > 1 else text

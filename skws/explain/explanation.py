@@ -1,4 +1,4 @@
-"""Puts an explanation together: query, window, evaluator, networks, mesh."""
+"""Assembles an explanation: query, window, evaluator, networks, mesh."""
 
 from __future__ import annotations
 
@@ -7,30 +7,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from mesh.kinds import MeshKind
-from mesh.network import CandidateNetwork, node_text
-from mesh.tree import Tree
-from schema.errors import UsageError
 from skws.explain.branch import Branch, Role
-from skws.explain.cluster import cluster_branch, sharing
-from skws.explain.count import MOST_OPERATORS, ClusterCount, MeshCount, count_mesh
-from skws.explain.memory import memory_branch
+from skws.explain.cluster import MOST_OPERATORS, ClusterCount, MeshCount, cluster_branch, count_mesh, sharing
 from skws.explain.observed import Observed
-from skws.explain.prefixes import drawn_networks
-from skws.explain.pruned import KeyPruning, pruned_by_keys
-from skws.explain.query import carriers_branch, query_branch
-from skws.network_count import network_counts
-from skws.plan import Plan
-from skws.wording import counted
-from windows.window import ExpressionWindow, Unbounded, window_text
+from skws.explain.query import carriers_branch, keys_branch, memory_branch, query_branch
+from skws.keywords.plan import Plan, network_counts
+from skws_mesh.kinds import MeshKind
+from skws_mesh.networks import CandidateNetwork, drawn_networks
+from skws_mesh.tree import Tree
+from skws_schema.errors import UsageError
+from skws_schema.plural import counted
+from skws_windows.window import ExpressionWindow, Unbounded, window_text
 
 DEFAULT_LIMIT: Final = 40
 _MOST_CLUSTERS: Final = 64
 _EVALUATORS: Final = {
-    MeshKind.HASHED: (
-        "hashed mesh, tuple by tuple",
-        "a lateness is allowed, so tuples are joined as they arrive, not by batches of settled ones",
-    ),
     MeshKind.FULL: ("full mesh, tuple by tuple", "asked for; all operators are made beforehand"),
     MeshKind.PARTIAL: ("partial mesh, tuple by tuple", "asked for; operators exist while they have input"),
     MeshKind.FOREST: ("forest, tuple by tuple", "asked for; networks share no join"),
@@ -77,7 +68,7 @@ class _Known:
     drawn: tuple[tuple[ClusterCount, tuple[Tree, ...]], ...]
 
 
-# Who looks on explains a plan once a second, and this takes up to a second.
+# The terminal UI explains a plan once a second, and this takes up to a second.
 @lru_cache(maxsize=16)
 def _known(plan: Plan, limit: int, most: int) -> _Known:
     count = count_mesh(plan.generator(), most)
@@ -91,7 +82,7 @@ def _known(plan: Plan, limit: int, most: int) -> _Known:
         _evaluator(plan),
         *_automata(plan, limit),
         _networks(plan, count),
-        _keys(plan, pruned_by_keys(plan.generator())),
+        keys_branch(plan),
     )
     return _Known(
         before,
@@ -111,14 +102,14 @@ def _fruitful(count: MeshCount) -> list[ClusterCount]:
 def _window(plan: Plan) -> Branch:
     lines: list[str] = []
     if isinstance(plan.window, ExpressionWindow):
-        from skws.windowing.admission import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
+        from skws.queries.windowed.check_overlap import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
 
         lines = verdict_lines(plan.schema, plan.window)
     return Branch(f"window: {window_text(plan.window)}", tuple(map(Branch, lines)))
 
 
 def shares(totals: Sequence[int], room: int) -> list[int]:
-    """``room`` shared out: who needs less leaves it to the others, and the first get the remainder."""
+    """``room`` divided fairly: small totals leave room to others, and the first ones get the remainder."""
     given = [0] * len(totals)
     while room and any(g < total for g, total in zip(given, totals, strict=True)):
         wanting = [i for i, total in enumerate(totals) if given[i] < total]
@@ -131,16 +122,15 @@ def shares(totals: Sequence[int], room: int) -> list[int]:
 
 
 def _evaluator(plan: Plan) -> Branch:
-    columnar = plan.mesh == MeshKind.HASHED and not plan.lateness
-    name, reason = _COLUMNAR if columnar else _EVALUATORS[MeshKind(plan.mesh)]
+    name, reason = _COLUMNAR if plan.mesh is None else _EVALUATORS[MeshKind(plan.mesh)]
     return Branch(f"evaluator: {name}", (Branch(f"because {reason}"),))
 
 
 def _automata(plan: Plan, limit: int) -> Iterator[Branch]:
-    """What evaluates each network and why, if automata may."""
+    """The evaluator of each network and the reason, if automata are allowed."""
     if not plan.by_automata:
         return
-    from skws.engine.automata import choices_of  # noqa: PLC0415 - for who asks for automata
+    from skws.queries.keywords.automata import choices_of  # noqa: PLC0415 - for who asks for automata
 
     found = choices_of(plan)
     if found is None:
@@ -165,23 +155,6 @@ def _networks(plan: Plan, count: MeshCount) -> Branch:
     if not count.whole:
         lines.append(f"counting stopped at {count.made:,} operators; there are more")
     return Branch(heading, tuple(Branch(line) for line in lines))
-
-
-def _keys(plan: Plan, pruned: KeyPruning) -> Branch:
-    if pruned.example is None:
-        return Branch("networks pruned by keys: none" + ("" if pruned.whole else " among those looked at"))
-    tree, edge = pruned.example.tree, pruned.example.edge
-    schema = plan.schema
-    text = CandidateNetwork.of(tree).text(schema, plan.keywords)
-    node = pruned.example.node
-    meeting = node_text(schema, tree.relations[node], tree.keywords[node], plan.keywords)
-    target = schema.relations[edge.target]
-    why = (
-        f"because {meeting} meets at most one {target.name} tuple through {schema.joins[edge.join].name}: "
-        f"{', '.join(target.key)} is a key"
-    )
-    heading = f"networks pruned by keys: {'' if pruned.whole else 'at least '}{pruned.networks:,}"
-    return Branch(heading, (Branch(f"such as {text}", (Branch(why),)),))
 
 
 def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:

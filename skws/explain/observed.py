@@ -1,4 +1,4 @@
-"""What a replay does to the mesh: run in process to its end, then looked at."""
+"""The state of a mesh after a replay, run in process: the columnar mesh or one of the paper's."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from skws.batches import RecordBatch
-from skws.engine.columnar import ColumnarEngine
-from skws.explain.prefixes import Prefix, prefix_of
-from skws.plan import Plan
-from skws.replay import BadRecordLog, Replay
-from windows.tuples import ALWAYS
-from windows.window import ExpressionWindow, before_arrival
+from skws.data.batch import RecordBatch
+from skws.formats import BadRecordLog, Replay
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import Engine
+from skws_mesh.networks import Prefix, node_text, prefix_of
+from skws_mesh.paper.execution import PaperMesh
+from skws_mesh.paper.full import DemandDrivenMesh
+from skws_mesh.paper.operator import JoinOperator, Producer, tree_gen
+from skws_purging.tuples import ALWAYS
+from skws_schema.errors import UsageError
+from skws_windows.window import ExpressionWindow, before_arrival
 
 if TYPE_CHECKING:
-    from skws.windowing.engine import WindowedEngine
+    from skws.queries.windowed.engine import WindowedEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +30,8 @@ class Observed:
 
     ``tuples`` were read, static ones included, of which ``live`` are still
     alive. ``waiting`` maps every incomplete operator that ever had output to
-    its live partials, once for every join they wait for; None where nobody can look. ``results`` counts
-    what was found of each network, by its text. ``missing`` are the keywords
+    its live partials, once for every join they wait for; None if unknown. ``results`` counts
+    the results of each network, by its text. ``missing`` are the keywords
     that no live tuple carries; without them a query sleeps. ``probes``: how often the partials of an
     operator have looked for partners, where that is known. ``asleep``: why operators sleep at the end,
     where single ones do.
@@ -70,7 +75,7 @@ def _now(plan: Plan, tuples: int, clock: _Clock) -> int:
 
 
 def _windowed(plan: Plan) -> WindowedEngine:
-    from skws.windowing.engine import WindowedEngine  # noqa: PLC0415 - z3 and more, for who has an expression
+    from skws.queries.windowed.engine import WindowedEngine  # noqa: PLC0415 - z3 and more, for who has an expression
 
     return WindowedEngine.of(plan)
 
@@ -86,3 +91,54 @@ class _Clock:
             if len(batch):
                 self.now = max(self.now, int(batch.time.max()))
             yield batch
+
+
+def observe_paper(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
+    """Run a plan with one of the paper's meshes over the replay.
+
+    Raises UsageError for a window of an expression, BadRecordsError, SourceError.
+    """
+    if isinstance(plan.window, ExpressionWindow):
+        raise UsageError(f"--mesh {plan.mesh} has no windows of expressions: they need --mesh columnar")
+    engine, results = Engine(plan), Counter[str]()
+    with bad:
+        for found in engine.load_tables(replay.tables(bad)):
+            results[found.network] += 1
+        for found in engine.process(replay.stream(bad)):
+            results[found.network] += found.op == "+"
+    mesh = engine.mesh
+    held, asleep = _operators(plan, mesh)
+    counts = engine.counts
+    return Observed(counts.tuples + counts.static, mesh.live_tuples, held, results, asleep=asleep)
+
+
+def _operators(plan: Plan, mesh: PaperMesh) -> tuple[dict[Prefix, int], dict[Prefix, str]]:
+    """Partials of incomplete operators, those of a forest together; why operators sleep."""
+    held: Counter[Prefix] = Counter()
+    asleep: dict[Prefix, str] = {}
+    by_demand = isinstance(mesh, DemandDrivenMesh)
+    for operator in _all(mesh):
+        tree = tree_gen(operator, mesh.generator)
+        prefix = prefix_of(tree, len(tree.relations))
+        if not operator.complete and operator.out.entries:
+            held[prefix] += len(operator.out.entries)
+        if by_demand and isinstance(operator, JoinOperator) and not operator.running:
+            asleep[prefix] = _reason(plan, operator)
+    return held, asleep
+
+
+def _all(mesh: PaperMesh) -> list[Producer]:
+    roots = [source for source in mesh.sources.values() if source.parents or source.complete]
+    return [operator for root in roots for operator in (root, *root.above())]
+
+
+def _reason(plan: Plan, join: JoinOperator) -> str:
+    """The flags of Figure 4.1 that are off."""
+    wanted, fed = join.demand.state.value
+    reasons = []
+    if not fed:
+        right = node_text(plan.schema, join.right.relation, join.right.keywords, plan.keywords)
+        reasons.append(f"no {right} is alive")
+    if not wanted:
+        reasons.append("all that would take its output sleeps")
+    return ", and ".join(reasons)

@@ -1,17 +1,33 @@
-"""The analysed query: what each keyword looks for, and where it can be found."""
+"""Branches about the query: its keywords, the networks that keys prune, memory without a window."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
 
-from schema.model import Schema
 from skws.explain.branch import Branch
+from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Phrase, Prefix, Slot
-from skws.plan import Plan
+from skws.queries.keywords.bounded_networks import network_verdict
+from skws.queries.keywords.memory_guard import repairs
+from skws.queries.keywords.memory_verdict import memory_of, told
+from skws_bounds.repairs import WINDOW
+from skws_mesh.cngen import CNGen
+from skws_mesh.networks import CandidateNetwork, node_text
+from skws_mesh.tree import Tree, neighbours
+from skws_schema.graph import Edge, edges
+from skws_schema.model import Schema
+from skws_schema.plural import counted
+
+MOST_COMPARED: Final = 150_000
+"""Networks that are compared with and without keys."""
+_MOST_VERDICTS: Final = 40
 
 
 def query_branch(plan: Plan) -> Branch:
-    """Keywords with their stems and places, exclusions, and what is not searched."""
+    """Keywords with their stems and places, exclusions, and ignored parts of the query."""
     query = plan.query
     below = [_slot(plan.schema, slot, f"keyword {n}: {slot.text}") for n, slot in enumerate(query.slots, 1)]
     below += [_slot(plan.schema, slot, f"excluded: tuples with {slot.text}") for slot in query.exclusions]
@@ -28,7 +44,7 @@ def query_branch(plan: Plan) -> Branch:
 
 
 def carriers_branch(plan: Plan) -> Branch:
-    """Which relations can carry which keywords; those that carry alike stand together."""
+    """The keywords that relations can carry; relations with equal ones share a line."""
     alike: dict[int, list[str]] = {}
     for position, relation in enumerate(plan.schema.relations):
         name = f"{relation.name} (table)" if relation.table else relation.name
@@ -42,7 +58,7 @@ def _carried(plan: Plan, bitmap: int) -> str:
 
 
 def _slot(schema: Schema, slot: Slot, text: str) -> Branch:
-    """Alternatives in different scopes that look for the same stand on one line."""
+    """Alternatives that differ only in scope share a line."""
     places: dict[str, list[str]] = {}
     for alternative in slot.alternatives:
         places.setdefault(_meaning(alternative), []).extend(_places(schema, alternative))
@@ -65,3 +81,98 @@ def _places(schema: Schema, alternative: Alternative) -> Iterator[str]:
         for name, column in zip(relation.search, relation.search_columns, strict=True):
             if alternative.applies(position, column):
                 yield f"{relation.name}.{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """A network without results: ``node`` would meet two tuples through ``edge``, at whose end is a key."""
+
+    tree: Tree
+    node: int
+    edge: Edge
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPruning:
+    """``networks`` were pruned by keys, such as ``example``. ``whole``: all are counted."""
+
+    networks: int
+    example: Impossible | None
+    whole: bool
+
+
+def pruned_by_keys(generator: CNGen, most: int = MOST_COMPARED) -> KeyPruning:
+    """Compare with ``most`` of the networks that a schema without keys has."""
+    known = edges(generator.schema)
+    if not any(edge.at_most_one for edge in known):
+        return KeyPruning(0, None, True)
+    networks = _without_keys(generator).networks()
+    found = [clash for tree in islice(networks, most) if (clash := _clash(tree, known)) is not None]
+    example = min(found, key=lambda clash: len(clash.tree.relations), default=None)
+    return KeyPruning(len(found), example, next(networks, None) is None)
+
+
+def _without_keys(generator: CNGen) -> CNGen:
+    schema = generator.schema
+    keyless = replace(schema, relations=tuple(replace(r, key=()) for r in schema.relations))
+    return CNGen(
+        keyless,
+        generator.slots,
+        generator.max_size,
+        generator.searchable,
+        generator.order,
+        generator.sequence,
+        generator.without,
+    )
+
+
+def _clash(tree: Tree, known: tuple[Edge, ...]) -> Impossible | None:
+    for node, around in enumerate(neighbours(tree)):
+        walked = [edge for edge, _ in around]
+        for edge in walked:
+            if known[edge].at_most_one and walked.count(edge) > 1:
+                return Impossible(tree, node, known[edge])
+    return None
+
+
+def keys_branch(plan: Plan) -> Branch:
+    """How many networks keys prune, and why, by an example."""
+    pruned = pruned_by_keys(plan.generator())
+    if pruned.example is None:
+        return Branch("networks pruned by keys: none" + ("" if pruned.whole else " among those looked at"))
+    tree, edge = pruned.example.tree, pruned.example.edge
+    schema = plan.schema
+    text = CandidateNetwork.of(tree).text(schema, plan.keywords)
+    node = pruned.example.node
+    meeting = node_text(schema, tree.relations[node], tree.keywords[node], plan.keywords)
+    target = schema.relations[edge.target]
+    why = (
+        f"because {meeting} meets at most one {target.name} tuple through {schema.joins[edge.join].name}: "
+        f"{', '.join(target.key)} is a key"
+    )
+    heading = f"networks pruned by keys: {'' if pruned.whole else 'at least '}{pruned.networks:,}"
+    return Branch(heading, (Branch(f"such as {text}", (Branch(why),)),))
+
+
+def memory_branch(plan: Plan) -> Branch:
+    """The verdict of ``bounds`` on the memory of each network, up to 40, where the window is ``none``."""
+    trees = list(islice(plan.generator().networks(), _MOST_VERDICTS + 1))
+    networks = [CandidateNetwork.of(tree) for tree in trees[:_MOST_VERDICTS]]
+    verdicts = [network_verdict(network, plan.schema) for network in networks]
+    bounded = sum(v.bounded is True for v in verdicts)
+    shown = tuple(
+        Branch(f"{network.text(plan.schema, plan.keywords)}: {told(verdict)}")
+        for network, verdict in zip(networks, verdicts, strict=True)
+    )
+    more = (Branch("... and more networks"),) if len(trees) > _MOST_VERDICTS else ()
+    looked_at = counted(len(networks), "network")
+    of = f"the first {looked_at}" if more else looked_at
+    heading = f"memory, as nothing expires: {bounded} of {of} bounded"
+    return Branch(heading, (*shown, *more, *_helping(plan)))
+
+
+def _helping(plan: Plan) -> tuple[Branch, ...]:
+    if memory_of(plan).bounded:
+        return ()
+    told = (*repairs(plan), WINDOW)
+    return (Branch("any of these would make all of them bounded", tuple(map(Branch, told))),)

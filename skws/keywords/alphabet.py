@@ -1,4 +1,4 @@
-"""Characters: which of them make words, and what they fold to.
+"""Characters: those that make words, and their folded forms.
 
 Folding makes case and accents irrelevant (``Café`` and ``cafe``, ``Straße`` and
 ``STRASSE``, full-width and plain letters). Only accents are removed, never the
@@ -28,7 +28,7 @@ def _ranges(codes: list[int]) -> str:
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in runs)
 
 
-# Soft hyphen, zero-width characters, direction marks, variation selectors: seen by nobody.
+# Soft hyphen, zero-width characters, direction marks, variation selectors: invisible.
 _INVISIBLE: Final = frozenset(
     chain(
         (0xAD, 0x34F, 0xFEFF),

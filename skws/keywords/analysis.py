@@ -1,4 +1,4 @@
-"""The one analysis chain: what a text's words are, for data, queries and highlighting alike.
+"""The one analysis chain, from a text to its words, for data, queries and highlighting alike.
 
 Words are compared folded (case, accents) and stemmed (English); English stop
 words are not searchable on their own. A compound such as ``Spider-Man``,

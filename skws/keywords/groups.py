@@ -1,24 +1,23 @@
-"""Keywords in order: a query cut at its semicolons, which stand outside quotes and parentheses."""
+"""Cuts a query of keywords in order at the semicolons outside quotes and parentheses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from schema.errors import QueryError
-from skws.keywords.fault import fault
-from skws.keywords.syntax import QUOTES
+from skws.keywords.syntax import QUOTES, fault
+from skws_schema.errors import QueryError
 
 
 class Part(NamedTuple):
-    """One group of keywords in the text of a query, and where the semicolon next to it stands."""
+    """One group of keywords in the text of a query, and the place of the semicolon next to it."""
 
     start: int
     end: int
     semicolon: int
 
     def alone(self, text: str) -> str:
-        """The text with blanks in place of the other parts, so that places stay."""
+        """The text with blanks in place of the other parts, so that offsets stay."""
         return " " * self.start + text[self.start : self.end] + " " * (len(text) - self.end)
 
 
@@ -36,7 +35,7 @@ def parts(text: str) -> list[Part]:
 
 
 def missing(part: Part, text: str, reason: str = "") -> QueryError:
-    """The error for a part in which there is nothing to look for."""
+    """The error for a part without keywords."""
     side = "after" if part.semicolon < part.start else "before"
     return fault(f"there is no keyword {side} this ';'{reason}", text, part.semicolon)
 

@@ -1,31 +1,32 @@
-"""Where in a text the keywords of a query stand, by the very analysis that matches tuples."""
+"""Positions of a query's keywords in a text, found by the analysis that also matches tuples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from schema.model import Schema
 from skws.keywords.analysis import Token, tokens
 from skws.keywords.query import Alternative, KeywordQuery, Phrase, Prefix, Slot, Term
+from skws_schema.model import Schema
 
 Span = tuple[int, int, int]
 
 
-def highlight(query: KeywordQuery, schema: Schema, relation: int, column: int, text: str) -> list[Span]:
-    """Spans (start, end, slot) of the keywords in a value, sorted, none overlapping.
+def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str, text: str) -> list[Span]:
+    """Spans (start, end, slot) of the keywords in an attribute's value, sorted, none overlapping.
 
-    ``relation`` is a position in the schema, ``column`` one in its rows;
-    offsets are in characters. Of overlapping spans the one that begins first
-    stays, of those the longest. A column that is not searched has no spans.
+    Offsets are in characters. Of overlapping spans the one that begins first
+    stays, of those the longest. An attribute that is not searched has no spans.
     """
-    if column not in schema.relations[relation].search_columns:
+    position = schema.index[relation]
+    column = schema.relations[position].columns[attribute]
+    if column not in schema.relations[position].search_columns:
         return []
     words = list(tokens(text))
     found = [
         (start, end, number)
         for number, slot in enumerate(query.slots)
         for alternative in slot.alternatives
-        if alternative.applies(relation, column)
+        if alternative.applies(position, column)
         for start, end in _spans(alternative, words)
     ]
     return _without_overlaps(found)

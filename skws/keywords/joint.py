@@ -13,12 +13,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from schema.model import Schema
 from skws.keywords.analysis import analyse, stems
-from skws.keywords.chunks import ChunkMemory
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
-from skws.keywords.table import contains
+from skws.keywords.table import ChunkMemory, contains
+from skws_schema.model import Schema
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 

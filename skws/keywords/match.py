@@ -1,4 +1,4 @@
-"""Which keywords a tuple contains: its keyword bitmap (S-KWS paper, Section 4).
+"""Computes the keyword bitmap of a tuple: the keywords that it contains (S-KWS paper, Section 4).
 
 Row by row, or on whole columns, for batch and stream alike. Every
 searched column has a table of what its words mean to the query; here they are
@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from schema.model import Row, Schema
+from skws.data.texts import Column
 from skws.keywords.query import Alternative, KeywordQuery
 from skws.keywords.table import Bitmaps, ChunkTable, Numbered
-from skws.texts import Column
+from skws_schema.model import Row, Schema
 
 EXCLUDED: Final = -1
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -41,7 +41,7 @@ class Matcher:
         self.schema = schema
         self._excluded = 1 << len(query.slots)
         self._torn = torn(query)
-        # Columns that the same alternatives apply to share a table, and what it remembers.
+        # Columns with the same alternatives share a table and its memory.
         table = cache(ChunkTable)
         self._columns = tuple(
             tuple((column, table(self._numbered(relation, column))) for column in described.search_columns)

@@ -1,4 +1,4 @@
-"""Keyword queries: from what a user types to predicates on single tuples.
+"""Keyword queries: from typed text to predicates on single tuples.
 
 A query is a conjunction of slots; each becomes one bit of the keyword bitmaps
 that the expanded schema is made of (S-KWS paper, Section 4). A slot is a
@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
-from mesh.sequence import KeywordSequence
-from schema.errors import QueryError
-from schema.model import Schema
 from skws.keywords import syntax
 from skws.keywords.alphabet import APOSTROPHES
 from skws.keywords.analysis import Token, tokens
-from skws.keywords.fault import fault, visible
 from skws.keywords.groups import Part, missing, parts
 from skws.keywords.scope import Scope, left_out, resolve
+from skws.keywords.syntax import fault, visible
+from skws_mesh.sequence import KeywordSequence
+from skws_schema.errors import QueryError
+from skws_schema.model import Schema
 
 MAX_SLOTS: Final = 8
 """The expanded schema doubles with every slot."""
@@ -217,7 +217,7 @@ class _Reader:
             raise fault(str(error), self.text, node.startchar) from None
 
     def read(self, node: syntax.Node, first: int = 0) -> None:
-        """Add what one conjunct asks for; a predicate already there is not repeated.
+        """Add the predicates of one conjunct; none is repeated.
 
         Keywords before the slot ``first`` come before it in time.
         """

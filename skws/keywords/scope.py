@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
-from schema.errors import QueryError, nearest
-from schema.model import Relation, Schema
+from skws_schema.errors import QueryError, nearest
+from skws_schema.model import Relation, Schema
 
 
 class Scope(NamedTuple):
@@ -98,3 +100,15 @@ def _names(schema: Schema) -> list[str]:
     """What may stand before a colon."""
     attributes = [(r.name, a) for r in schema.relations for a in r.search]
     return [*schema.index, *(a for _, a in attributes), *(f"{r}.{a}" for r, a in attributes)]
+
+
+_NAME: Final = re.compile(r"[^\W-][^\s!-,./:-@\[-^`{-~]*")
+
+
+def with_left_out(text: str, relations: Iterable[str]) -> str:
+    """The query that leaves out some relations, too. Raises QueryError for what can be no relation's name."""
+    for name in relations:
+        if not _NAME.fullmatch(name):
+            raise QueryError(f"{name!r}: expected the name of a relation to leave out")
+        text += f" -{name}:"
+    return text

@@ -1,4 +1,4 @@
-"""Did you mean: words of the data that a typed word is nearly equal to."""
+"""Spelling suggestions: words of the data that are similar to a typed word."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Vocabulary(Mapping[str, int]):
         """Count the words of a text."""
         self._counts.update(token.word for token in tokens(text) if token.searchable)
         if len(self._counts) > self._limit:
-            # Half of them, so that the sorting is paid for by as many new words.
+            # Keep half, so that sorting costs little for each new word.
             self._counts = Counter(dict(self._counts.most_common(self._limit // 2)))
 
     def __getitem__(self, word: str) -> int:

@@ -4,24 +4,28 @@ Whoosh tags the text and builds the tree of groups, scopes and operators. It
 repairs whatever is malformed by silently dropping it, which for a standing
 query is worse than an error, so the tags are checked in between: what passes
 is well-formed, and Whoosh has nothing to repair.
+
+Analysis drops punctuation, so ``timeout~`` would be searched as ``timeout``. A
+sign that another search engine, SQL or a shell takes for an operator is
+therefore an error whose message says what to write instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from whoosh.qparser import plugins as whoosh_plugins
 from whoosh.qparser import syntax as whoosh_syntax
 from whoosh.qparser.default import QueryParser
 
-from skws.keywords import foreign
-from skws.keywords.fault import fault
+from skws_schema.errors import QueryError
 
 MAX_DEPTH: Final = 40
 """Nested parentheses; Whoosh's filters recurse."""
 
-# Whoosh is typed in part, and its nodes not at all.
+# Whoosh is typed only in part, and its nodes not at all.
 plugins: Any = whoosh_plugins
 syntax: Any = whoosh_syntax
 Node: TypeAlias = Any
@@ -92,6 +96,101 @@ _PARSER: Final[Any] = QueryParser(
         _PrefixPlugin(rf"(?P<text>[^\s()*{QUOTES}]+)\*(?=[\s)]|$)"),
     ],
 )
+
+
+_SHOWN: Final = 72
+"""Characters of a query in a message."""
+
+
+def fault(message: str, text: str, position: int | None = None) -> QueryError:
+    """The error for a query ``text`` that is wrong at ``position`` (an offset in characters)."""
+    if position is None:
+        return QueryError(message)
+    start = max(0, position - _SHOWN // 2)
+    shown = text[start : start + _SHOWN]
+    # Unprintable characters would move the caret (or the cursor).
+    return QueryError(f"{message}\n  {visible(shown)}\n  {' ' * (position - start)}^")
+
+
+def visible(text: str) -> str:
+    """The text with blanks for what is not printable."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+_DASHES: Final = "\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
+_FOREIGN_QUOTES: Final = {"'": "'", "\u2018": "\u2019", "`": "`", "\u00ab": "\u00bb", "\u2039": "\u203a"}
+_WIDE: Final = {"\uff02": '"', "\uff08": "(", "\uff09": ")", "\uff0a": "*", "\uff1a": ":", "\uff1b": ";"}
+
+
+class _Fault(NamedTuple):
+    """``place``: an offset in the word."""
+
+    place: int
+    message: str
+
+
+_ANYWHERE: Final = (
+    (r"&&", "AND is written AND, or left out"),
+    (r"[|\uff5c]", "alternatives are joined by OR"),
+    (r"[<>=]", "keywords are not compared; attribute:word looks in one attribute"),
+    (r"[\[\]{}]", "there are no ranges and no classes of characters"),
+)
+_AT_WORDS: Final = (
+    (r"[~\uff5e]", "words are not matched by likeness or nearness: there is no '~'"),
+    (r"[?\uff1f]", "no character stands for others but '*' at the end of a word (trav*)"),
+    (r"\^", "no word weighs more than others: there is no '^'"),
+    (r"^[+\uff0b](?=[\w(])", "all keywords are looked for, without '+'"),
+    (r"^[!\uff01](?=[\w(])", "an exclusion begins with '-', not with '!'"),
+    (r"^-(?=[\w(])", "an exclusion needs a blank before its '-'"),
+    (rf"^[{_DASHES}](?=[\w(])", "an exclusion begins with '-'; this is another dash"),
+    (r"^:", "there is nothing before this colon"),
+    (r"\\", "'\\' changes no meaning of what follows it"),
+    (r"(?<=[^\W\d])%|%(?=\w)", "no character stands for others but '*' at the end of a word (trav*)"),
+    (r"^/(?=.*/$)", "there are no regular expressions"),
+    (rf"[{''.join(_WIDE)}]", "this sign is full-width, which makes it no operator"),
+)
+_RULES: Final = tuple(
+    (re.compile(pattern), message, lone)
+    for rules, lone in ((_ANYWHERE, True), (_AT_WORDS, False))
+    for pattern, message in rules
+)
+_FOREIGN_CONNECTIVE: Final = re.compile(r"(?:NEAR|ADJ|WITHIN|ONEAR)(?:/?\d+)?|W/\d+|XOR|ANDNOT")
+
+
+def _foreign_operator(word: str, *, follows: bool, leads: bool) -> _Fault | None:
+    """An operator of another language in a word.
+
+    ``follows``, ``leads``: a phrase or a parenthesis is next to the word, without
+    a blank. Otherwise punctuation by itself is mostly no operator.
+    """
+    stands_alone = not (follows or leads or any(map(str.isalnum, word)))
+    seen = word + "(" * leads
+    found = (
+        _Fault(match.start(), message)
+        for rule, message, lone in _RULES
+        if (lone or not stands_alone) and (match := rule.search(seen))
+    )
+    return min(found, default=None)
+
+
+def _is_foreign_connective(word: str) -> bool:
+    """True for a word that joins terms in other languages; for words between two terms."""
+    return _FOREIGN_CONNECTIVE.fullmatch(word) is not None
+
+
+def _foreign_quotes(words: list[str]) -> Iterator[int]:
+    """The words that begin with a quotation mark of another kind, whose partner ends a later one."""
+    for number, word in enumerate(words):
+        closing = _FOREIGN_QUOTES.get(word[:1])
+        if closing is not None and any(each.endswith(closing) for each in words[number + 1 :]):
+            yield number
+
+
+def _literally(word: str) -> str:
+    """How to search for a text with such signs in it."""
+    if not any(map(str.isalnum, word)):
+        return "put quotes around it to mean the sign itself"
+    return f'to search for the text itself, write "{visible(word)}"'
 
 
 def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
@@ -187,22 +286,22 @@ def _check_foreign(before: Node | None, node: Node, after: Node | None, text: st
         return
     follows = isinstance(before, Phrase | Close) and before.endchar == node.startchar
     leads = isinstance(after, Phrase | Open | Scope) and node.endchar == after.startchar
-    found = foreign.in_word(node.text, follows=follows, leads=leads)
+    found = _foreign_operator(node.text, follows=follows, leads=leads)
     if found is not None:
-        message = f"{found.message}; {foreign.literally(text[node.startchar : node.endchar])}"
+        message = f"{found.message}; {_literally(text[node.startchar : node.endchar])}"
         raise fault(message, text, node.startchar + found.place)
     sides = (
         isinstance(before, Word | Phrase | Prefix | Close),
         isinstance(after, Word | Phrase | Prefix | Open),
     )
-    if all(sides) and foreign.is_connective(node.text):
+    if all(sides) and _is_foreign_connective(node.text):
         message = f'there is no {node.text} between keywords (to search for the word, write "{node.text}")'
         raise fault(message, text, node.startchar)
 
 
 def _check_quotes(tags: list[Node], text: str) -> None:
     words = [node for node in tags if isinstance(node, Word)]
-    for number in foreign.quoted([node.text for node in words]):
+    for number in _foreign_quotes([node.text for node in words]):
         message = 'double quotes make a phrase: "pulp fiction"; others are left out'
         raise fault(message, text, words[number].startchar)
 

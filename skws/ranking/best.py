@@ -1,4 +1,4 @@
-"""The k best of candidates that come and go; what waits is kept in heaps, so a change costs their depth."""
+"""The k best of changing candidates; the others wait in heaps, so a change costs logarithmic time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Best:
         return iter(self._alive.values())
 
     def offer(self, new: Candidate) -> None:
-        """A candidate comes."""
+        """Add a candidate."""
         if new.id in self._alive:
             self.withdraw(new.id)
         self._alive[new.id] = new
@@ -75,7 +75,7 @@ class Best:
             self._tidy()
 
     def withdraw(self, name: str) -> Candidate | None:
-        """A candidate goes; None if there is none of that id."""
+        """Remove a candidate; None if there is none of that id."""
         gone = self._alive.pop(name, None)
         if gone is not None and self.top and gone <= self.top[-1]:
             self.top.remove(gone)
@@ -89,7 +89,7 @@ class Best:
                 self.top.append(next_one)  # worse than all that are there
 
     def _tidy(self) -> None:
-        """Let go of what is gone, or can never enter."""
+        """Remove candidates that are gone, or can never enter."""
         kept = [each for each in self._waiting if self._alive.get(each.id) is each]
         if self._append_only:
             outlived = self._never_entering(kept)

@@ -1,4 +1,4 @@
-"""From facts about a result's tuples to its score: what scores at an instant and over windows share."""
+"""Turns facts about a result's tuples into its score, at an instant or over windows."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 from msgspec.structs import replace
 
-from mesh.columnar import Labelled, LiveTuples, Partials
-from mesh.columnar.columns import Ints
-from mesh.tree import Tree
-from schema.model import Row, Schema
-from skws.batches import Rows
-from skws.engine.known import KnownTuples
-from skws.plan import Plan
+from skws.data.batch import Rows
+from skws.keywords.plan import Plan
 from skws.ranking.corpus import NAME, Keywords, Place, TableTexts
-from skws.ranking.evidence import Evidence, JoinFan, Match
-from skws.ranking.rankings import Ranking
-from skws.ranking.score import Score
+from skws.ranking.rankings import Evidence, JoinFan, Match, Ranking, ranking_named
+from skws.results.directory import TupleDirectory
 from skws.results.model import Result
-from windows.tuples import ALWAYS
-from windows.window import MICROSECOND
+from skws.results.score import Score
+from skws_mesh.columnar import KeywordBitmaps, LiveTuples, Partials
+from skws_mesh.columnar.columns import NOTHING, Ints
+from skws_mesh.tree import Tree
+from skws_purging.tuples import ALWAYS
+from skws_schema.model import Row, Schema
+from skws_windows.window import MICROSECOND
 
 CountTexts: TypeAlias = Callable[[Place, int], tuple[int, int, int]]
 """How many texts of a place there are, their characters, and how many contain a keyword."""
@@ -45,7 +44,9 @@ class Ranked(NamedTuple):
         choice = plan.ranking
         if choice is None:
             return None
-        return cls(plan, choice.ranking, choice.fading(plan.window), Keywords(plan), choice.explain)
+        return cls(
+            plan, ranking_named(choice.name), choice.fading(plan.window), Keywords(plan), choice.explain
+        )
 
 
 class Judged(NamedTuple):
@@ -56,7 +57,7 @@ class Judged(NamedTuple):
     expires: int
 
     def at(self, seconds: float) -> Judged:
-        """With what time has left of the score."""
+        """With the score as it has faded by then."""
         return self._replace(score=self.score.when(seconds))
 
     def told(self, result: Result) -> Result:
@@ -72,13 +73,13 @@ class Scorer(Protocol):
 
     def tables(self, tables: Mapping[int, TableTexts]) -> None: ...
 
-    def add(self, query: int, plan: Plan, labelled: Labelled) -> None: ...
+    def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None: ...
 
     def remove(self, query: int) -> None: ...
 
     def count_rows(self, query: int, relation: int, rows: list[Row]) -> None: ...
 
-    def arrived(self, first: int, rows: Rows, labelled: Labelled) -> None: ...
+    def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None: ...
 
     def ended(self, slots: Ints, ticks: Ints) -> None: ...
 
@@ -92,7 +93,7 @@ class Scorer(Protocol):
 class Judge:
     """Judges results made of the tuples of a finder."""
 
-    def __init__(self, schema: Schema, live: LiveTuples, known: KnownTuples) -> None:
+    def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
         self._schema = schema
         self._live = live
         self._known = known
@@ -172,3 +173,60 @@ class Judge:
                 yield from ((k, name, (relation, column), counts[k], len(text)) for k in carried if counts[k])
         named = ranked.plan.matcher.named(relation)
         yield from ((k, name, (relation, NAME), 1, 0) for k in carried if named >> k & 1)
+
+
+def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
+    """For each edge walked from a live tuple: how many tuples it leads to that are alive at an instant.
+
+    Tuples are found by the index that joins use, once for each distinct value.
+    """
+    counts = np.zeros(len(edge), dtype=np.int64)
+    known, hashes = live.wanted(edge, member)
+    asked = np.flatnonzero(known)
+    if live.reserve is not None:
+        values = live.tuples.keys[member[asked], live.key_sets.source[edge[asked]]]
+        kept_there, there = live.reserve.counted(edge[asked], values)
+        counts[asked[kept_there]] = there[kept_there]
+        asked, hashes = asked[~kept_there], hashes[~kept_there]
+    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+    starts, ends = _lifespans(live, edge[asked[first]], member[asked[first]])
+    order = np.argsort(which, kind="stable")
+    borders = np.searchsorted(which[order], np.arange(len(first) + 1))
+    for value, (begin, end) in enumerate(zip(starts, ends, strict=True)):
+        mine = asked[order[borders[value] : borders[value + 1]]]
+        at = instant[mine]
+        counts[mine] = np.searchsorted(begin, at, side="right") - np.searchsorted(end, at, side="right")
+    return counts
+
+
+def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], list[Ints]]:
+    """The starts, and the ends, of the tuples that each edge leads to from its member, sorted."""
+    if not len(edge):
+        return [], []
+    position, slot = reached(live, edge, member)
+    tuples = live.tuples
+    # A tuple that ends before it starts was never alive.
+    lived = tuples.end[slot] > tuples.start[slot]
+    position, slot = position[lived], slot[lived]
+    return _by_group(position, tuples.start[slot], len(edge)), _by_group(
+        position, tuples.end[slot], len(edge)
+    )
+
+
+def reached(live: LiveTuples, edge: Ints, member: Ints) -> tuple[Ints, Ints]:
+    """The tuples that edges lead to from members with a value there: for each, the edge's number and a slot.
+
+    They may have ended.
+    """
+    _, hashes = live.wanted(edge, member)
+    position, slot = live.probe(hashes)
+    true = live.joined(edge[position], member[position], slot)
+    return position[true], slot[true]
+
+
+def _by_group(group: Ints, values: Ints, groups: int) -> list[Ints]:
+    if not len(group):
+        return [NOTHING] * groups
+    order = np.lexsort((values, group))
+    borders = np.searchsorted(group[order], np.arange(1, groups))
+    return np.split(values[order], borders)

@@ -14,11 +14,50 @@ from importlib.metadata import entry_points
 from math import exp, fsum, log, log2, prod
 from typing import Final, Protocol, TypeAlias
 
-from schema.errors import UsageError, nearest
-from skws.ranking.evidence import Evidence, Match
-from skws.ranking.score import FRESHNESS, Part
+from skws.results.score import FRESHNESS, Part
+from skws.spec.ranking import DEFAULT
+from skws_schema.errors import UsageError, nearest
 
-DEFAULT: Final = "relevance"
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A keyword in one attribute of one tuple.
+
+    ``occurrences``: how often it stands there. ``length``: of the text, in
+    characters. ``texts``, ``containing`` and ``mean_length`` are of that
+    attribute in the live tuples: how many are not NULL, how many contain the
+    keyword, how long they are on average.
+    """
+
+    keyword: str
+    tuple: str
+    attribute: str
+    occurrences: int
+    length: int
+    texts: int
+    containing: int
+    mean_length: float
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFan:
+    """A join of the result: on its busier side so many live ``tuples`` have the joined value."""
+
+    name: str
+    tuples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """``ages``: seconds from each stream tuple to the newest. ``half_life`` in seconds, None for none."""
+
+    matches: tuple[Match, ...]
+    size: int
+    ages: tuple[float, ...]
+    joins: tuple[JoinFan, ...]
+    half_life: float | None
+
+
 GROUP: Final = "skws.rankings"
 _SATURATION: Final = 1.2  # k1 and b of BM25, as customary
 _BY_LENGTH: Final = 0.75
@@ -167,6 +206,12 @@ def rankings() -> dict[str, Ranking]:
     for entry in entry_points(group=GROUP):
         found.setdefault(entry.name, entry.load())
     return found
+
+
+def known_ranking(name: str) -> str:
+    """The name of a ranking that is there. Raises UsageError for any other."""
+    ranking_named(name)
+    return name
 
 
 def ranking_named(name: str) -> Ranking:

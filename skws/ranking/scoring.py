@@ -1,8 +1,7 @@
-"""Scores for the results that a finder finds: what comes and goes is counted, results are judged by it.
+"""Scores results by statistics of the live tuples.
 
-A result is judged at the instant at which it is found, by the tuples alive
-then, and keeps that judgement: the same in every engine, slice and shard,
-for each of them sees the whole window.
+A result is scored once, when it is found, by the tuples alive then. Every
+engine, slice and shard sees the whole window, so all give the same score.
 """
 
 from __future__ import annotations
@@ -12,24 +11,23 @@ from functools import partial
 
 import numpy as np
 
-from mesh.columnar import Labelled, LiveTuples, Partials
-from mesh.columnar.columns import Ints
-from mesh.tree import Tree
-from schema.model import Row, Schema
-from skws.batches import Rows
-from skws.engine.known import KnownTuples
-from skws.plan import Plan
+from skws.data.batch import Rows
+from skws.keywords.plan import Plan
 from skws.ranking.corpus import NAME, Corpus, Place, TableTexts
-from skws.ranking.fans import fans
-from skws.ranking.judging import Judge, Judged, Ranked
-from windows.tuples import ALWAYS
-from windows.window import FOREVER
+from skws.ranking.judging import Judge, Judged, Ranked, fans
+from skws.results.directory import TupleDirectory
+from skws_mesh.columnar import KeywordBitmaps, LiveTuples, Partials
+from skws_mesh.columnar.columns import Ints
+from skws_mesh.tree import Tree
+from skws_purging.tuples import ALWAYS
+from skws_schema.model import Row, Schema
+from skws_windows.window import FOREVER
 
 
 class Scoring:
     """Follows all tuples; the queries that have a ranking are added by their numbers."""
 
-    def __init__(self, schema: Schema, live: LiveTuples, known: KnownTuples) -> None:
+    def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
         self._schema = schema
         self._live = live
         self._known = known
@@ -40,7 +38,7 @@ class Scoring:
         self._tables: Mapping[int, TableTexts] = {}
 
     def tables(self, tables: Mapping[int, TableTexts]) -> None:
-        """By relation: tables whose rows are among the live tuples only as they are wanted."""
+        """By relation: tables whose rows join the live tuples only on demand."""
         self._tables = tables
         if self._corpus is not None:
             self._corpus.add_tables(tables)
@@ -52,8 +50,8 @@ class Scoring:
     def __contains__(self, query: int) -> bool:
         return query in self._queries
 
-    def add(self, query: int, plan: Plan, labelled: Labelled) -> None:
-        """Judge the results of a query, if its plan asks for it; ``labelled`` are the tuples there."""
+    def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
+        """Judge the results of a query, if its plan asks for it; ``bitmaps`` are those of live tuples."""
         ranked = Ranked.of(plan)
         if ranked is None:
             return
@@ -64,11 +62,11 @@ class Scoring:
             self._corpus.add(self._known.rows, tuples.start, tuples.end)
             self._latest = int(tuples.start.max(initial=ALWAYS))
         self._queries[query] = ranked
-        slots = labelled.tuple[labelled.label > 0]
+        slots = bitmaps.tuple[bitmaps.bitmap > 0]
         ranked.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
 
     def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
-        """Rows of a table with keywords of a query; they are not told of when they arrive."""
+        """Count rows of a table with keywords of a query; ``arrived`` skips them."""
         keywords = self._queries[query].keywords
         keywords.add(
             ((relation, row) for row in rows), np.full(len(rows), ALWAYS), np.full(len(rows), FOREVER)
@@ -80,15 +78,15 @@ class Scoring:
         if not self._queries:
             self._corpus = None
 
-    def arrived(self, first: int, rows: Rows, labelled: Labelled) -> None:
-        """The tuples from slot ``first`` on just came; ``labelled`` by slot."""
+    def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
+        """The tuples from slot ``first`` on just came; ``bitmaps`` by slot."""
         if self._corpus is None:
             return
         start, end = self._live.tuples.start, self._live.tuples.end
         self._corpus.add(rows, start[first:], end[first:])
         self._latest = max(self._latest, int(start[first:].max(initial=ALWAYS)))
         for query, ranked in self._queries.items():
-            slots = labelled.tuple[(labelled.query == query) & (labelled.label > 0)]
+            slots = bitmaps.tuple[(bitmaps.query == query) & (bitmaps.bitmap > 0)]
             ranked.keywords.add(self._rows(slots), start[slots], end[slots])
 
     def ended(self, slots: Ints, ticks: Ints) -> None:
@@ -102,7 +100,7 @@ class Scoring:
             ranked.keywords.end(self._rows(slots), former, end)
 
     def forget(self, horizon: int) -> None:
-        """Nothing before ``horizon`` is found any more."""
+        """Drop statistics before ``horizon``: no more results are found there."""
         if self._corpus is None:
             return
         self._corpus.forget(horizon)
@@ -116,7 +114,7 @@ class Scoring:
         asked = [query in self._queries for query in results.query.tolist()]
         if not any(asked):
             return [None] * len(results)
-        # A snapshot shows what is alive now, whenever it was found.
+        # A snapshot scores all results by the tuples alive now.
         instants = np.maximum(results.start, self._latest) if snapshot else results.start
 
         def at_instant(edge: Ints, member: Ints, rows: Ints) -> Ints:
@@ -149,7 +147,7 @@ class Scoring:
 
 
 class _Chunk:
-    """Counts at instants, asked for once each while some results are judged."""
+    """Counts at instants, each computed once while some results are scored."""
 
     def __init__(self, corpus: Corpus | None) -> None:
         self._corpus = corpus

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 import orjson
 from msgspec.structs import replace
 
-from schema.errors import SkwsError, UsageError
-from schema.model import Schema
 from skws.ranking.best import Best, Candidate, candidate
 from skws.results.model import Place, Result
-from windows.tuples import ALWAYS
-from windows.window import FOREVER, MICROSECOND
+from skws.spec.ranking import TopChoice
+from skws_purging.tuples import ALWAYS
+from skws_schema.errors import SkwsError, UsageError
+from skws_schema.model import Schema
+from skws_windows.window import FOREVER, MICROSECOND
 
 
 def event_time(tick: int) -> float:
@@ -34,27 +36,10 @@ OUTRANKED: Final = "outranked"
 DELETED: Final = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class TopChoice:
-    """How many of the best to tell. ``group``: near-duplicates count as one, the best of them is told.
-
-    ``append_only``: the user says that nothing is deleted or replaced.
-    Raises UsageError for less than one.
-    """
-
-    size: int
-    group: bool = False
-    append_only: bool = False
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise UsageError(f"--top {self.size}: expected a number above 0")
-
-
 class Top:
     """Takes the results of one query in order, and time; gives the changes of its best ones.
 
-    ``when``: seconds since the epoch of a tick, None where nobody knows.
+    ``when``: seconds since the epoch of a tick, None if unknown.
     Raises SkwsError for a deletion where there must be none.
     """
 
@@ -82,7 +67,7 @@ class Top:
         """Time has passed up to a tick, which included."""
         yield from self._until(tick)
 
-    def succeed(self, former: Top) -> Iterator[Result]:
+    def take_over(self, former: Top) -> Iterator[Result]:
         """The changes from the best ones of another, for the same choice at the same time."""
         before = list(former._best.top)
         known = self._where if self._choice.group else self._best
@@ -217,3 +202,42 @@ def group_namer(schema: Schema) -> Callable[[Result], str]:
         return blake2b(orjson.dumps([result.network, texts]), digest_size=6).hexdigest()
 
     return name
+
+
+def check_over_windows(choice: TopChoice) -> None:
+    """Raises UsageError for what makes no sense there."""
+    if choice.append_only:
+        raise UsageError("--append-only does not go with a window expression: it keeps no results anyway")
+
+
+class BestOfWindows:
+    """Replaces the results of one query by the best of each window."""
+
+    def __init__(self, choice: TopChoice, schema: Schema) -> None:
+        self._size = choice.size
+        self._group_of = group_namer(schema) if choice.group else None
+
+    def take(self, results: Iterable[Result]) -> Iterator[Result]:
+        """Results in order; those of one tick are of one window. All of a window must come at once."""
+        for _, together in groupby(results, key=attrgetter("tick")):
+            yield from self._best(list(together))
+
+    def _best(self, results: list[Result]) -> Iterator[Result]:
+        ordered = [each.result for each in sorted(map(candidate, results))]
+        groups: list[str | None] = [None] * len(ordered)
+        if self._group_of is not None:
+            groups = [self._group_of(result) for result in ordered]
+        members = Counter(groups)
+        told: set[str] = set()
+        rank = 0
+        for result, group in zip(ordered, groups, strict=True):
+            if rank == self._size:
+                return
+            if group is not None and group in told:
+                continue
+            rank += 1
+            folded = None
+            if group is not None:
+                told.add(group)
+                folded = members[group] - 1
+            yield replace(result, place=Place("enter", rank, result.end, group=group, folded=folded))

@@ -1,4 +1,4 @@
-"""From what a mesh finds to results: names, identities, lifespans and rows.
+"""Makes results of what a mesh finds: names, ids, lifespans and rows.
 
 An identity is made of relation, key (else row), start and occurrence, so it
 depends on neither engine nor slicing nor order of arrival.
@@ -16,14 +16,14 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.json import Encoder
 
-from mesh.network import CandidateNetwork, Wording, carried
-from mesh.tree import Tree
-from schema.model import AttributeType, Relation, Row, Schema, Value
-from skws.plan import Plan
+from skws.keywords.plan import Plan
 from skws.results.ids import digest, digests, id_of
 from skws.results.model import JsonRow, Op, Result, ResultTuple
-from windows.tuples import ALWAYS, StreamTuple
-from windows.window import FOREVER, MICROSECOND
+from skws_mesh.networks import CandidateNetwork, Wording, carried
+from skws_mesh.tree import Tree
+from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_schema.model import AttributeType, Relation, Row, Schema, Value
+from skws_windows.window import FOREVER, MICROSECOND
 
 _JSON = Encoder()  # a line for each name: texts with line ends have them escaped
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,7 +32,7 @@ Joins: TypeAlias = tuple[tuple[int, int, str], ...]
 
 
 class Named(Struct, eq=False, gc=False):
-    """A tuple by what its name is made of (``windows.tuples``); without a key, or with a NULL in it, its row.
+    """A tuple by its name (``skws_purging.tuples``); without a key, or with a NULL in it, its row.
 
     ``digest`` is what it brings to the ids of results. What only shown results need is made when it is
     asked for.

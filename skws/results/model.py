@@ -9,7 +9,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skws.ranking.score import Score
+from skws.results.score import Score
 
 _dumps = orjson.dumps
 
@@ -18,7 +18,7 @@ JsonRow: TypeAlias = dict[str, str | int | float | bool | None]
 
 
 class TupleShown(Protocol):
-    """What tuples of all results have, as in ``ResultTuple``."""
+    """Common to tuples of all results, as in ``ResultTuple``."""
 
     @property
     def relation(self) -> str: ...
@@ -31,7 +31,7 @@ class TupleShown(Protocol):
 
 
 class LiveResult(Protocol):
-    """What results of standing queries of all kinds have, as in ``Result``."""
+    """Common to results of all kinds of standing queries, as in ``Result``."""
 
     @property
     def op(self) -> Op: ...
@@ -55,7 +55,7 @@ class LiveResult(Protocol):
 
 
 class Described(Protocol):
-    """What a tuple of a result is, whatever keywords it brings; may be made when it is asked for."""
+    """The description of a tuple without its keywords; may be made on demand."""
 
     @property
     def relation(self) -> str: ...
@@ -66,7 +66,7 @@ class Described(Protocol):
 
 
 class AsGiven(NamedTuple):
-    """A description that is there already."""
+    """A description that is made already."""
 
     relation: str
     id: str
@@ -75,10 +75,10 @@ class AsGiven(NamedTuple):
 
 # Structs take a third of the time that classes of Python do, and the garbage collector passes them over.
 class ResultTuple(Struct, eq=False, gc=False):
-    """One tuple of a result: what it is, and the keywords that it brings.
+    """One tuple of a result: its description, and its keywords.
 
     ``id`` names it in the stream; ``row`` maps attributes to JSON values. Most results are never shown, so
-    neither is made before it is asked for.
+    both are made on demand.
     """
 
     described: Described
@@ -87,7 +87,7 @@ class ResultTuple(Struct, eq=False, gc=False):
 
     @classmethod
     def given(cls, relation: str, id: str, keywords: tuple[str, ...], row: JsonRow) -> ResultTuple:  # noqa: A002
-        """A tuple whose description is there already."""
+        """A tuple whose description is made already."""
         return cls(AsGiven(relation, id, row), keywords)
 
     @property
@@ -152,9 +152,9 @@ class Result(Struct, frozen=True, gc=False):
     known. A retraction's ``end`` is the time of the deletion. Each join is
     (tuple on the join's left side, tuple on its right side, the join's name).
     ``snapshot``: it was there before the stream began. Of queries with a
-    ranking: ``score``; ``tick``, at which it was told, and ``expires``, the one
+    ranking: ``score``; ``tick``, at which it was emitted, and ``expires``, the one
     at which its window closes. ``place``: it is a change of the best ones.
-    ``held_back``: so many before it were not told, for a limit.
+    ``held_back``: so many results before it were not emitted, because of a limit.
     """
 
     op: Op
@@ -225,7 +225,7 @@ class Result(Struct, frozen=True, gc=False):
         return b"".join(parts)
 
     def packed(self) -> bytes:
-        """For ``from_json`` in another process: with what is not shown."""
+        """For ``from_json`` in another process: includes the fields that ``to_json`` omits."""
         if self.tick is None:
             return self.to_json()
         unshown = {

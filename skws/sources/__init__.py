@@ -1,1 +1,1 @@
-"""Live sources: files that grow, paced replays, standard input, databases; followed from offset to offset."""
+"""Live sources: growing files, paced replays, standard input, PostgreSQL, Kafka; read by offsets."""

@@ -1,4 +1,4 @@
-"""What ``--source`` may be: a path, ``-``, ``replay:PATH?speed=N``, or where a database or topics are."""
+"""Sources by address: a path, ``-``, ``replay:PATH?speed=N``, or the URL of a database or of topics."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
-from schema.errors import SourceError, UsageError, nearest
-from skws.sources.clock import Clock, SystemClock
-from skws.sources.feed import Source
-from skws.sources.files.source import FilesSource
-from skws.sources.paced import PacedReplay
-from skws.sources.redact import redacted
+from skws.sources.feed import Clock, Source, SystemClock, redacted
+from skws.sources.files.feed import FilesSource
+from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
+from skws_schema.errors import SourceError, UsageError, nearest
 
 POSTGRES: Final = ("postgresql://", "postgres://")
 KAFKA: Final = "kafka://"
@@ -24,9 +22,9 @@ _REPLAY: Final = "replay:"
 def parse_source(text: str, *, folder: Path | None = None, clock: Clock | None = None) -> Source:
     """The source that ``text`` names; nothing is opened yet.
 
-    ``folder`` is where a database's snapshot is kept while it is read: that
-    of the run's offsets, if it has any. Raises UsageError for what is no
-    source, SourceError for one that cannot be had here.
+    ``folder``: where a database's snapshot is kept while it is read; that of
+    the run's offsets, if there is one. Raises UsageError for an invalid
+    address, SourceError if a library for the source is missing.
     """
     if text == "-":
         return StdinSource()
@@ -55,7 +53,7 @@ def is_postgres(text: str) -> bool:
 def _postgres(text: str, folder: Path | None, clock: Clock) -> Source:
     try:
         from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
-        from skws.sources.postgres.source import PostgresSource  # noqa: PLC0415
+        from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "psycopg2":
             raise
@@ -66,7 +64,7 @@ def _postgres(text: str, folder: Path | None, clock: Clock) -> Source:
 def _kafka(text: str, clock: Clock) -> Source:
     try:
         from skws.sources.kafka.address import Address  # noqa: PLC0415 - confluent_kafka is an extra
-        from skws.sources.kafka.source import KafkaSource  # noqa: PLC0415
+        from skws.sources.kafka.feed import KafkaSource  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "confluent_kafka":
             raise
@@ -83,7 +81,7 @@ def _replay(text: str, clock: Clock) -> Source:
         if name != "speed":
             raise UsageError(f"replay: has no parameter {name!r}{nearest(name, ('speed',))}")
         speed = _speed(value)
-    return PacedReplay(Path(path), speed, clock)
+    return ReplaySource(Path(path), speed, clock)
 
 
 def _speed(text: str) -> float:

@@ -1,29 +1,46 @@
-"""What a live source is to whoever follows it: batches of records between offsets.
+"""The protocol of live sources (``Source``, ``Feed``), and what all sources share.
 
-An offset is a small JSON object that only its source understands. Whoever
-keeps the last one can go on there in another process: the records between
-two offsets are the same each time, as far as the source can give them again.
+A feed gives batches of records between offsets. An offset is a small JSON
+object that only its source understands. A run can resume from its last offset
+in another process: the records between two offsets are the same each time, as
+far as the source can read them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from itertools import chain
+from math import ceil
+from select import POLLIN, poll
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
-from schema.model import Schema
-from skws.records import BadRecord, Record
+from skws.data.batch import RecordBatch, together
+from skws.data.record import BadRecord, Record
+from skws_schema.errors import SourceError
+from skws_schema.model import Schema
 
 Offset: TypeAlias = dict[str, Any]
 Item: TypeAlias = Record | BadRecord
+_Position = TypeVar("_Position")
+
+
+def parse_offset(offset: Offset, source: str, parse: Callable[[], _Position]) -> _Position:
+    """The position in ``offset``, by ``parse``. Raises SourceError if it is not an offset of ``source``."""
+    try:
+        return parse()
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise SourceError(f"{offset!r} is not an offset of {source}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one poll gave: items in order of arrival, and the offset behind them.
+    """The result of one poll: items in order of arrival, and the offset after them.
 
     ``notices`` are lines for the user (a file was cut, a connection lost).
-    ``ended``: nothing will ever come after this.
+    ``ended``: the source has ended; no more items will come.
     """
 
     items: Sequence[Item]
@@ -33,57 +50,163 @@ class Batch:
 
 
 class Feed(Protocol):
-    """An open source. One thread at a time; all methods may raise SourceError."""
+    """An open source. For one thread at a time; all methods may raise SourceError."""
 
     def start(self) -> Offset:
-        """The offset of a new run, made ready to be followed. Not called when a run goes on at an offset."""
+        """The first offset of a new run, ready to be polled. Not called when a run resumes from an offset."""
 
     @property
-    def tables_come(self) -> bool:
-        """Whether rows of static tables may still come ahead of the stream: ``tables`` is asked again."""
+    def tables_pending(self) -> bool:
+        """Whether rows of static tables may still come before the stream: call ``tables`` again."""
+        return False
 
     def tables(self) -> Iterator[Item]:
         """The rows of static tables, to be loaded whole before the first poll and after any ``start``."""
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """About ``limit`` items behind ``start`` at most, without waiting for more to arrive.
+        """At most about ``limit`` items after ``start``; does not wait for more to arrive.
 
-        A change that gives two records is never parted, so one more may come.
+        A change that makes two records is never split, so one more may come.
         """
 
-    def again(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
         """The items that polls gave between two offsets, once more; also in another process.
 
-        Raises SourceError where the source no longer has them.
+        Raises SourceError if the source no longer has them.
         """
 
-    def commit(self, end: Offset) -> None:
-        """Nothing before ``end`` will be asked for again: the source may forget it."""
+    def commit(self, end: Offset) -> None:  # noqa: ARG002 - files keep everything
+        """Let the source forget everything before ``end``: it will not be read again."""
+        return
 
-    def behind(self, offset: Offset) -> str:
-        """How much waits behind ``offset``, as a line for the user; empty if that cannot be known."""
+    def lag(self, offset: Offset) -> str:  # noqa: ARG002 - most sources cannot tell
+        """How much of the source comes after ``offset``, as a line for the user; empty if unknown."""
+        return ""
 
-    def adopt(self, schema: Schema) -> None:
-        """Read records by another schema, a later one of the same search, from the next poll on.
+    def change_schema(self, schema: Schema) -> None:
+        """Read records by a later schema of the same search, from the next poll on.
 
         Raises SourceError if the source does not fit it; then nothing has changed.
         """
 
     def close(self) -> None:
-        """Let go of files and connections. What was not committed stays to be read."""
+        """Close files and connections. Items that were not committed can be read again."""
+        return
 
 
 class Source(Protocol):
-    """A place that records come from; ``name`` is fit to be shown (no password in it).
+    """A place that records come from; ``name`` may be shown to anyone (it holds no password).
 
-    ``local_only``: only a loop in one process can follow it.
+    ``bounded``: it ends by itself. ``local_only``: only a loop in one process can read it.
     """
 
     @property
     def name(self) -> str: ...
 
     @property
-    def local_only(self) -> bool: ...
+    def bounded(self) -> bool:
+        return False
+
+    @property
+    def local_only(self) -> bool:
+        return False
 
     def open(self, schema: Schema) -> Feed:
         """Raises SourceError if the source is not there or does not fit the schema."""
+
+
+def static_relations(schema: Schema) -> frozenset[int]:
+    """The positions of the static tables of ``schema``."""
+    return frozenset(i for i, relation in enumerate(schema.relations) if relation.table)
+
+
+def without_tables(items: Sequence[Item], static: frozenset[int]) -> Sequence[Item]:
+    """``items`` without rows of static tables: those are loaded at the start, not streamed."""
+    if not static or isinstance(items, Columns):  # columns hold no rows of tables
+        return items
+    return [item for item in items if not isinstance(item, Record) or item.relation not in static]
+
+
+class Columns(Sequence[Record]):
+    """The records of a batch as items, each made when it is asked for.
+
+    Callers that work on columns take ``batch``, and no row is ever made.
+    """
+
+    def __init__(self, batch: RecordBatch) -> None:
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        if isinstance(place, slice):
+            return Columns(self.batch.taken(place))
+        at = range(len(self))[place]
+        batch = self.batch
+        delete = batch.delete is not None and bool(batch.delete[at])
+        return Record(batch.relation.item(at), batch.time.item(at), batch.rows.row(at), delete)
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.batch.records()
+
+
+def items_of(parts: Iterable[Sequence[Item]]) -> Sequence[Item]:
+    """The items of all ``parts``, in order; as columns if all parts are columns."""
+    known = [part for part in parts if part]
+    if len(known) == 1:
+        return known[0]
+    columns = [part.batch for part in known if isinstance(part, Columns)]
+    if columns and len(columns) == len(known):
+        return Columns(together(columns))
+    return list(chain.from_iterable(known))
+
+
+class Clock(Protocol):
+    """The time for sources that need it; tests pass their own."""
+
+    def now(self) -> int:
+        """Microseconds since some fixed instant, never going back."""
+
+    def sleep(self, micros: int) -> None: ...
+
+
+class SystemClock:
+    """The machine's monotonic clock."""
+
+    def now(self) -> int:
+        return time.monotonic_ns() // 1000
+
+    def sleep(self, micros: int) -> None:
+        time.sleep(micros / 1_000_000)
+
+
+class Watchable(Protocol):
+    def fileno(self) -> int: ...
+
+
+def readable(file: int | Watchable, seconds: float) -> bool:
+    """Wait at most ``seconds`` until ``file`` has data or has ended; whether it does.
+
+    By poll, since select refuses the descriptors from 1,024 on that a process with many files has.
+    """
+    watched = poll()
+    watched.register(file, POLLIN)
+    return bool(watched.poll(ceil(seconds * 1000)))
+
+
+HIDDEN: Final = "***"
+# To the last @, so that a password with one in it is hidden whole (a query may be hidden with it).
+_USER_INFO: Final = re.compile(r"(?<=://)([^:/?#@]*):(.*)@", re.S)
+_PARAMETER: Final = re.compile(
+    r"(?i)((?:^|[?&\s;])[\w.]*(?:password|secret|token)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s;]*)"
+)
+
+
+def redacted(address: str) -> str:
+    """``address`` with every password replaced by stars."""
+    return _PARAMETER.sub(rf"\g<1>{HIDDEN}", _USER_INFO.sub(rf"\g<1>:{HIDDEN}@", address))

@@ -1,4 +1,4 @@
-"""Standard input: JSON lines as they come, each of them once. What was read cannot be read again."""
+"""Standard input as a source: JSON lines, read once as they arrive, and never again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final
 
-from schema.errors import SourceError
-from schema.model import Schema
-from skws.records import BadRecord, Record
-from skws.replay.jsonl import LineReader
-from skws.replay.splits import END, Format, Split
-from skws.replay.values import MalformedError
-from skws.sources.feed import Batch, Feed, Item, Offset
-from skws.sources.readiness import readable
+from skws.data.record import BadRecord, Record
+from skws.formats.files import END, Format, Split
+from skws.formats.jsonl import LineReader
+from skws.formats.values import MalformedError
+from skws.sources.feed import Batch, Feed, Item, Offset, Source, readable
+from skws_schema.errors import SourceError
+from skws_schema.model import Schema
 
 NAME: Final = "standard input"
 _BLOCK: Final = 1 << 16
@@ -26,7 +25,7 @@ _PORTION: Final = 10_000  # lines
 
 
 class _Lines(LineReader):
-    """Nothing can be looked at ahead: there are tombstones once there was a change event."""
+    """A line reader that cannot look ahead: tombstones are ignored once there was a change event."""
 
     def __init__(self, split: Split, schema: Schema) -> None:
         super().__init__(split, schema)
@@ -38,24 +37,24 @@ class _Lines(LineReader):
         return records
 
 
-class StdinFeed:
-    """Reads lines from the descriptor of ``file``, without waiting for any."""
+class StdinFeed(Feed):
+    """Reads lines from the descriptor of ``file``, which stays open; never waits for input."""
 
     def __init__(self, file: IO[bytes], schema: Schema) -> None:
         self._descriptor = file.fileno()
-        self.adopt(schema)
+        self.change_schema(schema)
         self._rest = bytearray()
         self._searched = 0
         self._lines = 0
         self._bytes = 0
         self._ended = False
-        self._streams = not self._static  # what comes now is stream, or there is no table to come
+        self._streams = not self._static  # rows of tables no longer come, or there are no tables
 
     @property
-    def tables_come(self) -> bool:
+    def tables_pending(self) -> bool:
         return not self._streams
 
-    def adopt(self, schema: Schema) -> None:
+    def change_schema(self, schema: Schema) -> None:
         self._schema = schema
         self._static = frozenset(i for i, r in enumerate(schema.relations) if r.table and r.source is None)
         self._reader = _Lines(Split(Path(NAME), Format.JSON_LINES, None, 0, END, 0, 0), schema)
@@ -64,7 +63,7 @@ class StdinFeed:
         return {"lines": self._lines}
 
     def tables(self) -> Iterator[Item]:
-        """The rows of static tables that are here, and bad records, up to the first record of a stream."""
+        """The rows of static tables that have arrived, and bad records, before the first of a stream."""
         for _ in range(_PORTION):
             lines = [] if self._streams else self._take(1)
             if not lines:
@@ -74,34 +73,34 @@ class StdinFeed:
                 self._streams = True
                 self._rest[:0] = lines[0]
                 return
-            self._passed(lines)
+            self._advance(lines)
             yield from items
         self._streams = self._streams or (self._ended and not self._rest)
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """Raises SourceError for an offset that is not where the input stands."""
+        """Raises SourceError unless ``start`` is the current position."""
         if start.get("lines") != self._lines:
-            raise SourceError(f"{NAME} stands behind line {self._lines}, and cannot go to {start!r}")
+            raise SourceError(f"{NAME} is after line {self._lines}, and cannot go to {start!r}")
         self._streams = True
         lines = self._take(limit)
         items = self._items(lines)
         if any(isinstance(item, Record) and item.relation in self._static for item in items):
             items = list(chain.from_iterable(map(self._streamed, lines)))
         else:
-            self._passed(lines)
+            self._advance(lines)
         return Batch(items, {"lines": self._lines}, ended=self._ended and not self._rest)
 
     def _streamed(self, line: bytes) -> list[Item]:
         """The items of the next line; rows of static tables are bad here."""
         items = [self._refused(item, line) for item in self._items([line])]
-        self._passed([line])
+        self._advance([line])
         return items
 
     def _refused(self, item: Item, line: bytes) -> Item:
         if not isinstance(item, Record) or item.relation not in self._static:
             return item
         reason = (
-            f"{self._schema.relations[item.relation].name} is a table, whose rows have to come"
+            f"{self._schema.relations[item.relation].name} is a table, whose rows must come"
             " before the first record of a stream"
         )
         return BadRecord(NAME, self._lines + 1, self._bytes, line.rstrip(b"\r\n"), reason)
@@ -109,26 +108,17 @@ class StdinFeed:
     def _items(self, lines: list[bytes]) -> list[Item]:
         return [self._placed(item) for item in self._reader.items(BytesIO(b"".join(lines)))]
 
-    def _passed(self, lines: list[bytes]) -> None:
+    def _advance(self, lines: list[bytes]) -> None:
         self._lines += len(lines)
         self._bytes += sum(map(len, lines))
 
-    def again(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
         if start == end:
             return iter(())
         raise SourceError(f"{NAME} cannot be read again")
 
-    def commit(self, end: Offset) -> None:
-        """What was read is gone anyway."""
-
-    def behind(self, offset: Offset) -> str:  # noqa: ARG002 - what is still to come is not known
-        return ""
-
-    def close(self) -> None:
-        """Left open: it is not ours."""
-
     def _take(self, limit: int) -> list[bytes]:
-        """At most ``limit`` whole lines of those that are here; the input's last one needs no line end."""
+        """At most ``limit`` of the whole lines that have arrived; the last line needs no line end."""
         lines: list[bytes] = []
         while len(lines) < limit:
             end = self._rest.find(b"\n", self._searched) + 1
@@ -143,7 +133,7 @@ class StdinFeed:
         return lines
 
     def _fill(self) -> bool:
-        """Reads what is here; False if that is nothing, now or for ever."""
+        """Read what has arrived; False if that is nothing, or the input has ended."""
         self._searched = len(self._rest)
         if self._ended or not readable(self._descriptor, 0):
             return False
@@ -162,15 +152,18 @@ class StdinFeed:
 
 
 @dataclass(frozen=True)
-class StdinSource:
+class StdinSource(Source):
     """JSON lines or Debezium events on standard input (or another file, for tests)."""
 
     file: IO[bytes] | None = None
-    local_only: bool = True
 
     @property
     def name(self) -> str:
         return NAME
+
+    @property
+    def local_only(self) -> bool:
+        return True
 
     def open(self, schema: Schema) -> Feed:
         return StdinFeed(self.file or sys.stdin.buffer, schema)

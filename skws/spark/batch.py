@@ -16,27 +16,25 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
-from skws.engine.engine import Counts
-from skws.engine.events import COMPLETED, RETRACTED
-from skws.plan import Plan
-from skws.replay import Replay
+from skws.formats import Replay
+from skws.keywords.plan import Plan
+from skws.queries.keywords.events import COMPLETED, RETRACTED
 from skws.results.model import Result
 from skws.spark.evaluate import COUNTED, evaluated
 from skws.spark.lifespans import TUPLES, settled
 from skws.spark.positions import with_positions
-from skws.spark.replayed import Counted, DecodedReplay, in_order
+from skws.spark.replayed import DecodedReplay, in_order
 from skws.spark.slices import Slicing, plan_slices, quantiles, sliced
-from windows.lifespans import static_tuples
-from windows.tuples import StreamTuple
-from windows.window import FOREVER, TICKS_PER_ARRIVAL
+from skws_purging.lifespans import static_tuples
+from skws_purging.tuples import StreamTuple
+from skws_windows.window import FOREVER, TICKS_PER_ARRIVAL
 
 
 class BatchRun(DecodedReplay):
-    """One query over one replay on Spark. ``counts`` are complete when the results have been read."""
+    """One keyword query over one replay on Spark."""
 
     def __init__(self, spark: SparkSession, plan: Plan, replay: Replay) -> None:
         super().__init__(spark, plan.schema, replay, plan.matcher)
-        self.counts = Counts()
         self.ended_at: int | None = None  # the last tick of the stream, if its results are ranked
         self.slicing = Slicing((), 1)  # unless there is enough to share out
         self._plan = plan
@@ -66,11 +64,6 @@ class BatchRun(DecodedReplay):
             self.counts.results += row.kind == COMPLETED
             self.counts.retractions += row.kind == RETRACTED
             yield Result.from_json(bytes(row.result))
-
-    def _count(self) -> Counted:
-        counted = super()._count()
-        self.counts.tuples, self.counts.deletions = counted.tuples, counted.deletions
-        return counted
 
     def _ticked(self, stream: DataFrame) -> DataFrame:
         """With the tick of each record. Positions are kept; times are those of the records, which are."""

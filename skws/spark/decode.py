@@ -14,11 +14,11 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from purging.memory import check
-from schema.model import Schema
+from skws.data.record import BadRecord, Record
+from skws.formats import Split, read_split
 from skws.keywords import Matcher
-from skws.records import BadRecord, Record
-from skws.replay import Split, read_split
+from skws_schema.memory import check
+from skws_schema.model import Schema
 
 BATCH = 10_000
 BAD = -1  # in place of a relation: the packed row is a BadRecord

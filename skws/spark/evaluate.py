@@ -19,24 +19,24 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from mesh.columnar import Labelled
-from mesh.columnar.columns import Ints
-from mesh.generate import CNGen
-from purging.memory import Held, register
-from schema.model import Row
-from skws.batches import BATCH, Rows
-from skws.engine.arrivals import Arrivals
-from skws.engine.collector import expect_long_lived_objects
-from skws.engine.events import Event
-from skws.engine.finder import Finder
-from skws.engine.holding import held
-from skws.engine.portions import Portions
-from skws.plan import Plan
+from skws.data.batch import BATCH, Rows
+from skws.keywords.plan import Plan
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.keywords.events import Event
+from skws.queries.keywords.holding import held
+from skws.queries.keywords.operator import KeywordOperator
+from skws.queries.keywords.portions import Portions
+from skws.queries.keywords.tuple_batch import TupleBatch
 from skws.spark.decode import batched, unbatched
 from skws.spark.lifespans import UNMATCHED
 from skws.spark.slices import Slicing
 from skws.spark.worker_memory import of_a_worker
-from windows.tuples import ALWAYS, StreamTuple
+from skws_mesh.cngen import CNGen
+from skws_mesh.columnar import KeywordBitmaps
+from skws_mesh.columnar.columns import Ints
+from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_schema.memory import Held, register
+from skws_schema.model import Row
 
 RESULTS = "tick bigint, kind smallint, time bigint, id string, result binary"
 RESULTS_ARROW = pa.schema(
@@ -100,9 +100,9 @@ class SliceRun:
     def __init__(
         self, plan: Plan, generator: CNGen, accepts_root: Callable[[Row], bool] | None, begin: int
     ) -> None:
-        self._finder = Finder(plan.schema, plan.lifespans, accepts_root)
+        self._finder = KeywordOperator(plan.schema, plan.lifespans, accepts_root)
         self._finder.add(0, plan, generator)
-        self._portions = Portions(self._finder.labelling)
+        self._portions = Portions(self._finder.matching)
         self._plan = plan
         self._begin = begin
         self.counts: Counter[str] = Counter()
@@ -111,7 +111,7 @@ class SliceRun:
     def load(self, static: list[StreamTuple]) -> Iterator[Event]:
         """Insert the static tuples; their own results belong to the first slice."""
         relation = np.array([t.relation for t in static], dtype=np.int64)
-        arrivals = Arrivals(
+        arrivals = TupleBatch(
             relation,
             Rows.of(relation, [t.row for t in static]),
             np.array([t.start for t in static], dtype=np.int64),
@@ -119,7 +119,7 @@ class SliceRun:
             np.array([t.time for t in static], dtype=np.int64),
             np.zeros(len(static), dtype=np.int64),
             {place: t for place, t in enumerate(static) if t.occurrence},
-            _labelled(np.array([t.keywords for t in static], dtype=np.int64)),
+            _carriers(np.array([t.keywords for t in static], dtype=np.int64)),
         )
         found = [*self._finder.open_tables(), *self._finder.insert(arrivals)]
         if self._begin == ALWAYS:
@@ -164,7 +164,7 @@ class SliceRun:
         if batch:
             yield batch
 
-    def _arrivals(self, batch: list[tuple[Any, ...]]) -> Arrivals:
+    def _arrivals(self, batch: list[tuple[Any, ...]]) -> TupleBatch:
         columns = list(zip(*batch, strict=True))
         rows = [tuple(orjson.loads(packed)) for packed in columns[12]]
         followed = {}
@@ -189,7 +189,7 @@ class SliceRun:
                 )
                 followed[place] = named
         relation = np.array(columns[2], dtype=np.int64)
-        return Arrivals(
+        return TupleBatch(
             relation,
             Rows.of(relation, rows),
             np.array(columns[3], dtype=np.int64),
@@ -197,11 +197,11 @@ class SliceRun:
             np.array(columns[5], dtype=np.int64),
             np.array(columns[6], dtype=np.int64) << _PLACE_BITS | np.array(columns[7], dtype=np.int64),
             followed,
-            _labelled(np.array(columns[8], dtype=np.int64)),
+            _carriers(np.array(columns[8], dtype=np.int64)),
         )
 
 
-def _labelled(keywords: Ints) -> Labelled:
+def _carriers(keywords: Ints) -> KeywordBitmaps:
     """Bitmaps for the one query of a slice."""
     carrying = np.flatnonzero(keywords)
-    return Labelled(carrying, np.zeros_like(carrying), keywords[carrying])
+    return KeywordBitmaps(carrying, np.zeros_like(carrying), keywords[carrying])

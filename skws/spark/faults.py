@@ -10,12 +10,13 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-import schema.errors
-from schema.errors import SkwsError, SourceError
+from skws_schema import errors
+from skws_schema.errors import SkwsError, SourceError
 
 # The end of a Python traceback inside a message, up to Java's part of it.
 _RAISED: Final = re.compile(
-    r"^schema\.errors\.(\w+): (.*?)(?=\n\s*\n|\n\tat |\n\s*Traceback|\Z)", re.M | re.S
+    rf"^{re.escape(errors.__name__)}\.(\w+): (.*?)(?=\n\s*\n|\n\tat |\n\s*Traceback|\s+SQLSTATE: |\Z)",
+    re.M | re.S,
 )
 _NOT_STARTED: Final = ("Could not parse Master URL", "JAVA_GATEWAY_EXITED", "All masters are unresponsive")
 _ANSWERED: Final = "Trace:\n"  # Java refused the call itself, as where there is no such method
@@ -51,7 +52,7 @@ def translated(error: Exception) -> SkwsError:
     """The error of ours that a worker raised, if it was one; else one that says what Spark says."""
     text = str(error)
     for name, message in _RAISED.findall(text):
-        kind = getattr(schema.errors, name, None)
+        kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, SkwsError):
             return kind(message.strip())
     if any(sign in text for sign in _NOT_STARTED):

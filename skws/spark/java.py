@@ -19,7 +19,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from schema.errors import SourceError
+from skws_schema.errors import SourceError
 
 LEAST_VERSION = 17
 

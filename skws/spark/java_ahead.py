@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from schema.errors import SourceError
 from skws.spark.classes import Classes
 from skws.spark.java import use_java
 from skws.spark.local_java import LocalJava, is_local, is_plain, java_options, started_java
+from skws_schema.errors import SourceError
 
 
 def java_ahead(master: str | None) -> LocalJava | None:

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from skws.spark.decode import batched, unbatched
-from windows.tuples import StreamTuple
-from windows.versions import Mark, is_successor, lifespan_ends
-from windows.window import Window
+from skws_purging.tuples import StreamTuple
+from skws_purging.versions import Mark, is_successor, lifespan_ends
+from skws_windows.window import Window
 
 TUPLES = (
     "relation smallint, start bigint, end bigint, time bigint, split int, place bigint, "

@@ -4,7 +4,7 @@
 
 By the value of the root variable where there is one, with no replication;
 else by time, each slice with the window before it.
-Docs: ``docs/architecture/patterns.md``.
+Docs: ``patterns/README.md``.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pyspark.sql import Window as Partition
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
-from schema.model import Schema
-from skws.engine.collector import expect_long_lived_objects
-from skws.pattern_search.replayed import ReplayedPattern
-from skws.pattern_search.result import PatternResult
-from skws.pattern_search.stream import Taken
-from skws.pattern_search.text import PatternQuery, read_query
-from skws.replay import Replay
+from skws.formats import Replay
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.patterns.replayed import ReplayedPattern
+from skws.queries.patterns.result import PatternResult
+from skws.queries.patterns.stream import ReadTuple
+from skws.queries.patterns.text import PatternQuery, read_query
 from skws.spark.decode import batched, unbatched
 from skws.spark.positions import with_positions
 from skws.spark.replayed import DecodedReplay, in_order
 from skws.spark.slices import Slicing, plan_slices, quantiles
 from skws.spark.worker_memory import of_a_worker
-from windows.tuples import ALWAYS
-from windows.window import FOREVER, CountWindow, Unbounded, Window, parse_window
+from skws_purging.tuples import ALWAYS
+from skws_schema.model import Schema
+from skws_windows.window import FOREVER, CountWindow, Unbounded, Window, parse_window
 
 _SHARED = "share int, position bigint, relation smallint, time bigint, successor boolean, packed binary"
 _ARROW_SHARED = pa.schema(
@@ -50,7 +50,7 @@ _ARROW_SHARED = pa.schema(
 FOUND = "position bigint, id string, result binary"
 ARROW_FOUND = pa.schema([("position", pa.int64()), ("id", pa.string()), ("result", pa.binary())])
 
-Evaluated = Callable[[ReplayedPattern, Iterable[Taken], int], Iterator[tuple[Any, ...]]]
+Evaluated = Callable[[ReplayedPattern, Iterable[ReadTuple], int], Iterator[tuple[Any, ...]]]
 
 
 class PatternBatch(DecodedReplay):
@@ -181,17 +181,17 @@ def _run_shares(
 ) -> Iterator[tuple[Any, ...]]:
     for share, group in groupby(rows, key=lambda row: row[0]):
         tuples = (
-            Taken(position, relation, tuple(orjson.loads(packed)), time, successor)
+            ReadTuple(position, relation, tuple(orjson.loads(packed)), time, successor)
             for _, position, relation, time, successor, packed in group
         )
         begin = bounds[share - 1] if bounds and share else ALWAYS
         yield from run(ReplayedPattern(query, schema, window), tuples, begin)
 
 
-def _results(pattern: ReplayedPattern, tuples: Iterable[Taken], begin: int) -> Iterator[tuple[Any, ...]]:
+def _results(pattern: ReplayedPattern, tuples: Iterable[ReadTuple], begin: int) -> Iterator[tuple[Any, ...]]:
     for position, result in pattern.results(tuples, begin):
         yield position, result.id, result.to_json()
 
 
-def _count(pattern: ReplayedPattern, tuples: Iterable[Taken], begin: int) -> Iterator[tuple[Any, ...]]:
+def _count(pattern: ReplayedPattern, tuples: Iterable[ReadTuple], begin: int) -> Iterator[tuple[Any, ...]]:
     yield (str(sum(pattern.count(tuples, begin))),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 from types import TracebackType
@@ -11,34 +12,35 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
-from schema.model import Schema
+from skws.data.record import BadRecord
+from skws.formats import Replay
 from skws.keywords import Matcher
-from skws.records import BadRecord
-from skws.replay import Replay
+from skws.queries.evaluator import Counts, matches
+from skws.results.model import LiveResult
 from skws.spark.decode import BAD, decoded, unpack_bad
+from skws_schema.model import Schema
 
 SMALL = 20_000  # records
 
 
 class Counted(NamedTuple):
-    """Records of a replay: all, bad ones included; tuples of its streams and their deletions; bad ones.
+    """Records of a replay: all, bad ones included; bad ones.
 
     ``deleting``: the relations with deletions.
     """
 
     records: int
-    tuples: int
-    deletions: int
     bad: int
     deleting: frozenset[int]
 
 
-class DecodedReplay:
-    """``matcher``: None to look for no keywords."""
+class DecodedReplay(ABC):
+    """One query over one replay. ``matcher``: None to look for no keywords."""
 
     def __init__(
         self, spark: SparkSession, schema: Schema, replay: Replay, matcher: Matcher | None = None
     ) -> None:
+        self.counts = Counts()  # complete when the results have been read
         self._spark = spark
         self._schema = schema
         self._tables = [i for i, relation in enumerate(schema.relations) if relation.table]
@@ -53,15 +55,13 @@ class DecodedReplay:
     ) -> None:
         self._decoded.unpersist()
 
-    @property
-    def tuples(self) -> int:
-        """Of the streams; decodes the replay."""
-        return self._counted.tuples
+    @abstractmethod
+    def results(self, limit: int | None = None) -> Iterator[LiveResult]:
+        """In order of time."""
 
-    @property
-    def deletions(self) -> int:
-        """From the streams; decodes the replay."""
-        return self._counted.deletions
+    def count(self) -> int:
+        """How many results there are; of patterns none is formed."""
+        return sum(map(matches, self.results()))
 
     def bad_records(self) -> Iterator[BadRecord]:
         """What was no record, in order of arrival. To be read before anything else."""
@@ -90,7 +90,8 @@ class DecodedReplay:
                 deleting.add(int(row.relation))
             elif row.relation not in self._tables:
                 tuples += row.records
-        return Counted(records, tuples, deletions, bad, frozenset(deleting))
+        self.counts.tuples, self.counts.deletions = tuples, deletions
+        return Counted(records, bad, frozenset(deleting))
 
     @property
     def _parts(self) -> int:

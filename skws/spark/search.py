@@ -1,82 +1,80 @@
-"""A search as a Spark job: session, progress and errors around the batch run."""
+"""A search of replay files as a Spark job: session, progress and errors around the batch run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 
 from pyspark.sql import SparkSession
 
-from skws.engine.engine import Counts
-from skws.plan import Plan
+from skws.formats import Replay
+from skws.keywords.plan import Plan
 from skws.progress import Progress, ReportProgress
-from skws.replay import BadRecordLog, Replay
+from skws.queries.kinds import plan_of, window_of
+from skws.queries.ranked import top_of
+from skws.ranking.top import Top, event_time, unknown
 from skws.results.model import Result
 from skws.spark.batch import BatchRun
 from skws.spark.faults import told_plainly
 from skws.spark.interrupts import interrupts_deferred
+from skws.spark.replayed import DecodedReplay
 from skws.spark.session import start_session
 from skws.spark.stages import reported_stages
-from skws.spark.windowed import WindowedRun
-from windows.window import ExpressionWindow
+from skws.spec.query import PATTERN, SIZE, Standing
+from skws.spec.ranking import TopChoice
+from skws.spec.stream import Stream
+from skws_windows.window import ExpressionWindow
 
 
-class SparkSearch:
-    """Runs one plan over one replay; stops the session at the end, unless it was there before.
+class BestRun(BatchRun):
+    """The best results of a keyword query: what enters, and what leaves, up to the end of the stream."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, replay: Replay, top: TopChoice) -> None:
+        super().__init__(spark, plan, replay)
+        self._top = Top(top, plan.schema, unknown if plan.by_count else event_time)
+
+    def results(self, limit: int | None = None) -> Iterator[Result]:
+        yield from self._top.take(super().results(limit))
+        if self.ended_at is not None:
+            yield from self._top.advance(self.ended_at)
+
+
+@contextmanager
+def spark_run(
+    standing: Standing, stream: Stream, replay: Replay, master: str | None, report: ReportProgress
+) -> Iterator[DecodedReplay]:
+    """A run of any kind of query; the session is stopped at the end, unless it was there before.
 
     Raises SourceError if Spark cannot start, and what the job's own workers
     raise: SourceError, BadRecordsError.
     """
+    with _running_spark(master, report) as spark, _run(spark, standing, stream, replay) as run:
+        yield run
 
-    def __init__(self, plan: Plan, replay: Replay, master: str | None, report: ReportProgress) -> None:
-        self._plan = plan
-        self._replay = replay
-        self._master = master
-        self._report = report
-        self._stack = ExitStack()
-        self._run: BatchRun | None = None
 
-    def __enter__(self) -> SparkSearch:
-        with ExitStack() as stack:
-            spark = stack.enter_context(running_spark(self._master, self._report))
-            kind = WindowedRun if isinstance(self._plan.window, ExpressionWindow) else BatchRun
-            self._run = stack.enter_context(kind(spark, self._plan, self._replay))
-            self._stack = stack.pop_all()
-        return self
+def _run(spark: SparkSession, standing: Standing, stream: Stream, replay: Replay) -> DecodedReplay:
+    plan = plan_of(standing, stream)
+    top = top_of(standing.options) if SIZE in standing.options else None
+    over_expression = isinstance(window_of(standing, stream), ExpressionWindow)
+    if plan is not None and over_expression:
+        from skws.spark.windowed import WindowedRun  # noqa: PLC0415 - z3 and more, for who has an expression
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return self._stack.__exit__(kind, error, trace)
+        return WindowedRun(spark, plan, replay, top)
+    if plan is not None:
+        return BatchRun(spark, plan, replay) if top is None else BestRun(spark, plan, replay, top)
+    if standing.kind != PATTERN:
+        from skws.spark.whole import WholeBatch  # noqa: PLC0415 - for who asks for such a query
 
-    @property
-    def counts(self) -> Counts:
-        return self._started.counts
+        return WholeBatch(spark, standing, stream, replay)
+    from skws.spark.patterns import PatternBatch  # noqa: PLC0415 - for who has a pattern
+    from skws.spark.windowed_patterns import WindowedPatternBatch  # noqa: PLC0415
 
-    def results(self, bad: BadRecordLog) -> Iterator[Result]:
-        """Deal with the bad records, then give the results in order of time."""
-        for record in self._started.bad_records():
-            bad.add(record)
-        yield from self._started.results()
-
-    @property
-    def ended_at(self) -> int | None:
-        """The last tick of the stream, while its results are being read; None if it is empty."""
-        return self._started.ended_at
-
-    @property
-    def _started(self) -> BatchRun:
-        if self._run is None:
-            raise RuntimeError("a search runs inside its `with`")
-        return self._run
+    kind = WindowedPatternBatch if over_expression else PatternBatch
+    return kind(spark, standing.query, stream.schema, window_of(standing, stream), replay)
 
 
 @contextmanager
-def running_spark(master: str | None, report: ReportProgress) -> Iterator[SparkSession]:
+def _running_spark(master: str | None, report: ReportProgress) -> Iterator[SparkSession]:
     """A session, stopped at the end unless it was there before; its stages and errors are told plainly."""
     with ExitStack() as stack:
         stack.enter_context(told_plainly())

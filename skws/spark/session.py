@@ -18,7 +18,15 @@ from skws.spark.classes import Classes
 from skws.spark.java import use_java
 from skws.spark.local_java import LocalJava, driver_memory, is_local, is_plain, java_options, started_java
 
-PACKAGES = ("schema", "windows", "purging", "mesh", "patterns", "bounds", "skws")
+PACKAGES = (
+    "skws_schema",
+    "skws_windows",
+    "skws_purging",
+    "skws_mesh",
+    "skws_patterns",
+    "skws_bounds",
+    "skws",
+)
 
 
 def start_session(

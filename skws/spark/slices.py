@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from skws.spark.lifespans import TUPLES
-from windows.window import TICKS_PER_ARRIVAL, ArrivalWindow, CountWindow, TimeWindow, Window
+from skws_windows.window import TICKS_PER_ARRIVAL, ArrivalWindow, CountWindow, TimeWindow, Window
 
 QUANTILES = 256
 SEED = -3  # in place of a relation: makes sure that a slice is run even without tuples

@@ -16,14 +16,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from schema.model import Schema
-from skws.records import Record
+from skws.data.record import Record
+from skws.queries.windowed.request import WindowsRequest
 from skws.spark.decode import batched, unbatched
 from skws.spark.slices import SEED
-from skws.windowing.request import WindowsRequest
-from windows.expressions.source import RowSource
-from windows.expressions.spans import Tracker
-from windows.window import ExpressionWindow
+from skws_schema.model import Schema
+from skws_windows.guards.columns import RowSource
+from skws_windows.processor.spans import Tracker
+from skws_windows.window import ExpressionWindow
 
 _CUTS: Final = "position bigint, state binary"
 _CUTS_ARROW: Final = pa.schema([("position", pa.int64()), ("state", pa.binary())])

@@ -11,12 +11,16 @@ from typing import Any, Final
 
 import orjson
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from skws.batches import RecordBatch
-from skws.engine.collector import expect_long_lived_objects
-from skws.plan import Plan
+from skws.data.batch import RecordBatch
+from skws.formats import Replay
+from skws.index.whole import with_sources
+from skws.keywords.plan import Plan
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.windowed.engine import WindowedEngine
+from skws.ranking.top import BestOfWindows
 from skws.results.model import Result
 from skws.spark.batch import BatchRun
 from skws.spark.decode import batched, unbatched
@@ -24,17 +28,20 @@ from skws.spark.evaluate import COUNTED, RESULTS, RESULTS_ARROW, result_row
 from skws.spark.positions import with_positions
 from skws.spark.window_cuts import SLICES, Cut, cut_at, find_cuts, records_of
 from skws.spark.worker_memory import of_a_worker
-from skws.tables.whole import with_sources
-from skws.windowing.engine import WindowedEngine
-from windows.lifespans import static_tuples
-from windows.tuples import ALWAYS, StreamTuple
-from windows.window import ExpressionWindow
+from skws.spec.ranking import TopChoice
+from skws_purging.lifespans import static_tuples
+from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_windows.window import ExpressionWindow
 
 _OWN_COUNTS: Final = ("static", "excluded", "unmatched_deletions")
 
 
 class WindowedRun(BatchRun):
-    """One query over the windows of an expression."""
+    """One query over the windows of an expression. ``top``: the best of each window, None for all."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, replay: Replay, top: TopChoice | None = None) -> None:
+        super().__init__(spark, plan, replay)
+        self._best = None if top is None else BestOfWindows(top, plan.schema)
 
     def results(self, limit: int | None = None) -> Iterator[Result]:
         """Results in order of the ends of their windows, then by id."""
@@ -43,7 +50,8 @@ class WindowedRun(BatchRun):
         cuts = self._cuts(ticked) if parts > 1 else []
         found = _evaluated(cut_at(ticked, cuts), self._plan, self._static(), cuts)
         try:
-            yield from islice(self._received(found), limit)
+            results = islice(self._received(found), limit)
+            yield from results if self._best is None else self._best.take(results)
         finally:
             ticked.unpersist()
 
@@ -77,7 +85,7 @@ def _run_slices(
         sources = ((r.relation, r.row) for r in with_sources(plan.schema, ()))
         alone = engine.load([*static(), *static_tuples(plan.schema, sources)])
         if number:
-            engine.stand_at(orjson.loads(cuts[number - 1].state))
+            engine.go_on_from(orjson.loads(cuts[number - 1].state))
         else:
             yield from map(result_row, alone)
         before = {name: getattr(engine.counts, name) if number else 0 for name in _OWN_COUNTS}

@@ -16,18 +16,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
 
-from schema.model import Schema
-from skws.batches import RecordBatch
-from skws.engine.collector import expect_long_lived_objects
+from skws.data.batch import RecordBatch
 from skws.memory import MemoryShare
-from skws.pattern_search.result import PatternResult
-from skws.pattern_search.text import read_query
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.patterns.result import PatternResult
+from skws.queries.patterns.text import read_query
+from skws.queries.windowed.pattern import WindowedPattern
 from skws.spark.decode import batched, unbatched
 from skws.spark.patterns import ARROW_FOUND, FOUND, PatternBatch, received
 from skws.spark.window_cuts import SLICES, Cut, cut_at, find_cuts, records_of
 from skws.spark.worker_memory import of_a_worker
-from skws.windowing.pattern import WindowedPattern
-from windows.window import ExpressionWindow
+from skws_schema.model import Schema
+from skws_windows.window import ExpressionWindow
 
 _ENDED: Final = f"ended bigint, {FOUND}"
 _ARROW_ENDED: Final = pa.schema([("ended", pa.int64()), *ARROW_FOUND])
@@ -81,7 +81,7 @@ def _evaluator(
         for number, rows in groupby(unbatched(batches), key=itemgetter(0)):
             pattern = WindowedPattern(query, schema, window)
             if number:
-                pattern.stand_at(orjson.loads(cuts[number - 1].state))
+                pattern.go_on_from(orjson.loads(cuts[number - 1].state))
             for records in records_of(rows):
                 yield from give(pattern, RecordBatch.of(records))
 

@@ -8,8 +8,8 @@ import pytest
 
 from bench.bounded import decide, keywords_run, skws_run
 from bench.bounded.load import records
-from bounds.sql import parse_sql
-from bounds.verdict import check
+from skws_bounds.sql import parse_sql
+from skws_bounds.verdict import check
 
 
 def _expected(count: int) -> int:

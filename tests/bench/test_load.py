@@ -9,8 +9,8 @@ import pytest
 
 from bench.child import DEFAULT, FLOOR, run
 from bench.load import HEAVY, KEYWORDS, START, Load
-from schema.drawing import join_graph
 from skws.cli.main import run as command
+from skws_schema.show import join_graph
 
 
 def test_rates_keywords_and_values_follow_the_parameters() -> None:

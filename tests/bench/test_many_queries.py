@@ -8,7 +8,7 @@ import pytest
 
 from bench.load import query_texts
 from bench.queries import chosen, points, write_csv
-from schema.errors import UsageError
+from skws_schema.errors import UsageError
 
 
 def test_queries_differ() -> None:

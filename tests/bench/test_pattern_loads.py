@@ -20,8 +20,8 @@ from bench.patterns.children.skws_engine import (
 from bench.patterns.evaluators import SHAPES, cost
 from bench.patterns.growth import measure, one_key
 from bench.patterns.loads import DRAWN, EVENTS, NESTED, STAR, Load, write
-from patterns.evaluation import Evaluator
-from windows.window import CountWindow
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_windows.window import CountWindow
 
 
 @pytest.mark.parametrize("load", DRAWN, ids=lambda load: load.name)

@@ -21,14 +21,14 @@ from bench.peers.children import skws_engine
 from bench.peers.networks import Step, network_sql, node_table, shared_steps
 from bench.peers.outcome import difference, of_peer, of_skws
 from bench.peers.task import Comparison
-from mesh.network import CandidateNetwork
-from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
-from skws.engine.engine import Engine
+from skws.data.record import Record
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.records import Record
+from skws.keywords.plan import Plan
+from skws.queries.keywords.engine import Engine
+from skws_mesh.networks import CandidateNetwork
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_windows.window import TimeWindow
 from tests.strategies import WORDS, schemas, streams
-from windows.window import TimeWindow
 
 
 class Known(NamedTuple):

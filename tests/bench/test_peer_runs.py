@@ -16,8 +16,8 @@ from bench.peers.compare import Row
 from bench.peers.networks import shared_steps
 from bench.peers.outcome import difference, of_skws
 from bench.peers.task import Comparison
-from schema.errors import SkwsError, SourceError, UsageError
 from skws.cli.main import run as command
+from skws_schema.errors import SkwsError, SourceError, UsageError
 
 CHILDREN = Path(compare.__file__).parent / "children"
 

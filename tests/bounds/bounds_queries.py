@@ -9,21 +9,21 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bounds.naive import results
-from bounds.query import Union
-from bounds.run import Run
-from bounds.sql import parse_sql
-from schema.budget import Budget
-from schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_bounds.naive import results
+from skws_bounds.normal_form import Union
+from skws_bounds.run import Run
+from skws_bounds.sql import parse_sql
+from skws_schema.budget import StepBudget
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 
 SECOND = 1_000_000
 _INTEGER = AttributeType.INTEGER
 _TIMESTAMP = AttributeType.TIMESTAMP
 
 
-def unlimited() -> Budget:
+def unlimited() -> StepBudget:
     """For queries that are small."""
-    return Budget(100_000, "testing")
+    return StepBudget(100_000, "testing")
 
 
 def stream(name: str, time: str, *integers: str, **more: Any) -> Relation:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any
 
-from bounds.naive import results
-from bounds.query import Union
-from schema.model import Row
+from skws_bounds.naive import results
+from skws_bounds.normal_form import Union
+from skws_schema.model import Row
 from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS
 
 _VALUES = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from schema.load import parse_schema
-from schema.model import Row
+from skws.data.record import Record
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.records import Record
-from windows.window import Unbounded
+from skws.keywords.plan import Plan
+from skws_schema.model import Row
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Unbounded
 
 SECOND: Final = 1_000_000
 END: Final = 20

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from bounds.run import Output
-from schema.load import parse_schema
-from skws.batches import RecordBatch
-from skws.pattern_search import PatternStream, read_query
-from skws.records import Record
-from windows.window import Unbounded
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.patterns import PatternStream, read_query
+from skws_bounds.run import Output
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Unbounded
 
 SECOND: Final = 1_000_000
 SCHEMA: Final = parse_schema("""\

@@ -5,15 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from skws.batches import RecordBatch
-from skws.live.search import LiveSearch
-from skws.records import Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.session import Session
 from skws.results.model import LiveResult
 
 
-def through_restarts(
-    begun: Callable[[], LiveSearch], records: Sequence[Record], seed: int
-) -> list[LiveResult]:
+def through_restarts(begun: Callable[[], Session], records: Sequence[Record], seed: int) -> list[LiveResult]:
     """The results of a search that ends and goes on from its state after a few records, again and again."""
     chance, live, first = random.Random(seed), begun(), 0
     results: list[LiveResult] = []
@@ -24,6 +22,6 @@ def through_restarts(
         assert not live.keeps
         states, position, now = live.snapshot(), live.position, live.now
         live = begun()
-        live.stand_at(position, now)
+        live.seek(position, now)
         live.restore(states)
     return results + list(live.take(RecordBatch.of(()), ended=True))

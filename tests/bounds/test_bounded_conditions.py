@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bounds.repairs import repairs
-from bounds.run import Run
-from bounds.verdict import check
-from schema.errors import UsageError
+from skws_bounds.repairs import repairs
+from skws_bounds.run import Run
+from skws_bounds.verdict import check
+from skws_schema.errors import UsageError
 from tests.bounds.bounds_queries import STREAMS, sql
 
 CHAIN = "s.i > t.j AND t.j > u.k"

@@ -8,21 +8,21 @@ from itertools import chain
 
 import pytest
 
-from mesh.network import CandidateNetwork
-from schema.errors import BadRecordsError, UsageError
-from schema.load import parse_schema
-from schema.model import Schema
-from skws.bounded.engine import BoundedEngine
-from skws.bounded.guard import refuse_unbounded, repairs
-from skws.bounded.memory import memory_of
-from skws.bounded.networks import network_verdict
-from skws.engine.columnar import ColumnarEngine
+from skws.data.record import Record
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.records import Record
+from skws.keywords.plan import Plan
+from skws.queries.keywords.bounded_engine import BoundedEngine
+from skws.queries.keywords.bounded_networks import network_verdict
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.memory_guard import refuse_unbounded, repairs
+from skws.queries.keywords.memory_verdict import memory_of
 from skws.results.model import Result
+from skws_mesh.networks import CandidateNetwork
+from skws_schema.errors import BadRecordsError, UsageError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import TimeWindow, Unbounded
 from tests.bounds.keyword_streams import END, SCHEMA, SECOND, YAML, plan, stream, tables
-from windows.window import TimeWindow, Unbounded
 
 BOUNDED = [
     ("sale:red", 1),

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bounds.modified import modified
-from bounds.split import conjunctions
-from mesh.network import CandidateNetwork
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws.bounded.networks import network_query, network_verdict
 from skws.explain import explain, to_text
 from skws.keywords import parse_query
-from skws.plan import Plan
+from skws.keywords.plan import Plan
+from skws.queries.keywords.bounded_networks import network_query, network_verdict
+from skws_bounds.modified import conjunctions, modified
+from skws_mesh.networks import CandidateNetwork
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_windows.window import parse_window
 from tests.bounds.bounds_queries import unlimited
-from windows.window import parse_window
 
 
 def _relation(name: str, *attributes: Attribute, table: bool = False) -> Relation:

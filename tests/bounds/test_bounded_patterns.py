@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bounds.query import Op, Union
-from bounds.verdict import check
-from schema.errors import PatternError, UsageError
-from schema.load import parse_schema
-from skws.bounded.patterns import memory_lines, pattern_query, pattern_verdict
 from skws.cli.main import run
+from skws.queries.patterns.normal_form import memory_lines, pattern_query, pattern_verdict
+from skws_bounds.normal_form import Op, Union
+from skws_bounds.verdict import check
+from skws_schema.errors import PatternError, UsageError
+from skws_schema.yaml.load import parse_schema
 
 YAML = """\
 version: 1

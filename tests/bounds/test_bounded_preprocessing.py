@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bounds.closure import Closure
-from bounds.joins import comparisons
-from bounds.modified import Modified, modified
-from bounds.query import Atom, Attr, Constant, Domain, Op
-from bounds.run import Run
-from bounds.split import conjunctions
-from bounds.verdict import check
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws_bounds.closure import Closure
+from skws_bounds.maxref import comparisons
+from skws_bounds.modified import Modified, conjunctions, modified
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Op
+from skws_bounds.run import Run
+from skws_bounds.verdict import check
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.bounds.bounds_queries import SECOND, STREAMS, queries, sql, unlimited
 
 NUMBERS = Schema(

@@ -9,12 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from skws.choices import EngineName
-from skws.live.standing import SQL, Query
-from skws.watch import journal
-from skws.watch.request import WatchRequest
+from skws.jobs import journal
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import SQL, Query
 from tests.bounds.keyword_streams import SCHEMA, SECOND, stream
-from tests.watch.watching import abandon, opened, steps
+from tests.jobs.watching import abandon, opened, steps
 
 QUERIES: dict[str, str | Query] = {
     "tills": "till:red door:blue",
@@ -26,8 +26,8 @@ QUERIES: dict[str, str | Query] = {
 }
 
 
-def _asked(folder: Path, results: str) -> WatchRequest:
-    return WatchRequest(
+def _asked(folder: Path, results: str) -> Job:
+    return Job(
         QUERIES,
         SCHEMA,
         str(folder / "in.jsonl"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bounds.query import Constant, Domain, Kind, Op
-from schema.errors import SqlError
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws_bounds.normal_form import Constant, Domain, Kind, Op
+from skws_schema.errors import SqlError
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.bounds.bounds_queries import STREAMS, sql
 
 TYPED = Schema(

@@ -7,16 +7,16 @@ from typing import Final
 
 import pytest
 
-from bounds import repairs as changes
-from bounds import run as runs
-from bounds import verdict as verdicts
-from bounds.query import Union
-from bounds.repairs import repairs
-from bounds.run import Run
-from bounds.sql import parse_sql
-from bounds.verdict import check
-from schema.errors import UsageError
-from schema.model import Schema
+from skws_bounds import repairs as changes
+from skws_bounds import run as runs
+from skws_bounds import verdict as verdicts
+from skws_bounds.normal_form import Union
+from skws_bounds.repairs import repairs
+from skws_bounds.run import Run
+from skws_bounds.sql import parse_sql
+from skws_bounds.verdict import check
+from skws_schema.errors import UsageError
+from skws_schema.model import Schema
 from tests.bounds.bounds_queries import stream
 
 NAMES: Final = [f"a{i}" for i in range(20)]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from skws.cli.main import run
 
@@ -215,3 +216,21 @@ def test_other_commands_load_no_sql_parser() -> None:
 def test_a_query_that_is_not_there(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bounds", "check", "none.sql", "--schema", str(folder.path / "schema.yaml")]) == 4
     assert "cannot read none.sql" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_a_replay_on_spark_gives_what_it_gives_here(folder: Folder, spark: SparkSession) -> None:
+    assert spark is not None  # started once, and kept
+    code, here, told = folder.bounds("run", EXAMPLE)
+    assert (code, len(here.splitlines()) > 1) == (0, True)
+    assert "entries kept" in told
+    code, there, told = folder.bounds("run", EXAMPLE, "--engine", "spark")
+    assert code == 0, told
+    assert sorted(there.splitlines()) == sorted(here.splitlines())
+
+
+def test_what_a_source_alone_can_have_is_refused_for_a_replay(folder: Folder) -> None:
+    code, _, told = folder.bounds("run", EXAMPLE, "--checkpoint", str(folder.path / "kept"))
+    assert (code, "need --source: a replay has an end" in told) == (2, True)
+    code, _, told = folder.bounds("run", EXAMPLE, "--master", "local[2]")
+    assert (code, "--master needs --engine spark" in told) == (2, True)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from bounds.verdict import check
-from schema.errors import UsageError
-from schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_bounds.verdict import check
+from skws_schema.errors import UsageError
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from tests.bounds.bounds_queries import SECOND, Step, in_synopses, naively, sql
 
 

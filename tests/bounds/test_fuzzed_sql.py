@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bounds.sql import parse_sql
-from schema.errors import SqlError
+from skws_bounds.sql import parse_sql
+from skws_schema.errors import SqlError
 from tests.bounds.bounds_queries import STREAMS, sql
 
 # Clauses that the parser knows, and the column at which each is told.

@@ -8,13 +8,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 
-from bounds.modified import modified
-from bounds.query import Union
-from bounds.run import Run
-from bounds.split import conjunctions
-from bounds.theorem2 import failures
-from bounds.verdict import Verdict, check
-from schema.model import Row
+from skws_bounds.modified import conjunctions, modified
+from skws_bounds.normal_form import Union
+from skws_bounds.run import Run
+from skws_bounds.theorem2 import failures
+from skws_bounds.verdict import Verdict, check
+from skws_schema.model import Row
 from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS, queries, sql, unlimited
 from tests.bounds.growth import Pattern, states, witness
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from skws.batches import RecordBatch
-from skws.live.search import LiveSearch
-from skws.live.standing import Standing
-from skws.live.stream import Stream
-from skws.records import Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.session import Session
 from skws.results.model import LiveResult
+from skws.spec.query import Standing
+from skws.spec.stream import Stream
+from skws_windows.window import Unbounded
 from tests.bounds.keyword_streams import SCHEMA, SECOND, stream, tables
-from windows.window import Unbounded
 
 STREAM = Stream(SCHEMA, Unbounded())
 QUERIES = [
@@ -26,19 +26,19 @@ QUERIES = [
 ]
 
 
-def _begun(described: Stream, static: list[Record]) -> LiveSearch:
-    live = LiveSearch(described)
+def _begun(described: Stream, static: list[Record]) -> Session:
+    live = Session(described)
     live.load_tables(static)
     for standing in QUERIES:
         live.add(standing)
     return live
 
 
-def _restarted(live: LiveSearch, static: list[Record]) -> tuple[LiveSearch, int]:
+def _restarted(live: Session, static: list[Record]) -> tuple[Session, int]:
     """As a host does it after a failure, and the size of the state."""
     states = live.snapshot()
     again = _begun(live.stream, static)
-    again.stand_at(live.position, live.now)
+    again.seek(live.position, live.now)
     again.restore(states)
     again.restore({})
     return again, sum(map(len, states.values()))

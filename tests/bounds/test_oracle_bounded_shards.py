@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from skws.live.standing import SQL, Query
+from skws.jobs.control import Command
+from skws.jobs.journal import Entry
+from skws.jobs.pipeline import Worker
+from skws.queries.kinds import checked
 from skws.results.model import LiveResult
-from skws.watch.control import Command
-from skws.watch.entry import Entry
-from skws.watch.request import WatchRequest
-from skws.watch.worker import Worker
+from skws.spec.job import Job
+from skws.spec.query import SQL, Query
 from tests.bounds.keyword_streams import SCHEMA, stream, tables
-from tests.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
 
 JOINED = "SELECT sale.pid, till.till FROM sale, till WHERE sale.time > till.time AND sale.till = till.till"
-ASKED = WatchRequest(
+ASKED = Job(
     {
         "sold": "sale:red product:blue",
         "tills": "till:red door:blue",
@@ -38,7 +39,7 @@ def test_shards_give_what_one_process_gives_that_keeps_everything(seed: int, sha
     everything = Worker(replace(ASKED, force_unbounded=True))
     everything.load_tables(static)
     several = all_shards(ASKED, shards)
-    first = [Command.adding(one) for one in ASKED.given().values()]
+    first = [Command.adding(one) for one in checked(ASKED).values()]
     found: list[LiveResult] = []
     for number, begin in enumerate(range(0, len(records), 11)):
         batch, commands = records[begin : begin + 11], () if number else tuple(first)

@@ -9,15 +9,13 @@ from itertools import combinations, islice
 import pytest
 from hypothesis import event, given, settings
 
-from bounds import theorem1, theorem2
-from bounds.failure import Failure
-from bounds.kept import unkeepable
-from bounds.modified import Modified
-from bounds.query import Atom, Attr, Domain, Op, Term
-from bounds.refine import Criterion, compared, forests
-from bounds.split import conjunctions
-from bounds.verdict import lasting
-from schema.budget import Budget
+from skws_bounds import theorem1, theorem2
+from skws_bounds.lto import Criterion, compared, forests
+from skws_bounds.maxref import Failure, unkeepable
+from skws_bounds.modified import Modified, conjunctions
+from skws_bounds.normal_form import Atom, Attr, Domain, Op, Term
+from skws_bounds.verdict import lasting
+from skws_schema.budget import StepBudget
 from tests.bounds.bounds_queries import queries, sql, unlimited
 
 MOST_ORDERS = 100
@@ -62,9 +60,9 @@ def _synopses(query: Modified) -> tuple[Failure, ...]:
 @given(queries(most=3))
 def test_a_failing_order_is_found_if_there_is_one(criterion: Criterion, text: str) -> None:
     for conjunction in islice(conjunctions(sql(text).queries[0], unlimited()), 3):
-        for query in forests(conjunction, Budget(1000, "orders")):
+        for query in forests(conjunction, StepBudget(1000, "orders")):
             orders = list(islice(total_orders(query), MOST_ORDERS))
             if len(orders) < MOST_ORDERS and not any(not f.joins for f in criterion(query)):
                 expected = any(map(criterion, orders))
                 event(f"fails: {expected}, at first: {bool(criterion(query))}")
-                assert bool(list(lasting(query, criterion, set(), Budget(5000, "orders")))) == expected
+                assert bool(list(lasting(query, criterion, set(), StepBudget(5000, "orders")))) == expected

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from bounds.run import Output
-from bounds.verdict import check
-from skws.bounded.selected import Selected, SelectedRun, selected
-from skws.records import Record
+from skws.data.record import Record
+from skws.queries.patterns.selected import Selected, SelectedRun, selected
+from skws_bounds.run import Output
+from skws_bounds.verdict import check
 from tests.bounds.pattern_streams import PATTERNS, SCHEMA, by_the_pattern_engine, stream
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import event, given, settings
 
-from bounds.run import Run
-from bounds.verdict import check
-from schema.errors import UsageError
-from schema.model import Row
+from skws_bounds.run import Run
+from skws_bounds.verdict import check
+from skws_schema.errors import UsageError
+from skws_schema.model import Row
 from tests.bounds.bounds_queries import STREAMS, Step, in_synopses, naively, queries, sql, steps, tables
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bounds.refine import cases
-from bounds.run import Run
-from bounds.split import conjunctions
-from bounds.theorem1 import failures
-from bounds.verdict import check
-from schema.model import Schema
+from skws_bounds.lto import cases
+from skws_bounds.modified import conjunctions
+from skws_bounds.run import Run
+from skws_bounds.theorem1 import failures
+from skws_bounds.verdict import check
+from skws_schema.model import Schema
 from tests.bounds.bounds_queries import SECOND, sql, stream, unlimited
 
 SCHEMA = Schema("figure", (stream("s", "i", "a"), stream("t", "j", "b"), stream("u", "k", "c")), ())

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from bounds.repairs import repairs
-from bounds.verdict import check
+from skws_bounds.repairs import repairs
+from skws_bounds.verdict import check
 from tests.bounds.bounds_queries import INTEGERS, sql
 
 TIMES = {"s": "i", "t": "j", "u": "k", "v": "l"}

@@ -9,32 +9,33 @@ from pathlib import Path
 
 import pytest
 
-from bounds.run import Output
-from schema.errors import BadRecordsError, UsageError
-from schema.load import parse_schema
-from skws.batches import RecordBatch
-from skws.bounded.result import SqlResult
 from skws.cli.main import run
-from skws.live.kinds import check, kind_of
-from skws.live.search import LiveSearch
-from skws.live.share import Share, Spread
-from skws.live.standing import PATTERN, SELECT, SELECTED, Query, Standing
-from skws.live.stream import Stream
-from skws.records import Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.jobs.control import Command
+from skws.queries.kinds import check, checked
+from skws.queries.partitioning import Part, Partitioning
+from skws.queries.patterns.selected import SelectedKind
+from skws.queries.session import Session
+from skws.queries.sql.result import SqlResult
 from skws.results.model import LiveResult
-from skws.watch.control import Command
-from skws.watch.request import WatchRequest
+from skws.spec.job import Job
+from skws.spec.query import PATTERN, SELECT, SELECTED, Query, Standing
+from skws.spec.stream import Stream
+from skws_bounds.run import Output
+from skws_schema.errors import BadRecordsError, UsageError
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import TimeWindow, Unbounded
 from tests.bounds.pattern_streams import PATTERNS, SCHEMA, SECOND, by_the_pattern_engine, stream
 from tests.bounds.standing_runs import through_restarts
-from tests.streaming.shard_runs import all_shards, lines, parcel_of
-from windows.window import TimeWindow, Unbounded
+from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
 
 STREAM = Stream(SCHEMA, Unbounded())
 QUERIES = [Standing(f"q{i}", text, 5, SELECTED, {SELECT: s}) for i, (text, s) in enumerate(PATTERNS)]
 
 
-def begun() -> LiveSearch:
-    live = LiveSearch(STREAM, keywords=False)
+def begun() -> Session:
+    live = Session(STREAM, keywords=False)
     live.load_tables([])
     for standing in QUERIES:
         check(standing, STREAM)
@@ -70,11 +71,11 @@ def test_the_state_does_not_grow() -> None:
 
 
 def test_shards_give_what_one_gives() -> None:
-    asked = WatchRequest(
+    asked = Job(
         {q.name: Query(q.query, kind=SELECTED, options=q.options) for q in QUERIES[:6]}, SCHEMA, "nowhere"
     )
     chance, records = random.Random(1), stream(3, 150)
-    first = [Command.adding(one) for one in asked.given().values()]
+    first = [Command.adding(one) for one in checked(asked).values()]
     told = []
     for shards in (all_shards(asked, 1), all_shards(asked, 3)):
         found = []
@@ -93,8 +94,8 @@ def test_shards_give_what_one_gives() -> None:
 
 
 def test_one_shard_has_the_whole_pattern() -> None:
-    shares = [Share(number, 3, Spread.ROOTS) for number in range(3)]
-    made = [kind_of(SELECTED).evaluator(QUERIES[0], STREAM, share) for share in shares]
+    shares = [Part(number, 3, Partitioning.ROOTS) for number in range(3)]
+    made = [SelectedKind().evaluator(QUERIES[0], STREAM, share) for share in shares]
     assert sum(evaluator is not None for evaluator in made) == 1
 
 

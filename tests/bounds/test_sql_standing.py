@@ -10,22 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from bounds.run import Run
-from bounds.sql import parse_sql
-from schema.errors import BadRecordsError, UsageError
-from skws.batches import RecordBatch
-from skws.bounded.result import SqlResult
 from skws.cli.main import run
-from skws.live.kinds import check, kind_of
-from skws.live.results import read_result
-from skws.live.search import LiveSearch
-from skws.live.share import Share, Spread
-from skws.live.standing import SQL, Standing
-from skws.live.stream import Stream
-from skws.records import Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.kinds import check
+from skws.queries.partitioning import Part, Partitioning
+from skws.queries.results import read_result
+from skws.queries.session import Session
+from skws.queries.sql.kind import SqlKind
+from skws.queries.sql.result import SqlResult
+from skws.spec.query import SQL, Standing
+from skws.spec.stream import Stream
+from skws_bounds.run import Run
+from skws_bounds.sql import parse_sql
+from skws_schema.errors import BadRecordsError, UsageError
+from skws_windows.window import TimeWindow
 from tests.bounds.bounds_queries import SECOND, STREAMS
 from tests.bounds.standing_runs import through_restarts
-from windows.window import TimeWindow
 
 EXAMPLE = "SELECT s.a, t.b FROM s, t, u WHERE s.i > t.j AND t.j > u.k AND s.a > t.b AND 0 < t.b AND t.b < 5"
 KEPT = "SELECT t.b, r.y FROM s, t, r WHERE s.i > t.j AND t.b = r.x AND s.a2 > 1 AND s.a2 < 5 AND s.a2 = r.y"
@@ -70,8 +71,8 @@ def _found(results: Sequence[object]) -> Counter[tuple[object, ...]]:
     return found
 
 
-def _begun(static: list[Record]) -> LiveSearch:
-    live = LiveSearch(STREAM, keywords=False)
+def _begun(static: list[Record]) -> Session:
+    live = Session(STREAM, keywords=False)
     live.load_tables(static)
     for standing in QUERIES:
         assert live.add(standing) == []
@@ -116,8 +117,8 @@ def test_what_is_refused() -> None:
 
 
 def test_one_shard_has_the_whole_query() -> None:
-    shares = [Share(number, 3, Spread.ROOTS) for number in range(3)]
-    made = [kind_of(SQL).evaluator(QUERIES[0], STREAM, share) for share in shares]
+    shares = [Part(number, 3, Partitioning.ROOTS) for number in range(3)]
+    made = [SqlKind().evaluator(QUERIES[0], STREAM, share) for share in shares]
     assert sum(evaluator is not None for evaluator in made) == 1
 
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from schema.errors import BadRecordsError, UsageError
-from schema.load import parse_schema
-from skws.batches import RecordBatch
-from skws.live.kinds import check
-from skws.live.search import LiveSearch
-from skws.live.standing import PATTERN, Standing
-from skws.live.stream import Stream
-from skws.records import Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.kinds import check
+from skws.queries.session import Session
+from skws.spec.query import PATTERN, Standing
+from skws.spec.stream import Stream
+from skws_schema.errors import BadRecordsError, UsageError
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Unbounded
 from tests.bounds.pattern_streams import SCHEMA, SECOND, stream
 from tests.bounds.standing_runs import through_restarts
-from windows.window import Unbounded
 
 STREAM = Stream(SCHEMA, Unbounded())
 PATTERNS = (
@@ -32,10 +32,10 @@ PATTERNS = (
 )
 
 
-def begun(text: str, on: Stream = STREAM) -> LiveSearch:
+def begun(text: str, on: Stream = STREAM) -> Session:
     standing = Standing("q", text, 5, PATTERN)
     check(standing, on)
-    live = LiveSearch(on, keywords=False)
+    live = Session(on, keywords=False)
     live.load_tables([])
     assert live.add(standing) == []
     return live

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, NamedTuple
 
-FOLDER: Final = Path(__file__).resolve().parents[2] / "examples" / "movies"
+from tests.places import ROOT
+
+FOLDER: Final = ROOT / "examples" / "movies"
 SCHEMA: Final = FOLDER / "schema.yaml"
 REPLAY: Final = FOLDER / "replay.jsonl"
 LOCAL: Final = ("--schema", SCHEMA, "--replay", REPLAY, "--engine", "local")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.cli.command_lines import Skws
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = (ROOT / "docs" / "cli.md").read_text()
 
 

@@ -14,16 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesh.kinds import MeshKind
-from skws.choices import EngineName, OnError
-from skws.pattern_search import PatternRequest, PatternSearch
-from skws.search import Search, SearchRequest
+from skws.jobs.local import LocalWatch
+from skws.jobs.metrics import Metrics
+from skws.search import Search
 from skws.sources.stdin import StdinSource
-from skws.watch.local import LocalWatch
-from skws.watch.metrics import Metrics
-from tests.streaming.spark_runs import running
-from tests.watch.watching import QUERY, SCHEMA, Collected, Notes, opened, request, steps
-from windows.window import CountWindow, ExpressionWindow, Window
+from skws.spec.enums import EngineName, OnError
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_mesh.kinds import MeshKind
+from skws_windows.window import CountWindow, ExpressionWindow, Window
+from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, opened, request, steps
+from tests.spark.streaming.spark_runs import running
 
 ORDER: Final = b'{"relation": "order", "time": %d, "row": {"cid": 7, "item": "lamp"}}'
 GOOD: Final = (
@@ -81,7 +82,7 @@ def dirty(draw: st.DrawFn) -> tuple[bytes, int]:
 
 
 def searched(path: Path, window: Window | None, **changes: object) -> int:
-    asked = SearchRequest(QUERY, SCHEMA, (path,), window, engine=EngineName.LOCAL, on_error=OnError.SKIP)
+    asked = Job.search(QUERY, SCHEMA, path, window=window, engine=EngineName.LOCAL, on_error=OnError.SKIP)
     search = Search(replace(asked, **changes))  # type: ignore[arg-type]
     for _ in search.results():
         pass
@@ -91,7 +92,7 @@ def searched(path: Path, window: Window | None, **changes: object) -> int:
 
 def matched(path: Path, engine: EngineName = EngineName.LOCAL) -> int:
     text = "customer c ; order o where c.cid = o.cid within 10 s"
-    search = PatternSearch(PatternRequest(text, SCHEMA, (path,), engine=engine, on_error=OnError.SKIP))
+    search = Search(Job.search(Query.of_pattern(text), SCHEMA, path, engine=engine, on_error=OnError.SKIP))
     for _ in search.results():
         pass
     return search.counts.tuples + search.counts.deletions + search.bad.count
@@ -153,7 +154,7 @@ def test_a_bad_first_line_does_not_decide_what_a_file_holds(tmp_path: Path, name
     lines = [row % (n, n) if row is not ORDER else row for n in range(1, 6)]
     for text in ([first, *lines], [*lines[:2], first, *lines[2:]], [*lines, first]):
         path.write_bytes(b"\n".join(text) + b"\n")
-        asked = SearchRequest("lamp", SCHEMA, (source,), engine=EngineName.LOCAL, on_error=OnError.SKIP)
+        asked = Job.search("lamp", SCHEMA, source, engine=EngineName.LOCAL, on_error=OnError.SKIP)
         search = Search(asked)
         assert len(list(search.results())) == 5
         assert (search.counts.tuples, search.bad.count) == (5, bool(first.strip()))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from schema.write import to_yaml
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.yaml.write import to_yaml
 from tests.cli.command_lines import SCHEMA, Skws
 
 
@@ -93,10 +93,10 @@ def test_very_many_are_counted_at_once_and_not_listed(skws: Skws, ternary: Path)
 def test_networks_that_cannot_be_counted_are_made_up_to_a_bound(
     skws: Skws, ternary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mesh.count.MOST_STEPS", 10)
+    monkeypatch.setattr("skws_mesh.count.MOST_STEPS", 10)
     command = ("networks", "nolan", "caine", "-s", ternary, "-f", "count")
     assert skws(*command).out.splitlines()[-1] == "total: 1120"
-    monkeypatch.setattr("skws.network_count.MOST", 100)
+    monkeypatch.setattr("skws.keywords.plan.MOST", 100)
     assert skws(*command).out.splitlines()[-1] == "total: more than 100"
 
 

@@ -158,6 +158,12 @@ def test_one_tuple_may_stand_for_several_atoms_of_a_query(skws: Skws, bank: tupl
     assert [t["labels"] for t in only["tuples"]] == [["0", "1"]]
 
 
+def test_a_limited_count_tells_what_was_read(skws: Skws, bank: tuple[object, ...]) -> None:
+    outcome = skws("search", *LOCAL, "--pattern", FORMAL, *bank, "--format", "count", "--limit", 1)
+    assert (outcome.code, outcome.out) == (0, "1\n")
+    assert not outcome.err.splitlines()[-1].startswith("0 tuples")
+
+
 def test_deletions_are_told_of_and_left_out(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
     deletion = {"relation": "refund", "time": 35, "op": "-", "row": {"user": 1}}
     with (tmp_path / "bank.jsonl").open("a") as replay:

@@ -14,11 +14,11 @@ from typing import Final
 
 import pytest
 
-from skws.choices import OutputFormat
-from skws.results.writers.destination import Destination
-from skws.results.writers.text import UNSAFE, escaped, visible, visible_lines
-from skws.watch.metrics import Metrics, QueryMetrics, RelationMetrics
-from skws.watch.prometheus import text as prometheus_text
+from skws.jobs.metrics import Metrics, QueryMetrics, RelationMetrics
+from skws.jobs.prometheus import text as prometheus_text
+from skws.sinks.destination import Destination
+from skws.sinks.text import UNSAFE, escaped, visible, visible_lines
+from skws.spec.enums import OutputFormat
 from tests.cli.command_lines import Skws
 
 EVIL: Final = "\x1b[2J\x07\x9b31m\u202e\u2066\r\x7f\x85\u2028\u061c\x0b"

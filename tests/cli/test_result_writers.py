@@ -15,24 +15,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from schema.load import load_schema, parse_schema
-from skws.choices import EngineName, OutputFormat
 from skws.keywords import parse_query
-from skws.plan import Plan
+from skws.keywords.plan import Plan
 from skws.results.model import Result, ResultTuple
-from skws.results.writers.formats import open_writer
-from skws.results.writers.table import fair_share
-from skws.results.writers.text import fitted, instant, marked, shortened, visible
-from skws.search import Search, SearchRequest
+from skws.search import Search
+from skws.sinks.formats import open_writer
+from skws.sinks.table import fair_share
+from skws.sinks.text import fitted, instant, marked, shortened, visible
+from skws.spec.enums import EngineName, OutputFormat
+from skws.spec.job import Job
+from skws_schema.yaml.load import load_schema, parse_schema
+from skws_windows.window import Unbounded
 from tests.cli.command_lines import REPLAY, SCHEMA, SEARCH, Skws
-from windows.window import Unbounded
 
 ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 
 
 def movie_results(query: str = "tarantino travolta") -> tuple[Plan, list[Result]]:
-    search = Search(SearchRequest(query, load_schema(SCHEMA), (REPLAY,), engine=EngineName.LOCAL))
-    return search.plan, list(search.results())
+    search = Search(Job.search(query, load_schema(SCHEMA), REPLAY, engine=EngineName.LOCAL))
+    assert search.plan is not None
+    return search.plan, [result for result in search.results() if isinstance(result, Result)]
 
 
 class Terminal(io.BytesIO):
@@ -114,7 +116,7 @@ def test_formats_without_results(tmp_path: Path) -> None:
 
 
 def test_row_groups_are_written_as_results_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.results.writers.parquet.ROW_GROUP", 2)
+    monkeypatch.setattr("skws.sinks.parquet.ROW_GROUP", 2)
     plan, results = movie_results("nolan caine")
     file = tmp_path / "many.parquet"
     with open_writer(OutputFormat.PARQUET, file, plan, io.BytesIO()) as writer:

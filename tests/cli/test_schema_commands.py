@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schema.load import load_schema, parse_schema
+from skws_schema.yaml.load import load_schema, parse_schema
 from tests.cli.command_lines import REPLAY, SCHEMA, Skws
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from schema.errors import BadRecordsError, SourceError
 from skws.spark.faults import SparkFailedError, told_plainly, translated
+from skws_schema.errors import BadRecordsError, SourceError
 from tests.cli.command_lines import IDS, REPLAY, SEARCH, Skws
 
 
@@ -64,13 +64,13 @@ def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path
     [
         (
             "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
-            '  File "x.py", line 3, in read\nschema.errors.SourceError: a.gz: the gzip stream is cut off\n\n'
-            "JVM stacktrace:\norg.apache.spark.SparkException",
+            '  File "x.py", line 3, in read\nskws_schema.errors.SourceError: a.gz: the gzip stream is cut off'
+            "\n\nJVM stacktrace:\norg.apache.spark.SparkException",
             SourceError,
             "a.gz: the gzip stream is cut off",
         ),
         (
-            "Job aborted\nschema.errors.BadRecordsError: a:1: one\n  two\n\tat org.apache.spark.X.run",
+            "Job aborted\nskws_schema.errors.BadRecordsError: a:1: one\n  two\n\tat org.apache.spark.X.run",
             BadRecordsError,
             "a:1: one\n  two",
         ),

@@ -7,9 +7,9 @@ from contextlib import redirect_stderr, suppress
 
 import pytest
 
-from schema.budget import Budget, OverBudgetError, watched
 from skws.cli import terminal
 from skws.cli.terminal import ProgressBar, StepsLine
+from skws_schema.budget import OverBudgetError, StepBudget, watch_steps
 
 
 class Terminal(io.StringIO):
@@ -26,7 +26,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "monotonic", lambda: next(clock) / 4)
 
 
-def spend(steps: int, budget: Budget) -> None:
+def spend(steps: int, budget: StepBudget) -> None:
     with budget:
         for _ in range(steps):
             budget.spend()
@@ -35,8 +35,8 @@ def spend(steps: int, budget: Budget) -> None:
 def shown(steps: int, limit: int = 100_000, screen: io.StringIO | None = None) -> str:
     """What stands on a screen after some steps."""
     screen = screen or Terminal()
-    with redirect_stderr(screen), watched(StepsLine().watch), suppress(OverBudgetError):
-        spend(steps, Budget(limit, "compiling the pattern"))
+    with redirect_stderr(screen), watch_steps(StepsLine().watch), suppress(OverBudgetError):
+        spend(steps, StepBudget(limit, "compiling the pattern"))
     return screen.getvalue()
 
 

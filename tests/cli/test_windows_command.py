@@ -87,6 +87,37 @@ def test_the_formal_form(skws: Skws, files: tuple[object, ...]) -> None:
     assert [(w["first"], w["last"]) for w in found] == [(3, 4)]
 
 
+FORMULA = (
+    "[temp > 90](b) and [temp < 70](e) and forall x: b < x < e -> [temp >= 70 and not login](x)"  # one line
+)
+
+
+def test_the_windows_of_a_formula(skws: Skws, files: tuple[object, ...]) -> None:
+    options = (*files, "-f", "jsonl", "--allow-unbounded-windows")
+    expression = lines_of(skws("windows", f"every {HYSTERESIS} per sensor", *options))
+    formula = skws("windows", "--formula", FORMULA, "--per", "sensor", "-a", "max(temp)", *options)
+    found = lines_of(formula)
+    assert [w["aggregates"] for w in found] == [{"max(temp)": 95.0}, {"max(temp)": 91.0}, {"max(temp)": 99.5}]
+    assert [{**w, "aggregates": {}} for w in found] == expression
+    first = skws(
+        "windows", "--formula", FORMULA, "--select", "first", "--per", "sensor", *files, "-f", "jsonl"
+    )
+    assert [w["first"] for w in lines_of(first)] == [0, 0]
+
+
+def test_the_verdict_and_the_drawing_of_a_formula(skws: Skws, files: tuple[object, ...]) -> None:
+    verdict = json.loads(skws("windows", "--formula", FORMULA, *files, "--check").out)
+    assert (verdict["open_starts"], verdict["windows_per_position"]) == ("unbounded", "unbounded")
+    refused = skws("windows", "--formula", FORMULA, *files)
+    assert (refused.code, refused.out) == (2, "")
+    assert "windows can pile up without bound" in refused.err
+    bounded = json.loads(skws("windows", "--formula", "[temp > 90](b) and b = e", *files, "--check").out)
+    assert (bounded["open_starts"], bounded["lookback"]) == ("bounded", 0)
+    drawn = skws("windows", "--formula", FORMULA, *files, "-f", "dot").out
+    assert drawn.startswith("digraph windows {")
+    assert 'label="70 <= temp and not (login)"' in drawn
+
+
 def test_deletions_are_left_out_and_bad_records_counted(skws: Skws, files: tuple[object, ...]) -> None:
     replay = Path(str(files[-1]))
     gone = {"relation": "reading", "time": 35, "op": "-", "row": {"sensor": "a", "temp": 91.0}}
@@ -175,7 +206,12 @@ def test_pictures_of_the_automata(skws: Skws, files: tuple[object, ...], tmp_pat
 REFUSED = {
     ("open when tempp > 9 close when login",): "did you mean 'temp'",
     (): "expected a window expression",
-    (HYSTERESIS, "--pair", ".", "."): "not both",
+    (HYSTERESIS, "--pair", ".", "."): "not several of them",
+    (HYSTERESIS, "--formula", "b < e"): "not several of them",
+    ("--formula", "b < e", "--pair", ".", "."): "not several of them",
+    ("--formula", "[tempp > 9](b)"): "did you mean 'temp'",
+    ("--formula", "[temp > 9](b) and x < e"): "no variable 'x'",
+    ("--formula", "b < e", "--per", "usr"): "did you mean 'user'",
     (HYSTERESIS, "--lookback", "1"): "go with --pair",
     ("--pair", "."): "expected two regular expressions",
     ("--pair", ".", "[", "--per", "user"): "expected",

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-PAGES: Final = (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/*.md")))
+from tests.places import ROOT
+
+_FOLDERS: Final = ("README.md", "[!.]*/README.md", "docs/**/*.md", "examples/*/*.md")
+PAGES: Final = tuple(dict.fromkeys(page for folder in _FOLDERS for page in sorted(ROOT.glob(folder))))
 _BLOCK: Final = re.compile(
     r"^(?:<!-- not run: (?P<why>.*?) -->\n)?```(?P<kind>sh|console)\n(?P<text>.*?)^```\n"
     r"(?:\n```\n(?P<output>.*?)^```\n)?",

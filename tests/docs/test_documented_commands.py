@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from skws.cli.main import run
-from tests.docs.blocks import PAGES, ROOT, Block, blocks, files, matches, words
+from tests.docs.blocks import PAGES, Block, blocks, files, matches, words
+from tests.places import DATA, ROOT
 
-DATA = ROOT.parent / "shared" / "data"
 PUBLIC = {"stackexchange": "stackexchange-ai", "sakila": "sakila", "mondial": "mondial"}
 CASES = [
     pytest.param(page, block, id=f"{page.relative_to(ROOT)}: {block.commands[0]}")
@@ -35,7 +35,7 @@ def test_documented_commands_run(
     _lay_out(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     # Pages show what a terminal does.
-    monkeypatch.setattr("skws.results.writers.table.terminal_width", lambda _: 120)
+    monkeypatch.setattr("skws.sinks.destination.Destination.width", 120)
     output = "".join(_output(command, tmp_path, capsys) for command in block.commands)
     if block.output is not None:
         assert matches(block.output, output), output
@@ -89,5 +89,7 @@ def test_there_are_commands_of_every_page_that_has_any() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    # Brackets and parentheses in code are no links.
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
     assert [target for target in targets if not (page.parent / target).exists()] == []

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
+
 DATA = {".csv", ".parquet", ".xml", ".jsonl", ".json", ".zip", ".gz", ".7z"}
 OWN_DATA = {"examples/movies/replay.jsonl"}
 MACHINE = re.compile(r"(?<![\w.\-~$}])/(?:work|root)\b|\b(?:issue|task|ticket) #?\d", re.I)

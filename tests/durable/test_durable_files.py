@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import StateError
+from skws.durable.files import GrowingFile, keep, kept, private_folder, replaced
 from skws.durable.frames import all_frames, checked, unchecked
-from skws.durable.growing import GrowingFile
-from skws.durable.whole import keep, kept, private_folder, replaced
+from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 
 WORDS = [b"", b"one", b'{"two": 2}', b"3 4\n5", bytes(range(256))]

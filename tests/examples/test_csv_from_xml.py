@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "stackexchange"
+from tests.places import ROOT
+
+EXAMPLE = ROOT / "examples" / "stackexchange"
 COLUMNS: dict[str, list[str]] = {
     name: list(relation["attributes"])
     for name, relation in yaml.safe_load((EXAMPLE / "schema.yaml").read_text(encoding="utf-8"))[

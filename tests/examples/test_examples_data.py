@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
+
 EXAMPLES = ROOT / "examples"
 DATA = ROOT / ".." / "shared" / "data"
 PUBLIC = {"stackexchange": "stackexchange-ai", "sakila": "sakila", "mondial": "mondial"}

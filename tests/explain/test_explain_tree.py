@@ -11,25 +11,25 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given, settings
 
-from mesh.kinds import MeshKind
-from mesh.mesh import Mesh
-from schema.errors import UsageError
-from schema.load import load_schema
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws.choices import OnError
 from skws.explain import Explanation, Observed, explain, observe, observe_paper, to_dot, to_svg, to_text
 from skws.explain.branch import Branch, Role
-from skws.explain.count import count_mesh
+from skws.explain.cluster import count_mesh
 from skws.explain.explanation import shares
-from skws.explain.pruned import pruned_by_keys
+from skws.explain.query import pruned_by_keys
+from skws.formats import BadRecordLog, Replay
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.replay import BadRecordLog, Replay
+from skws.keywords.plan import Plan
+from skws.spec.enums import OnError
+from skws_mesh.kinds import MeshKind
+from skws_schema.errors import UsageError
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.yaml.load import load_schema
+from skws_windows.window import Unbounded, parse_window, window_text
+from tests.places import ROOT
 from tests.strategies import schemas
-from windows.window import Unbounded, parse_window, window_text
 
 GOLDEN = Path(__file__).parent / "golden"
-MOVIES = Path(__file__).resolve().parents[2] / "examples" / "movies"
+MOVIES = ROOT / "examples" / "movies"
 
 
 def plan_of(query: str, schema: Schema, max_size: int = 4) -> Plan:
@@ -83,9 +83,7 @@ def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     assert count.whole
     assert count.networks == len(networks)
     assert count.joins_apart == sum(len(tree.relations) - 1 for tree in networks)
-    built = Mesh(plan.generator())
-    built.build()
-    assert count.kept == built.operators
+    assert count.kept == replace(plan, mesh=MeshKind.FULL).paper_mesh().operators
     shown = networks_in(explain(plan, limit=10**6).branches)
     assert len(shown) == len(networks)
 

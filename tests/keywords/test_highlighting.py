@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given, settings
 
-from schema.errors import QueryError
 from skws.keywords import Matcher, highlight, parse_query
-from tests.keywords.texts_and_queries import MOVIE, PLOT, SCHEMA, TITLE, queries, texts
+from skws_schema.errors import QueryError
+from tests.keywords.texts_and_queries import MOVIE, SCHEMA, queries, texts
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from tests.keywords.texts_and_queries import MOVIE, PLOT, SCHEMA, TITLE, queries
     ],
 )
 def test_spans_of_a_title(query: str, text: str, expected: list[tuple[str, int]]) -> None:
-    spans = highlight(parse_query(query, SCHEMA), SCHEMA, MOVIE, TITLE, text)
+    spans = highlight(parse_query(query, SCHEMA), SCHEMA, "movie", "title", text)
     assert [(text[start:end], slot) for start, end, slot in spans] == expected
 
 
 def test_columns_that_are_not_searched_have_no_spans() -> None:
-    assert highlight(parse_query("pulp", SCHEMA), SCHEMA, MOVIE, 3, "pulp") == []
+    assert highlight(parse_query("pulp", SCHEMA), SCHEMA, "movie", "studio", "pulp") == []
 
 
 @settings(deadline=None)
@@ -39,7 +39,7 @@ def test_spans_are_sorted_apart_and_there_if_and_only_if_the_value_matches(typed
     except QueryError:
         assume(False)
     assume(not query.exclusions)
-    spans = highlight(query, SCHEMA, MOVIE, PLOT, text)
+    spans = highlight(query, SCHEMA, "movie", "plot", text)
     bitmap = Matcher(query, SCHEMA).bitmap(MOVIE, (1, None, text, None))
     assert bool(spans) == bool(bitmap)
     assert all(bitmap >> slot & 1 for _, _, slot in spans)

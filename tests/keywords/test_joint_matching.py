@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.errors import QueryError
-from schema.model import Row
 from skws.keywords import JointMatcher, Matcher, parse_query
+from skws_schema.errors import QueryError
+from skws_schema.model import Row
 from tests.keywords.texts_and_queries import SCHEMA, queries, rows
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from schema.errors import QueryError
-from schema.model import Row
 from skws.keywords import EXCLUDED, KeywordQuery, Matcher, Phrase, Prefix, Slot, Term, parse_query, tokens
+from skws_schema.errors import QueryError
+from skws_schema.model import Row
 from tests.keywords.texts_and_queries import (
     ACTOR,
     DIRECTOR,
@@ -232,7 +232,7 @@ def test_a_matcher_pickles_as_its_query() -> None:
 
 
 def test_a_full_memory_of_chunks_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.keywords.chunks._REMEMBERED", 3)
+    monkeypatch.setattr("skws.keywords.table._REMEMBERED", 3)
     matcher = Matcher(parse_query("pulp", SCHEMA), SCHEMA)
     for number in range(20):
         assert matcher.bitmap(MOVIE, (1, f"pulp w{number}", None, None)) == 1

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.errors import QueryError
 from skws.keywords import MAX_SLOTS, KeywordQuery, Phrase, Prefix, Scope, Slot, Term, parse_query
-from skws.keywords.left_out import with_left_out
+from skws.keywords.scope import with_left_out
+from skws_schema.errors import QueryError
 from tests.keywords.texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE, queries
 
 FILM = Scope(MOVIE, None)

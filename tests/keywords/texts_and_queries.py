@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
 SCHEMA = Schema(
     "movies",

@@ -10,12 +10,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesh.columnar.columns import Hashes, Ints
-from mesh.columnar.filter import HashFilter
-from mesh.columnar.labels import Labelled, Labels
-from mesh.columnar.runs import HashRuns
-from mesh.columnar.sleep import Sleep
-from mesh.columnar.store import Table
+from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQueries
+from skws_mesh.columnar.columns import Hashes, Ints
+from skws_mesh.columnar.hash_index import HashFilter, HashIndex
+from skws_mesh.columnar.store import Table
 
 
 def hashes_of(random: Random, number: int, kinds: int) -> Hashes:
@@ -24,7 +22,7 @@ def hashes_of(random: Random, number: int, kinds: int) -> Hashes:
     return values * np.uint64((1 << 64) // kinds)
 
 
-def found(index: HashRuns, wanted: Hashes) -> list[tuple[int, int]]:
+def found(index: HashIndex, wanted: Hashes) -> list[tuple[int, int]]:
     positions, payload = index.probe(wanted)
     return sorted(zip(positions.tolist(), payload.tolist(), strict=True))
 
@@ -36,7 +34,7 @@ FIRST_PAYLOADS = [0, (1 << 20) - 40]
 @given(st.integers(0, 10**6), st.sampled_from(FIRST_PAYLOADS))
 @settings(max_examples=60, deadline=None)
 def test_runs_find_what_was_added_and_is_left(seed: int, payload: int) -> None:
-    random, index = Random(seed), HashRuns()
+    random, index = Random(seed), HashIndex()
     held: dict[int, int] = {}  # payload -> hash
     for step in range(12):
         new = hashes_of(random, random.choice([0, 1, 7, 60, 400]), 50)
@@ -64,7 +62,7 @@ def test_runs_find_what_was_added_and_is_left(seed: int, payload: int) -> None:
 
 
 def test_runs_stay_few_and_their_filter_sparse() -> None:
-    random, index = Random(1), HashRuns()
+    random, index = Random(1), HashIndex()
     absent = hashes_of(random, 4000, 1 << 40)
     for step in range(200):
         index.add(hashes_of(random, 50, 1 << 40), np.arange(50 * step, 50 * step + 50, dtype=np.int64) % 5000)
@@ -77,7 +75,7 @@ def test_runs_stay_few_and_their_filter_sparse() -> None:
 
 
 def test_a_large_run_stands_in_order_of_more_bits_than_one_digit() -> None:
-    random, index = np.random.default_rng(1), HashRuns()
+    random, index = np.random.default_rng(1), HashIndex()
     hashes = random.integers(0, 1 << 64, 150_000, dtype=np.uint64)
     index.add(np.concatenate([hashes, hashes]), np.arange(300_000, dtype=np.int64))
     asked = np.concatenate([hashes[::1000], random.integers(0, 1 << 64, 1000, dtype=np.uint64)])
@@ -133,29 +131,29 @@ def test_a_filter_that_grows_passes_all_that_it_holds(seed: int, times: int) -> 
     assert len(held.passing(hashes_of(random, 2000, 1 << 40))) < 200
 
 
-def labelled(*entries: tuple[int, int, int]) -> Labelled:
+def bitmaps(*entries: tuple[int, int, int]) -> KeywordBitmaps:
     columns = [np.array(column, dtype=np.int64) for column in zip(*entries, strict=True)]
-    return Labelled(*columns) if columns else Labelled.none()
+    return KeywordBitmaps(*columns) if columns else KeywordBitmaps.none()
 
 
 def test_a_query_wakes_with_its_last_keyword_and_sleeps_without_one() -> None:
-    excluded, sleep = 4, Sleep(3, 4)
+    excluded, sleep = 4, SleepingQueries(3, 4)
     for query in (0, 3):
         sleep.enrol(query)
     both: Ints = np.array([0, 3])
-    assert not sleep.woken(labelled((0, 0, 1), (1, 3, 1), (2, 3, excluded))).any()
-    assert np.flatnonzero(sleep.woken(labelled((3, 3, 2)))).tolist() == [3]
+    assert not sleep.woken(bitmaps((0, 0, 1), (1, 3, 1), (2, 3, excluded))).any()
+    assert np.flatnonzero(sleep.woken(bitmaps((3, 3, 2)))).tolist() == [3]
     assert sleep.awake(both).tolist() == [False, True]
-    assert not sleep.woken(labelled((4, 3, 3))).any()  # it is awake
-    assert not sleep.settle(labelled((4, 3, 3)))
-    assert sleep.settle(labelled((1, 3, 1), (2, 3, excluded)))
+    assert not sleep.woken(bitmaps((4, 3, 3))).any()  # it is awake
+    assert not sleep.settle(bitmaps((4, 3, 3)))
+    assert sleep.settle(bitmaps((1, 3, 1), (2, 3, excluded)))
     assert not sleep.awake(both).any()
     assert (sleep.carried(0), sleep.carried(3)) == (0, 1)
 
 
 def test_labels_know_of_free_tuples_that_came_after_them() -> None:
-    labels = Labels()
-    labels.append(labelled((1, 0, 2), (1, 5, 1)), 2)
+    labels = LiveBitmaps()
+    labels.append(bitmaps((1, 0, 2), (1, 5, 1)), 2)
     query, slots = np.array([0, 5, 0, 0]), np.array([1, 1, 0, 7])
     assert labels.of(query, slots).tolist() == [2, 1, 0, 0]
     labels.forget(0)

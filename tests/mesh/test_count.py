@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.load import Load
-from mesh import count
-from mesh.count import TooManyKindsError, count_networks
-from mesh.generate import CNGen
-from mesh.sequence import KeywordSequence
-from schema.model import Schema
+from skws_mesh import count
+from skws_mesh.cngen import CNGen
+from skws_mesh.count import TooManyKindsError, count_networks
+from skws_mesh.sequence import KeywordSequence
+from skws_schema.model import Schema
 from tests.strategies import schemas
 
 SEQUENCES: dict[int, list[tuple[int, ...]]] = {

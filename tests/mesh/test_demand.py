@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesh.composite import Members
-from mesh.factory import make_evaluator
-from mesh.generate import CNGen
-from mesh.kinds import MeshKind, PurgeKind
-from mesh.paper.demand import Demand, Event, State
-from mesh.paper.full import DemandDrivenMesh
-from mesh.paper.operator import JoinOperator
-from mesh.paper.purge import LazyPurging
-from schema.evolve import SchemaChange
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from windows.tuples import ALWAYS, StreamTuple
-from windows.window import FOREVER, TimeWindow
+from skws_mesh.cngen import CNGen
+from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.paper import make_mesh
+from skws_mesh.paper.demand import Demand, Event, State
+from skws_mesh.paper.full import DemandDrivenMesh
+from skws_mesh.paper.operator import JoinOperator
+from skws_purging.lazy import LazyPurging
+from skws_purging.tuples import ALWAYS, Members, StreamTuple
+from skws_schema.evolution import SchemaChange
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_windows.window import FOREVER, TimeWindow
 
 LENGTH = 10
 _KIND = (Attribute("x", AttributeType.INTEGER),)
@@ -32,9 +31,7 @@ STAR = Schema(
 
 
 def star_mesh(size: int = 3) -> DemandDrivenMesh:
-    made = make_evaluator(
-        CNGen(STAR, 2, size), TimeWindow(LENGTH), MeshKind.FULL, PurgeKind.LAZY, demand=True
-    )
+    made = make_mesh(CNGen(STAR, 2, size), TimeWindow(LENGTH), MeshKind.FULL, PurgeKind.LAZY, demand=True)
     assert isinstance(made, DemandDrivenMesh)
     return made
 
@@ -264,7 +261,7 @@ def test_the_buffer_of_a_sleeper_is_cleared_after_a_window() -> None:
 def test_static_tuples_do_not_keep_dead_ones(mesh: MeshKind, demand: bool) -> None:
     relations = (STAR.relations[0], replace(STAR.relations[1], table=True), *STAR.relations[2:])
     generator = CNGen(Schema("static", relations, STAR.joins), 2, 3)
-    running = make_evaluator(generator, TimeWindow(LENGTH), mesh, PurgeKind.LAZY, demand)
+    running = make_mesh(generator, TimeWindow(LENGTH), mesh, PurgeKind.LAZY, demand)
     running.insert(StreamTuple(1, (1,), ALWAYS, FOREVER, 1))
     running.insert(StreamTuple(1, (2,), ALWAYS, FOREVER, 2))
     running.insert(tuple_of(0, 0, start=1, value=1))

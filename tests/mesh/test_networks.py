@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesh.generate import CNGen
-from mesh.network import CandidateNetwork
-from mesh.order import NodeOrder
-from mesh.tree import Tree
-from schema.graph import edges, edges_from
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_mesh.cngen import CNGen
+from skws_mesh.networks import CandidateNetwork
+from skws_mesh.order import NodeOrder
+from skws_mesh.tree import Tree
+from skws_schema.graph import edges, edges_from
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.strategies import schemas
 
 

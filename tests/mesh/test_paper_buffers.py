@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesh.composite import end_of
-from mesh.evaluator import Found
-from mesh.factory import make_evaluator
-from mesh.generate import CNGen
-from mesh.kinds import MeshKind, PurgeKind
-from mesh.paper.buffer import Buffer
-from mesh.paper.execution import PaperMesh
-from mesh.paper.purge import LazyPurging
-from schema.evolve import SchemaChange
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from windows.tuples import StreamTuple
-from windows.window import TimeWindow
+from skws_mesh.cngen import CNGen
+from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.paper import make_mesh
+from skws_mesh.paper.execution import Found, PaperMesh
+from skws_mesh.paper.operator import Buffer
+from skws_purging.lazy import LazyPurging
+from skws_purging.tuples import StreamTuple, end_of
+from skws_schema.evolution import SchemaChange
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_windows.window import TimeWindow
 
 LENGTH = 10
 _KIND = (Attribute("x", AttributeType.INTEGER),)
@@ -34,9 +32,7 @@ def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> Stream
 
 
 def mesh_of(kind: MeshKind, purge: PurgeKind, demand: bool, size: int = 3) -> PaperMesh:
-    made = make_evaluator(CNGen(CHAIN, 2, size), TimeWindow(LENGTH), kind, purge, demand)
-    assert isinstance(made, PaperMesh)
-    return made
+    return make_mesh(CNGen(CHAIN, 2, size), TimeWindow(LENGTH), kind, purge, demand)
 
 
 def partials(mesh: PaperMesh) -> list[tuple[StreamTuple, ...]]:
@@ -162,7 +158,7 @@ def test_what_goes_and_returns_is_retracted_and_found_once(
     mesh = mesh_of(kind, purge, demand)
     came = [(0, 1), (1, 0), (2, 2), (1, 2), (0, 3)]
     found = [result for node in came for result in mesh.insert(tuple_of(*node, start=1))]
-    over_ab = [result for result in found if result[0].tree.uses_any(frozenset(), frozenset([0]))]
+    over_ab = [result for result in found if result[0].uses_any(frozenset(), frozenset([0]))]
     # a{x} - b{y}, and a{x} - b{} - c{y}: networks of different heights.
     assert {len(members) for _, members in over_ab} == {2, 3}
     operators = mesh.operators
@@ -176,4 +172,4 @@ def test_what_goes_and_returns_is_retracted_and_found_once(
 
 
 def _told(results: list[Found]) -> list[tuple[str, list[int]]]:
-    return sorted((str(operator.tree), sorted(map(id, members))) for operator, members in results)
+    return sorted((str(network), sorted(map(id, members))) for network, members in results)

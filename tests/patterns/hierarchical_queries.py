@@ -8,8 +8,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from patterns.queries import Atom, ConjunctiveQuery, Constant, Term, Variable
-from schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
+from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Constant, Term, Variable
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
 
 RELATIONS: Final = 3
 ARITY: Final = 3

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from patterns.automata import CCEA, PCEA, Equality, Link, Source, Transition, Unary
-from schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_patterns.automata.ccea import CCEA, Link
+from skws_patterns.automata.pcea import PCEA, Source, Transition
+from skws_patterns.automata.predicates import Equality, Unary
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 
 R, S, T = 0, 1, 2
 

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 from hypothesis import strategies as st
 
-from patterns.automata import Operator
-from patterns.language.expression import (
+from skws_patterns.automata.predicates import Operator
+from skws_patterns.language.expression import (
     Alternation,
     Conjunction,
     Expression,
@@ -20,8 +20,8 @@ from patterns.language.expression import (
     sequence,
     star,
 )
-from patterns.language.syntax import Agreement, Filter, Pattern, Reference
-from schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
+from skws_patterns.language.parse import Agreement, Filter, Pattern, Reference
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
 
 # A set of (position, variable): one match.
 Match: TypeAlias = frozenset[tuple[int, str]]

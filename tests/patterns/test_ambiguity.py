@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from patterns.automata import PCEA, Compared, Equality, Operator, Source, Transition, Unary, ambiguity
-from patterns.automata.ambiguity import find_ambiguity
-from patterns.language import compile_pattern, parse_pattern
-from patterns.queries import automaton_of, parse_conjunctive_query
-from schema.budget import OverBudgetError
+from skws_patterns.automata import run_trees
+from skws_patterns.automata.pcea import PCEA, Source, Transition
+from skws_patterns.automata.predicates import Compared, Equality, Operator, Unary
+from skws_patterns.automata.run_trees import find_ambiguity
+from skws_patterns.language.compile import compile_pattern
+from skws_patterns.language.parse import parse_pattern
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_schema.budget import OverBudgetError
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, S, T
 from tests.patterns.texts import contains
 
@@ -78,7 +82,7 @@ def test_queries_with_self_joins_are_unambiguous() -> None:
 
 
 def test_the_search_ends_after_a_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ambiguity, "MOST_RUNS", 500)
+    monkeypatch.setattr(run_trees, "MOST_RUNS", 500)
     assert find_ambiguity(P0, 3) is None
     with pytest.raises(OverBudgetError):
         find_ambiguity(P0, 9)

@@ -9,14 +9,16 @@ from typing import Final
 
 import pytest
 
-from patterns.language import progress
-from patterns.language.compile import compile_pattern, parallel_automaton
-from patterns.language.parse import parse_pattern
-from patterns.language.resolve import resolve
-from patterns.queries import Atom, ConjunctiveQuery, Variable, automaton, automaton_of
-from schema.budget import Budget, OverBudgetError, watched
-from schema.errors import PatternError
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws_patterns.language import progress
+from skws_patterns.language.compile import compile_pattern, parallel_automaton
+from skws_patterns.language.parse import parse_pattern
+from skws_patterns.language.resolve import resolve
+from skws_patterns.queries import automaton
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Variable
+from skws_schema.budget import OverBudgetError, StepBudget, watch_steps
+from skws_schema.errors import PatternError
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.patterns.texts import contains
 
 ATTRIBUTES: Final = (Attribute("x", AttributeType.INTEGER), Attribute("t", AttributeType.TEXT))
@@ -78,8 +80,8 @@ def test_steps_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_steps_are_the_same_in_every_process() -> None:
     code = (
         "from tests.patterns.test_compile_budget import *\n"
-        "from patterns.language.progress import Layout\n"
-        "from patterns.language.parallel import Parallel\n"
+        "from skws_patterns.language.progress import Layout\n"
+        "from skws_patterns.language.parallel import Parallel\n"
         "pattern = parse_pattern('(* a OR * b)+ AND (* c OR (A d AND B e))', SCHEMA)\n"
         "layout = Layout(resolve(pattern, SCHEMA, contains))\n"
         "Parallel(layout).fragment(pattern.expression)\n"
@@ -104,13 +106,13 @@ def test_whoever_watches_sees_the_steps() -> None:
     pattern = parse_pattern(ands(9), SCHEMA)
     ends: list[None] = []
 
-    def watch(budget: Budget | None) -> None:
+    def watch(budget: StepBudget | None) -> None:
         if budget is None:
             ends.append(None)
         else:
             seen.append((budget.stage, budget.spent, budget.limit))
 
-    with watched(watch):
+    with watch_steps(watch):
         parallel_automaton(pattern, resolve(pattern, SCHEMA, contains))
     assert ends == [None]
     assert {(stage, limit) for stage, _, limit in seen} == {("compiling the pattern", progress.MOST_STEPS)}
@@ -120,7 +122,7 @@ def test_whoever_watches_sees_the_steps() -> None:
 
 
 def test_a_budget_is_spent_to_the_last_step() -> None:
-    budget = Budget(3, "counting")
+    budget = StepBudget(3, "counting")
     budget.spend(3)
     with pytest.raises(OverBudgetError):
         budget.spend()

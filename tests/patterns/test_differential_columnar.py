@@ -12,20 +12,24 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from patterns.automata import PCEA
-from patterns.columnar import ColumnarEvaluator, TooManyRunsError, Tuples, batch, column_plan
-from patterns.evaluation import Evaluator
-from patterns.language import compile_pattern, parse_pattern
-from patterns.language.syntax import Pattern
-from patterns.queries import ConjunctiveQuery, automaton_of, parse_conjunctive_query
-from schema.errors import PatternError
-from schema.model import Row
+from skws_patterns.automata.pcea import PCEA
+from skws_patterns.evaluation import columnar as batch
+from skws_patterns.evaluation.columnar import ColumnarEvaluator, TooManyRunsError, Tuples
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.runs import column_plan
+from skws_patterns.language.compile import compile_pattern
+from skws_patterns.language.parse import Pattern, parse_pattern
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.hcq import ConjunctiveQuery
+from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_schema.errors import PatternError
+from skws_schema.model import Row
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.patterns import hierarchical_queries as formal
 from tests.patterns import pattern_matches as written
 from tests.patterns.paper_examples import P0, Q0, SCHEMA, STREAM
 from tests.patterns.test_oracle_queries import NESTED
 from tests.patterns.texts import contains
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 WINDOWS = st.one_of(
     st.builds(CountWindow, st.integers(1, 6)), st.builds(TimeWindow, st.integers(1, 8)), st.just(Unbounded())

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patterns.automata import PCEA, Equality, Source, Transition, Unary
-from patterns.evaluation import Evaluator, by_label
-from patterns.evaluation.counting import count
-from patterns.evaluation.heap import Node, insert
-from patterns.evaluation.valuations import valuations
-from patterns.queries import automaton_of, parse_conjunctive_query
-from schema.model import Attribute, AttributeType, Relation, Schema
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
+from skws_patterns.automata.pcea import PCEA, Source, Transition
+from skws_patterns.automata.predicates import Equality, Unary
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.heap import Node, by_label, count, insert, valuations
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 SCHEMA = Schema(
     "abc",

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from patterns.automata import PCEA
-from patterns.queries import (
-    FRESH,
+from skws_patterns.automata.pcea import PCEA
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.hcq import (
     ConjunctiveQuery,
-    Inner,
-    automaton_of,
-    compact,
     is_acyclic,
     is_full,
     is_hierarchical,
-    parse_conjunctive_query,
-    qtree,
     refuse_unless_hierarchical,
 )
-from patterns.queries.qtree import drawing
-from schema.errors import PatternError
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.queries.qtree import FRESH, Inner, compact, drawing, qtree
+from skws_schema.errors import PatternError
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.patterns.paper_examples import Q0, Q1, SCHEMA
 
 NAMES = tuple(r.name for r in SCHEMA.relations)

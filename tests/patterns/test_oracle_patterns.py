@@ -6,19 +6,20 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from patterns.automata import PCEA, accepting_runs
-from patterns.evaluation import Evaluator, Valuation
-from patterns.language.chains import chain
-from patterns.language.compile import compile_pattern, parallel_automaton
-from patterns.language.parse import parse_pattern
-from patterns.language.progress import Layout, NotExpressibleError
-from patterns.language.resolve import Resolved, resolve
-from patterns.language.syntax import Pattern
-from schema.errors import PatternError
-from schema.model import Row
+from skws_patterns.automata.pcea import PCEA
+from skws_patterns.automata.run_trees import accepting_runs
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.heap import Valuation
+from skws_patterns.language.compile import compile_pattern, parallel_automaton
+from skws_patterns.language.parallel import chain
+from skws_patterns.language.parse import Pattern, parse_pattern
+from skws_patterns.language.progress import Layout, NotExpressibleError
+from skws_patterns.language.resolve import Resolved, resolve
+from skws_schema.errors import PatternError
+from skws_schema.model import Row
+from skws_windows.window import CountWindow
 from tests.patterns.pattern_matches import SCHEMA, Match, matches, patterns, streams
 from tests.patterns.texts import contains
-from windows.window import CountWindow
 
 SOME_ARE_REFUSED = settings(
     suppress_health_check=[HealthCheck.filter_too_much], max_examples=200, deadline=None

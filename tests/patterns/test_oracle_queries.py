@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patterns.automata import PCEA, accepting_runs
-from patterns.evaluation import Evaluator, Valuation, by_label
-from patterns.queries import ConjunctiveQuery, automaton_of, is_hierarchical, parse_conjunctive_query
-from schema.model import Row
+from skws_patterns.automata.pcea import PCEA
+from skws_patterns.automata.run_trees import accepting_runs
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.heap import Valuation, by_label
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.hcq import ConjunctiveQuery, is_hierarchical
+from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_schema.model import Row
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.patterns.hierarchical_queries import (
     ARITY,
     RELATIONS,
@@ -20,7 +25,6 @@ from tests.patterns.hierarchical_queries import (
     homomorphisms,
     streams,
 )
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 WINDOWS = st.one_of(st.builds(CountWindow, st.integers(1, 5)), st.just(Unbounded()))
 

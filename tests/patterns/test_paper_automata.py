@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from patterns.automata import PCEA, Transition, Unary, accepting_runs
-from patterns.evaluation import Evaluator, by_label
-from patterns.queries import automaton_of, parse_conjunctive_query
+from skws_patterns.automata.pcea import PCEA, Transition
+from skws_patterns.automata.predicates import Unary
+from skws_patterns.automata.run_trees import accepting_runs
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.heap import by_label
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_windows.window import CountWindow, Unbounded, Window
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, STREAM, T
-from windows.window import CountWindow, Unbounded, Window
 
 
 def defined(pcea: PCEA, position: int) -> list[frozenset[int]]:

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patterns.automata import PCEA, Contains, Operator
-from patterns.evaluation import Evaluator, by_label
-from patterns.language import compile_pattern, parse_pattern
-from patterns.language.syntax import Agreement, Filter, Keyword
-from schema.errors import PatternError
-from schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_patterns.automata.pcea import PCEA
+from skws_patterns.automata.predicates import Contains, Operator
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.heap import by_label
+from skws_patterns.language.compile import compile_pattern
+from skws_patterns.language.parse import Agreement, Filter, Keyword, parse_pattern
+from skws_schema.errors import PatternError
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded
 from tests.patterns.texts import contains
-from windows.window import CountWindow, TimeWindow, Unbounded
 
 
 def relation(name: str, *, table: bool = False) -> Relation:

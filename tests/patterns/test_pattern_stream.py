@@ -10,20 +10,21 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from patterns.language import compile_pattern
-from patterns.language.syntax import Pattern
-from patterns.queries import ConjunctiveQuery, automaton_of, root_of_query
-from patterns.root import RootKey
-from schema.errors import PatternError
-from schema.model import Attribute, AttributeType, Relation, Row, Schema
-from skws.batches import RecordBatch
-from skws.pattern_search import PatternQuery, PatternResult, PatternStream, read_query
-from skws.records import Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.patterns import PatternQuery, PatternResult, PatternStream, read_query
+from skws_patterns.language.compile import compile_pattern
+from skws_patterns.language.parse import Pattern
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.hcq import ConjunctiveQuery, root_of_query
+from skws_patterns.root import RootKey
+from skws_schema.errors import PatternError
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.patterns import hierarchical_queries as formal
 from tests.patterns import pattern_matches as written
 from tests.patterns.texts import contains
 from tests.strategies import streams as record_streams
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 WINDOWS: list[Window] = [CountWindow(3), TimeWindow(4), TimeWindow(8), Unbounded()]
 SCHEMA = Schema(
@@ -66,7 +67,7 @@ def test_a_stream_rebuilt_from_two_windows_goes_on_as_if_it_had_never_ended(
     while kept and _needed(records[kept - 1], places[kept - 1], records[:cut], position, window):
         kept -= 1
     again = PatternStream(query, SCHEMA, window)
-    again.begin_at(places[kept])
+    again.seek(places[kept])
     again.rebuild(RecordBatch.of(records[kept:cut]))
     assert Counter(told(again, records[cut:])) == Counter(expected)
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patterns.columnar import batch as by_columns
-from skws.batches import RecordBatch
-from skws.pattern_search import PatternStream, read_query
-from skws.pattern_search import replayed as replays
-from skws.pattern_search.replayed import ReplayedPattern
-from skws.records import Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.patterns import PatternStream, read_query
+from skws.queries.patterns import replayed as replays
+from skws.queries.patterns.replayed import ReplayedPattern
+from skws_patterns.evaluation import columnar as by_columns
+from skws_windows.window import CountWindow, Unbounded, Window
 from tests.patterns.test_pattern_stream import PATTERN, SCHEMA, WINDOWS, told
 from tests.strategies import streams as record_streams
-from windows.window import CountWindow, Unbounded, Window
 
 TEXTS = [
     PATTERN,

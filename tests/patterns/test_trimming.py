@@ -8,13 +8,15 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patterns.automata import PCEA, Equality, Source, State, Transition, Unary, accepting_runs
-from patterns.columnar.plan import column_plan
-from patterns.drawing import AutomatonDrawing
-from patterns.evaluation import Evaluator
-from schema.model import Row
+from skws_patterns.automata.pcea import PCEA, Source, State, Transition
+from skws_patterns.automata.predicates import Equality, Unary
+from skws_patterns.automata.run_trees import accepting_runs
+from skws_patterns.drawing import AutomatonDrawing
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.runs import column_plan
+from skws_schema.model import Row
+from skws_windows.window import CountWindow
 from tests.patterns.pattern_matches import SCHEMA, streams
-from windows.window import CountWindow
 
 STATES: Final = "pqrst"
 SAME: Final = Equality(tuple((relation, (0,)) for relation in range(3)), (0,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from schema.model import Row
+from skws_schema.model import Row
 
 
 def contains(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:

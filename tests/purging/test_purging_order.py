@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from purging.eager import purge_upwards
-from purging.lazy import SleepQueue
+from skws_purging.eager import purge_upwards
+from skws_purging.lazy import SleepQueue
+from skws_purging.sweep import LEAST, Sweep
 
 ABOVE = {"source": ["j1", "j2"], "j1": ["j3"], "j2": ["j4"], "j3": [], "j4": []}
 
@@ -27,3 +28,13 @@ def test_sleepers_come_out_in_the_order_in_which_they_fell_asleep() -> None:
     queue.discard("j9")
     assert (list(queue.due(9)), list(queue.due(12)), "j1" in queue) == ([], ["j3"], True)
     assert (list(queue.drain()), len(queue)) == (["j1"], 0)
+
+
+def test_a_sweep_waits_for_as_many_entries_as_the_last_one_left() -> None:
+    sweep = Sweep()
+    assert not sweep.due(1, LEAST)
+    assert sweep.due(1, LEAST + 1)
+    sweep.done(1, 500)
+    assert not sweep.due(1, 10 * LEAST)  # nothing has expired since
+    assert not sweep.due(2, 1000 + LEAST)
+    assert sweep.due(2, 1000 + LEAST + 1)

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from skws.batches import RecordBatch
-from skws.engine.columnar import ColumnarEngine
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.jobs.local import LocalWatch
+from skws.jobs.log import Log
 from skws.keywords import parse_query
-from skws.live.ranked import TOP
-from skws.live.search import LiveSearch, Told
-from skws.live.share import Share, Spread
-from skws.live.standing import Query, Standing
-from skws.live.stream import Stream
-from skws.plan import Plan
-from skws.ranking.choice import RankingChoice
-from skws.ranking.top import Top, TopChoice, event_time, unknown
-from skws.records import Record
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.partitioning import Part, Partitioning
+from skws.queries.session import Session
+from skws.queries.stream_state import LoggedBatch
+from skws.ranking.top import Top, event_time, unknown
 from skws.results.model import LiveResult, Result
-from skws.watch.local import LocalWatch
-from skws.watch.log import Log
-from skws.watch.sinks import open_sinks
+from skws.sinks.addresses import open_sinks
+from skws.spec.query import TOP, Query, Standing
+from skws.spec.ranking import RankingChoice, TopChoice
+from skws.spec.stream import Stream
+from skws_windows.window import CountWindow, TimeWindow, Window
+from tests.jobs.watching import QUERY, append, customer, lines, order, request
 from tests.spark.test_differential_batch import TABLES, random_stream
-from tests.watch.watching import QUERY, append, customer, lines, order, request
-from windows.window import CountWindow, TimeWindow, Window
 
 STANDING = Standing("best", "alpha beta", 3, TOP, {"size": "3"})
 
@@ -63,15 +63,15 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
     expected = [*top.take(engine.process(stream)), *top.advance(engine.now)]
     assert len({each.place.reason for each in expected if each.place}) == 4
 
-    shards = [Share(number, 3, Spread.ROOTS) for number in range(3)]
+    shards = [Part(number, 3, Partitioning.ROOTS) for number in range(3)]
     told: list[LiveResult] = []
     for share in shards:
-        log: list[Told] = []
-        live = LiveSearch(Stream(TABLES, window), share, keywords=False)
+        log: list[LoggedBatch] = []
+        live = Session(Stream(TABLES, window), share, keywords=False)
         live.load_tables(static)
         assert len(live.add(STANDING)) == (len(snapshot) if share.owns("best") else 0)
         for number, some in enumerate(parts(stream, seed=7)):
-            log.append(Told(live.position, live.now, RecordBatch.of(some)))
+            log.append(LoggedBatch(live.position, live.now, RecordBatch.of(some)))
             told += live.take(log[-1].batch)
             if number == 20:
                 live = restarted(live, log, Stream(TABLES, window), share, static)
@@ -79,8 +79,8 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
 
 
 def restarted(
-    live: LiveSearch, log: list[Told], stream: Stream, share: Share, static: list[Record]
-) -> LiveSearch:
+    live: Session, log: list[LoggedBatch], stream: Stream, share: Part, static: list[Record]
+) -> Session:
     """Made anew from the log of the last two windows, as after a crash."""
     length = stream.window.end(0)
     here = live.position if stream.by_count else live.now
@@ -89,14 +89,14 @@ def restarted(
         for each in log
         if (each.position if stream.by_count else int(each.batch.time[-1])) > here - 2 * length
     ]
-    again = LiveSearch(stream, share, keywords=False)
+    again = Session(stream, share, keywords=False)
     again.load_tables(static)
     again.add(STANDING)
     for number, each in enumerate(kept):
         if not number:
-            again.stand_at(each.position, each.now)
-        again.recall(each.batch)
-    again.stand_at(live.position, live.now)
+            again.seek(each.position, each.now)
+        again.replay(each.batch)
+    again.seek(live.position, live.now)
     return again
 
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.model import Schema
-from skws.engine.columnar import ColumnarEngine
+from skws.data.record import Record
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.ranking.choice import RankingChoice
-from skws.records import Record
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result, ResultTuple
-from tests.oracle import Live, Oracle, instants
+from skws.spec.ranking import RankingChoice
+from skws_purging.tuples import ALWAYS
+from skws_schema.model import Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.oracles.oracle import Live, Oracle, instants
 from tests.strategies import WORDS, schemas, static_rows, streams
-from windows.tuples import ALWAYS
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded(), CountWindow(3)]
 HALF_LIFE = 2_000_000

@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.model import Attribute, AttributeType, Relation, Schema
-from skws.engine.columnar import ColumnarEngine
+from skws.data.record import Record
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.ranking.choice import RankingChoice
-from skws.ranking.score import Part, Score
-from skws.ranking.top import Top, TopChoice, event_time, group_namer, unknown
-from skws.records import Record
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.ranking.top import Top, event_time, group_namer, unknown
 from skws.results.model import Result, ResultTuple
-from tests.oracle import instants
+from skws.results.score import Part, Score
+from skws.spec.ranking import RankingChoice, TopChoice
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window
+from tests.oracles.oracle import instants
 from tests.strategies import WORDS, schemas, static_rows, streams
-from windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window
 
 SCHEMA = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
 SECOND = 1_000_000

@@ -11,22 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.errors import UsageError
-from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws.data.record import Record
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.ranking.best_of_windows import BestOfWindows, check_over_windows
-from skws.ranking.choice import RankingChoice
-from skws.ranking.top import TopChoice, group_namer
-from skws.records import Record
+from skws.keywords.plan import Plan
+from skws.queries.windowed.engine import WindowedEngine
+from skws.queries.windowed.request import WindowsRequest
+from skws.ranking.top import BestOfWindows, check_over_windows, group_namer
 from skws.results.model import Result
-from skws.windowing.engine import WindowedEngine
-from skws.windowing.request import WindowsRequest
+from skws.spec.ranking import RankingChoice, TopChoice
+from skws_schema.errors import UsageError
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_windows.window import ExpressionWindow
+from tests.oracles.windowed import WindowedOracle
 from tests.ranking.test_oracle_scores import HALF_LIFE, Judge
 from tests.strategies import WORDS, schemas, static_rows, streams
 from tests.window_streams import expression_texts
-from tests.windowed_oracle import WindowedOracle
-from windows.window import ExpressionWindow
 
 CONDITIONS = ("x > 0", "x = y", "y < 1", "r0", "not r0", "t contains 'alpha'", "x = x[-1]")
 KEYS = ("", "", "x", "r0.x", "x, r0.y")

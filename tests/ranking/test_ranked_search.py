@@ -8,16 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import skws.spark.replayed
-from skws.engine.columnar import ColumnarEngine
+from skws.formats import BadRecordLog, Replay
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.ranking.choice import RankingChoice
-from skws.replay import BadRecordLog, Replay
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result
 from skws.spark.batch import BatchRun
-from tests.replays import write_replay
+from skws.spec.ranking import RankingChoice
+from skws_windows.window import CountWindow, TimeWindow, Window
+from tests.formats.replays import write_replay
 from tests.spark.test_differential_batch import TABLES, random_stream
-from windows.window import CountWindow, TimeWindow, Window
 
 
 @pytest.mark.spark

@@ -5,21 +5,23 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 
-from patterns.evaluation import Evaluator
-from patterns.language import compile_pattern, parse_pattern
-from patterns.queries import automaton_of, is_hierarchical, parse_conjunctive_query
-from schema.errors import PatternError
-from schema.model import Attribute, AttributeType, Relation, Row, Schema
-from skws.pattern_search import text_match
-from windows.window import CountWindow
+from skws.queries.patterns import text_match
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.language.compile import compile_pattern
+from skws_patterns.language.parse import parse_pattern
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.hcq import is_hierarchical
+from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_schema.errors import PatternError
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_windows.window import CountWindow
+from tests.places import DATA
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT.parent / "shared" / "data" / "google-cluster"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the public data sets are not at {DATA}")
+FOLDER = DATA / "google-cluster"
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the public data sets are not at {FOLDER}")
 
 # As declared beside the data.
 NAMES = ("job", "task", "machine", "status", "priority", "event_number")
@@ -29,7 +31,7 @@ JOB, MACHINE, STATUS = 0, 2, 3
 
 def events(number: str) -> list[Row]:
     """The events of one file; its header lacks the last name. An event without a machine joins nothing."""
-    (path,) = DATA.glob(f"*query{number}*.csv")
+    (path,) = FOLDER.glob(f"*query{number}*.csv")
     with path.open(newline="") as file:
         rows = list(csv.reader(file))[1:]
     complete = [row[1:] for row in rows if len(row) == len(NAMES) + 1]

@@ -9,25 +9,23 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 from pyspark.sql import SparkSession
 
-from schema.graph import Edge, edges, edges_from
-from schema.load import load_schema
-from schema.model import Row, Schema
-from skws.engine.engine import Engine
+from skws.formats import BadRecordLog, Replay
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.replay import BadRecordLog, Replay
+from skws.keywords.plan import Plan
+from skws.queries.keywords.engine import Engine
 from skws.results.assemble import json_row
 from skws.results.model import Result
-from windows.window import FOREVER, parse_window
+from skws_schema.graph import Edge, edges, edges_from
+from skws_schema.model import Row, Schema
+from skws_schema.yaml.load import load_schema
+from skws_windows.window import FOREVER, parse_window
+from tests.places import DATA, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT.parent / "shared" / "data"
 FOLDERS = {"stackexchange": "stackexchange-ai", "sakila": "sakila", "mondial": "mondial"}
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the public data sets are not at {DATA}")

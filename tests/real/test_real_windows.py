@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from schema.load import load_schema
-from schema.model import Schema
+from skws.data.record import Record
+from skws.formats import BadRecordLog, Replay
 from skws.keywords import terms
-from skws.records import Record
-from skws.replay import BadRecordLog, Replay
-from skws.windowing.request import WindowsRequest
-from skws.windowing.run import Counts, windows
-from windows.expressions.processor import Window
+from skws.queries.windowed.request import WindowsRequest
+from skws.queries.windowed.run import Counts, windows
+from skws_schema.model import Schema
+from skws_schema.yaml.load import load_schema
+from skws_windows.processor.processor import Window
+from tests.places import DATA, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMENTS = ROOT.parent / "shared" / "data" / "stackexchange-ai" / "csv" / "Comments.csv"
+COMMENTS = DATA / "stackexchange-ai" / "csv" / "Comments.csv"
 DAY = 86_400_000_000
 
 pytestmark = pytest.mark.skipif(not COMMENTS.is_file(), reason=f"the public data set is not at {COMMENTS}")

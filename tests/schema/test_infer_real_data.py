@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from schema.infer import infer
-from schema.load import parse_schema
-from schema.model import Schema
+from skws_schema.infer.infer import infer
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+from tests.places import DATA
 
-DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 SETS = ["sakila", "mondial", "stackexchange-ai"]
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")

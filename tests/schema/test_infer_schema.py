@@ -6,12 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schema.column_profile import profile
-from schema.errors import SchemaError
-from schema.infer import infer
-from schema.load import parse_schema
-from schema.model import AttributeType, Schema
-from schema.words import singular, stem, tokens
+from skws_schema.errors import SchemaError
+from skws_schema.infer.column_profile import profile, singular, stem, tokens
+from skws_schema.infer.infer import infer
+from skws_schema.model import AttributeType, Schema
+from skws_schema.yaml.load import parse_schema
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import SchemaError
-from schema.load import load_schema, parse_schema
+from skws_schema.errors import SchemaError
+from skws_schema.yaml.load import load_schema, parse_schema
 
 HEAD = (
     "relations:\n  a: {attributes: {x: integer, t: text, s: string, w: timestamp, n: number, b: boolean}}\n"

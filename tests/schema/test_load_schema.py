@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from schema.errors import Problem, SchemaError
-from schema.load import load_schema, parse_schema, warnings
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.errors import Problem, SchemaError
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.yaml.load import load_schema, parse_schema, warnings
 
 CONTRACT = """\
 version: 1

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schema.drawing import draw, join_graph, spanning_trees
-from schema.json_schema import json_schema
-from schema.load import parse_schema
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from schema.show import show, to_dot, to_yaml
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.show import draw, join_graph, show, spanning_trees, to_dot, to_yaml
+from skws_schema.yaml.document import json_schema
+from skws_schema.yaml.load import parse_schema
 
 MOVIES = parse_schema(
     """

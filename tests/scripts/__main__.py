@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from skws.choices import EngineName
+from skws.spec.enums import EngineName
 from tests.scripts.hosts import ReplaySearch, SessionHost
 from tests.scripts.script import parse_script, play, replayed, script_of
 

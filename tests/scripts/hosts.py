@@ -6,30 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from schema.model import Schema
-from skws.batches import RecordBatch
-from skws.bounded.search import SelectedSearch
-from skws.choices import EngineName
-from skws.live.ranked import SIZE, ranking_of, top_of
-from skws.live.search import LiveSearch
-from skws.live.search import Told as Past
-from skws.live.share import Spread
-from skws.live.standing import PATTERN, SELECT, SELECTED, SQL, Query
-from skws.pattern_search import PatternRequest, PatternSearch
-from skws.ranking.choice import RankingChoice
-from skws.records import Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.jobs.control import Answer, Command
+from skws.jobs.local import LocalWatch
+from skws.jobs.standing import StandingQueries
+from skws.queries.partitioning import Partitioning
+from skws.queries.session import Session
+from skws.queries.stream_state import LoggedBatch as Past
 from skws.results.model import LiveResult
-from skws.search import Search, SearchRequest
+from skws.search import Search
 from skws.sources.feed import Batch, Feed, Item, Offset
-from skws.watch.control import Answer, Command
-from skws.watch.local import LocalWatch
-from skws.watch.request import WatchRequest
-from skws.watch.standing import StandingQueries
-from tests.replays import write_replay
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.model import Schema
+from tests.formats.replays import write_replay
+from tests.jobs.watching import Collected, Notes
 from tests.scripts.rendering import line_of
 from tests.scripts.script import Asked, Stage, Told
-from tests.streaming.shard_runs import KeptShard, all_shards, parcel_of
-from tests.watch.watching import Collected, Notes
+from tests.spark.streaming.shard_runs import KeptShard, all_shards, parcel_of
 
 
 def checked(known: StandingQueries, commands: Sequence[Command]) -> tuple[list[Command], list[str]]:
@@ -41,10 +37,10 @@ def checked(known: StandingQueries, commands: Sequence[Command]) -> tuple[list[C
 class SessionHost:
     """The live search alone, with the whole log."""
 
-    def start(self, request: WatchRequest, tables: Sequence[Record]) -> None:
+    def start(self, request: Job, tables: Sequence[Record]) -> None:
         self._late: list[tuple[Record, int]] = []
         self._log: list[Past] = []
-        self._live = LiveSearch(request.stream, on_late=self._on_late, past=lambda: self._log)
+        self._live = Session(request.stream, on_late=self._on_late, past=lambda: self._log)
         self._standing = StandingQueries(request, self._live)
         self._live.load_tables(tables)
 
@@ -72,7 +68,7 @@ class ScriptFeed:
 
     rows: Sequence[Record]
     batches: list[Asked] = field(default_factory=list)
-    tables_come: bool = False
+    tables_pending: bool = False
 
     def start(self) -> Offset:
         return {"batch": 0}
@@ -87,17 +83,17 @@ class ScriptFeed:
         asked = self.batches[number]
         return Batch(asked.records, {"batch": number + 1}, ended=asked.ended)
 
-    def again(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
         for asked in self.batches[start["batch"] : end["batch"]]:
             yield from asked.records
 
     def commit(self, end: Offset) -> None:
         """Everything can be read again."""
 
-    def behind(self, offset: Offset) -> str:
+    def lag(self, offset: Offset) -> str:
         return ""
 
-    def adopt(self, schema: Schema) -> None:
+    def change_schema(self, schema: Schema) -> None:
         """Records are there already."""
 
     def close(self) -> None:
@@ -110,6 +106,7 @@ class ScriptSource:
 
     feed: ScriptFeed
     name: str = "script"
+    bounded: bool = False
     local_only: bool = False
 
     def open(self, schema: Schema) -> Feed:
@@ -125,7 +122,7 @@ class JobHost:
         self._answers: list[Answer] = []
         self._late = 0
 
-    def start(self, request: WatchRequest, tables: Sequence[Record]) -> None:
+    def start(self, request: Job, tables: Sequence[Record]) -> None:
         self._request = replace(request, checkpoint=self._folder / "checkpoint")
         self._feed = ScriptFeed(tables)
         self._open()
@@ -162,11 +159,11 @@ class JobHost:
 class ShardsHost:
     """Three shards of the Spark job, worked by hand, each rebuilt from its log between two micro-batches."""
 
-    def __init__(self, *, rebuilt: bool = False, spread: Spread = Spread.ROOTS) -> None:
+    def __init__(self, *, rebuilt: bool = False, spread: Partitioning = Partitioning.ROOTS) -> None:
         self._rebuilt = rebuilt
         self._spread = spread
 
-    def start(self, request: WatchRequest, tables: Sequence[Record]) -> None:
+    def start(self, request: Job, tables: Sequence[Record]) -> None:
         self._request = replace(request, engine=EngineName.SPARK)
         self._known = StandingQueries(self._request)
         self._shards: list[KeptShard] = all_shards(self._request, 3, self._spread)
@@ -206,35 +203,17 @@ class ReplaySearch:
         return [line_of(result) for result in self._results(stage, path, query)]
 
     def _results(self, stage: Stage, path: Path, query: Query) -> Iterator[LiveResult]:
-        request = stage.request()
-        if query.kind in (PATTERN, SELECTED):
-            asked = PatternRequest(
-                query.text,
+        given = stage.request()
+        return Search(
+            Job.search(
+                query,
                 stage.described,
-                (path,),
-                request.window,
+                path,
+                window=given.window,
+                max_size=given.max_size,
+                match_names=given.match_names,
                 engine=self.engine,
-                allow_unbounded_windows=request.allow_unbounded_windows,
-            )
-            if query.kind == SELECTED:
-                yield from SelectedSearch(asked, query.options[SELECT]).results()
-            else:
-                yield from PatternSearch(asked).results()
-            return
-        assert query.kind != SQL, "a search is of keywords or of a pattern"
-        best = top_of(query.options) if SIZE in query.options else None
-        yield from Search(
-            SearchRequest(
-                query.text,
-                stage.described,
-                (path,),
-                request.window,
-                query.max_size or request.max_size,
-                request.match_names,
-                self.engine,
-                allow_unbounded_windows=request.allow_unbounded_windows,
-                evaluator=request.evaluator,
-                ranking=ranking_of(query.options) or (RankingChoice() if best else None),
-                top=best,
+                allow_unbounded_windows=given.allow_unbounded_windows,
+                evaluator=given.evaluator,
             )
         ).results()

@@ -30,23 +30,23 @@ from typing import Any, Final, Protocol
 import orjson
 import yaml
 
-from schema.errors import SkwsError
-from schema.load import parse_schema
-from schema.model import Schema
-from skws.alerts.file import alert_of
-from skws.choices import EngineName
+from skws.data.record import BadRecord, Record
 from skws.explain import explain, to_text
+from skws.formats.files import END, Format, Split
+from skws.formats.jsonl import LineReader
+from skws.jobs.alerts.file import alert_of
+from skws.jobs.control import Command
 from skws.keywords import parse_query
-from skws.live.standing import SQL, Query
-from skws.plan import Plan
-from skws.records import BadRecord, Record
-from skws.replay.jsonl import LineReader
-from skws.replay.splits import END, Format, Split
+from skws.keywords.plan import Plan
 from skws.results.model import LiveResult
-from skws.watch.control import Command
-from skws.watch.request import WatchRequest
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import SQL, Query
+from skws_schema.errors import SkwsError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import parse_duration, parse_window
 from tests.scripts.rendering import line_of
-from windows.window import parse_duration, parse_window
 
 SOURCE: Final = Path("script")
 NETWORKS: Final = 12
@@ -99,7 +99,7 @@ class Told:
 class Host(Protocol):
     """Something that answers standing queries over a stream; ``start`` first."""
 
-    def start(self, request: WatchRequest, tables: Sequence[Record]) -> None: ...
+    def start(self, request: Job, tables: Sequence[Record]) -> None: ...
 
     def work(self, asked: Asked) -> Told: ...
 
@@ -148,14 +148,14 @@ class Stage:
         assert self.schema is not None, "a script begins with a schema"
         return self.schema
 
-    def request(self) -> WatchRequest:
+    def request(self) -> Job:
         """The live search that the options ask for. Raises UsageError."""
         given = dict(self.options)
         if "window" in given:
             given["window"] = parse_window(given["window"])
         if "lateness" in given:
             given["lateness"] = parse_duration(given["lateness"])
-        return WatchRequest({}, self.described, str(SOURCE), engine=EngineName.LOCAL, sinks=(), **given)
+        return Job({}, self.described, str(SOURCE), engine=EngineName.LOCAL, sinks=(), **given)
 
 
 def play(

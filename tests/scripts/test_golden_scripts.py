@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from skws.choices import EngineName
-from skws.live.share import Spread
+from skws.queries.partitioning import Partitioning
+from skws.spec.enums import EngineName
 from tests.scripts.hosts import JobHost, ReplaySearch, SessionHost, ShardsHost
 from tests.scripts.script import Block, Host, parse_script, play
 
@@ -23,7 +23,7 @@ HOSTS: Final[dict[str, Callable[[Path], Host]]] = {
     "restarted job": lambda folder: JobHost(folder, restarted=True),
     "shards": lambda _: ShardsHost(),
     "rebuilt shards": lambda _: ShardsHost(rebuilt=True),
-    "shards of queries": lambda _: ShardsHost(spread=Spread.QUERIES),
+    "shards of queries": lambda _: ShardsHost(spread=Partitioning.QUERIES),
 }
 
 

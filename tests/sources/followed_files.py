@@ -6,10 +6,10 @@ from pathlib import Path
 
 import orjson
 
-from schema.model import Attribute, AttributeType, Relation, Schema
-from skws.records import BadRecord
+from skws.data.record import BadRecord
 from skws.sources.feed import Item, Offset
 from skws.sources.files.feed import FilesFeed
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
 T = AttributeType
 SCHEMA = Schema(
@@ -55,11 +55,11 @@ class Follower:
     def restart(self) -> None:
         self.feed = FilesFeed(self.path, SCHEMA)
 
-    def again(self) -> None:
+    def replay(self) -> None:
         """Every batch comes again the same, in this process and in another."""
         for feed in (self.feed, FilesFeed(self.path, SCHEMA)):
             for start, items, end in self.taken:
-                assert list(feed.again(start, end)) == items
+                assert list(feed.replay(start, end)) == items
 
 
 def append(path: Path, data: bytes) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws.records import BadRecord, Record
+from skws.data.record import BadRecord, Record
 from skws.sources.feed import Feed, Item, Offset
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.lsn import lsn_of
-from skws.sources.postgres.source import PostgresSource
+from skws.sources.postgres.feed import PostgresSource
+from skws.sources.postgres.slot import lsn_of
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.postgres import Database
 
 T = AttributeType

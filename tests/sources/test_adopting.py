@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import SourceError
-from schema.evolve import SchemaChange
-from schema.model import Schema
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.source import PostgresSource
+from skws.sources.postgres.feed import PostgresSource
+from skws_schema.errors import SourceError
+from skws_schema.evolution import SchemaChange
+from skws_schema.model import Schema
+from tests.jobs.watching import append
 from tests.kafka import broker
 from tests.postgres import Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, shown
-from tests.watch.watching import append
 
 FEWER = Schema("films", SCHEMA.relations[:2], SCHEMA.joins[:1])
 WHOLE = SchemaChange.between(FEWER, SCHEMA).after
@@ -45,15 +45,15 @@ def test_a_database(database: Database) -> None:
     database.run(insert(1, 2), "INSERT INTO sighting VALUES (1, 'before')")
     items, offset, _ = follow(feed, database, offset)
     assert shown(items) == movies(1, 2)
-    feed.adopt(WHOLE)
+    feed.change_schema(WHOLE)
     database.run(insert(3, 3), "INSERT INTO sighting VALUES (3, 'seen')")
     items, offset, _ = follow(feed, database, offset)
     assert shown(items) == [*movies(3), ("+", "sighting", 3, "seen")]
     # A table may go with its relation, and one that is not there is refused.
-    feed.adopt(GONE)
+    feed.change_schema(GONE)
     database.run("DROP TABLE sighting", insert(4, 4))
     with pytest.raises(SourceError, match="no table 'sighting'"):
-        feed.adopt(SCHEMA)
+        feed.change_schema(SCHEMA)
     items, offset, _ = follow(feed, database, offset)
     assert shown(items) == movies(4)
     feed.close()
@@ -64,7 +64,7 @@ def test_a_publication_of_others_is_not_changed(database: Database) -> None:
     feed = PostgresSource(Address.of(database.uri(slot=database.name, publication="theirs"))).open(FEWER)
     offset = feed.start()
     with pytest.raises(SourceError, match=r"publication 'theirs' lacks .*sighting"):
-        feed.adopt(WHOLE)
+        feed.change_schema(WHOLE)
     database.run(insert(1, 1))
     assert shown(follow(feed, database, offset)[0]) == movies(1)
     feed.close()
@@ -80,13 +80,13 @@ def test_topics() -> None:
         feed = parse_source(kafka.uri()).open(Schema("films", (SCHEMA.relations[1],), ()))
         _, offset = polled(feed, feed.start(), 1)
         assert offset["next"] == {"movie": {"0": 1}}
-        feed.adopt(Schema("films", SCHEMA.relations[1:], SCHEMA.joins[1:]))
+        feed.change_schema(Schema("films", SCHEMA.relations[1:], SCHEMA.joins[1:]))
         batch = feed.poll(offset, 10)
         until = time.monotonic() + 20
         while not batch.items and time.monotonic() < until:
             batch = feed.poll(batch.end, 10)
         assert [item.row for item in batch.items] == [(1, "seen")]  # type: ignore[union-attr]
-        assert list(feed.again(offset, batch.end)) == list(batch.items)
+        assert list(feed.replay(offset, batch.end)) == list(batch.items)
         feed.close()
 
 
@@ -95,7 +95,7 @@ def test_files(tmp_path: Path) -> None:
     append(tmp_path / "all.jsonl", movie)
     feed = parse_source(str(tmp_path)).open(FEWER)
     items, offset = polled(feed, feed.start(), 1)
-    feed.adopt(WHOLE)
+    feed.change_schema(WHOLE)
     append(tmp_path / "sighting.jsonl", {"time": 2, "mid": 1, "note": "seen"})
     append(tmp_path / "all.jsonl", {"relation": "sighting", "time": 3, "row": {"mid": 1, "note": "again"}})
     items, offset = polled(feed, offset, 2)

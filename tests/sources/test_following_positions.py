@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from schema.errors import SourceError
-from schema.model import Attribute, AttributeType, Relation, Schema
-from skws.records import Record
+from skws.data.record import Record
 from skws.sources.feed import Item
-from skws.sources.postgres.catalog import Table
-from skws.sources.postgres.changes import Translator
-from skws.sources.postgres.fitting import Fitted
-from skws.sources.postgres.following import Following
+from skws.sources.postgres.catalog import MatchedTables, Table
+from skws.sources.postgres.changes import ChangeDecoder, LogReader
 from skws.sources.postgres.pgoutput import Begin, Change, Column, Commit, Identity, Insert
 from skws.sources.postgres.pgoutput import Relation as Described
-from skws.sources.postgres.position import Position
+from skws.sources.postgres.slot import Position
+from skws_schema.errors import SourceError
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
 SCHEMA = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
 TABLE = Table(7, "public", "movie", "r", Identity.FULL, (), (), frozenset(), ())
-DESCRIBED = Described(7, "public", "movie", Identity.FULL, (Column("mid", False, 23, -1),))
+DESCRIBED = Described(7, "public", "movie", Identity.FULL, (Column("mid", False),))
 
 
-def following(position: Position) -> Following:
-    found = Following(Translator(SCHEMA, Fitted({0: TABLE}, {}, ())), position)
+def following(position: Position) -> LogReader:
+    found = LogReader(ChangeDecoder(SCHEMA, MatchedTables({0: TABLE}, {}, ())), position)
     found.take(DESCRIBED)
     return found
 
 
 def transaction(lsn: int, time: int, *numbers: int) -> list[Change]:
     inserts = [Insert(7, (str(number).encode(),)) for number in numbers]
-    return [Begin(lsn, time, 1), *inserts, Commit(lsn, lsn + 5, time)]
+    return [Begin(lsn, time), *inserts, Commit(lsn, lsn + 5, time)]
 
 
-def taken(follower: Following, messages: list[Change]) -> list[tuple[object, int]]:
+def taken(follower: LogReader, messages: list[Change]) -> list[tuple[object, int]]:
     items: list[Item] = [item for message in messages for item in follower.take(message)]
     return [(item.row[0], item.time) for item in items if isinstance(item, Record)]
 
@@ -63,14 +61,14 @@ def test_a_transaction_from_before_the_position_is_passed_over() -> None:
 
 def test_a_rest_moves_the_position_but_not_within_a_transaction() -> None:
     follower = following(Position(100))
-    follower.rest(150)
-    follower.rest(140)
+    follower.skip_to(150)
+    follower.skip_to(140)
     assert follower.position == Position(150)
-    follower.take(Begin(160, 50, 1))
-    follower.rest(170)
+    follower.take(Begin(160, 50))
+    follower.skip_to(170)
     assert follower.position == Position(150)
     parted = following(Position(100, change=2, time=50))
-    parted.rest(150)
+    parted.skip_to(150)
     assert parted.position == Position(100, 2, 50)
 
 
@@ -97,7 +95,7 @@ def test_where_reading_again_ends(last: Position, reached: list[bool]) -> None:
 
 @pytest.mark.parametrize("offset", [{}, {"lsn": "0/1"}, {"lsn": "x", "change": 0, "time": 0}, {"items": 3}])
 def test_offsets_of_others_are_refused(offset: dict[str, object]) -> None:
-    with pytest.raises(SourceError, match=r"is no offset of a PostgreSQL source|is no position"):
+    with pytest.raises(SourceError, match=r"is not an offset of a PostgreSQL source|is not a position"):
         Position.of(offset)
 
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skws.records import BadRecord, Record
-from skws.replay import plan, read_split
-from skws.sources.columns import Columns
+from skws.data.record import BadRecord, Record
+from skws.formats import plan, read_split
+from skws.sources.feed import Columns
 from skws.sources.files.feed import FilesFeed
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
 
@@ -29,7 +29,7 @@ def test_a_growing_file(tmp_path: Path) -> None:
     assert follower.poll() == []
     append(path, line(3) + line(4)[:-12])
     assert follower.poll() == [3]
-    assert follower.feed.behind(follower.offset) == f"{len(line(4)) - 12} bytes behind"
+    assert follower.feed.lag(follower.offset) == f"{len(line(4)) - 12} bytes behind"
     follower.restart()
     append(path, line(4)[-12:] + b"nonsense\n" + line(5))
     four, reason = follower.poll(2)
@@ -38,7 +38,7 @@ def test_a_growing_file(tmp_path: Path) -> None:
     assert follower.poll(2) == [5]
     (bad,) = (item for _, items, _ in follower.taken for item in items if isinstance(item, BadRecord))
     assert (bad.line, bad.offset, bad.raw) == (5, 4 * len(line(1)), b"nonsense")
-    follower.again()
+    follower.replay()
 
 
 GENRE = b'{"relation":"genre","row":{"gid":7,"label":"x"}}\n'
@@ -59,7 +59,7 @@ def test_a_long_part_is_read_as_columns_where_it_is_as_usual(tmp_path: Path, unu
     assert [item for _, items, _ in follower.taken for item in items] == [
         item for item in read_split(split, SCHEMA) if isinstance(item, BadRecord) or item.relation
     ]
-    follower.again()
+    follower.replay()
 
 
 def test_a_last_line_without_end_counts_once_it_is_whole(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_last_line_without_end_counts_once_it_is_whole(tmp_path: Path) -> None
     assert follower.poll() == []
     append(path, line(3)[-2:])
     assert follower.poll() == [3]
-    follower.again()
+    follower.replay()
 
 
 def test_new_files_of_every_format(tmp_path: Path) -> None:
@@ -87,13 +87,13 @@ def test_new_files_of_every_format(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no replay")
     (tmp_path / "_hidden.jsonl").write_bytes(b"nonsense")
     assert follower.poll() == [1, 4, 5, 6, 7, 8, 9, 2, 3]
-    assert follower.notices == ["notes.txt is passed over: its format is unknown"]
+    assert follower.notices == ["notes.txt is skipped: its format is unknown"]
     assert follower.poll() == []
     follower.restart()
     assert follower.poll() == []
     append(tmp_path / "play.csv", b"10,7\n")
     assert follower.poll() == [10]
-    follower.again()
+    follower.replay()
 
 
 def test_whole_files_come_in_portions_and_after_a_restart(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_whole_files_come_in_portions_and_after_a_restart(tmp_path: Path) -> Non
         seen += follower.poll(8)
         follower.restart()
     assert sorted(map(str, seen)) == sorted(map(str, range(20)))
-    follower.again()
+    follower.replay()
 
 
 @pytest.mark.parametrize("name", ["late.parquet", "late.jsonl.gz"])
@@ -122,7 +122,7 @@ def test_files_that_are_not_whole_wait(tmp_path: Path, name: str) -> None:
     for part in (data[:0], data[: len(data) // 2], data[:-1]):
         (tmp_path / name).write_bytes(part)
         assert follower.poll() == []
-    assert any("it waits until it is whole" in notice for notice in follower.notices)
+    assert any("it is read once it is complete" in notice for notice in follower.notices)
     (tmp_path / name).write_bytes(data)
     assert set(follower.poll()) == {1}
 
@@ -146,7 +146,7 @@ def test_csv_records_over_several_lines_wait_for_their_end(tmp_path: Path) -> No
     read = [item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA)]
     assert bad in read
     assert [i for _, items, _ in follower.taken for i in items] == read
-    follower.again()
+    follower.replay()
 
 
 def test_static_tables_come_first(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_static_tables_come_first(tmp_path: Path) -> None:
     append(tmp_path / "stream.jsonl", genre + line(3))
     assert follower.poll() == [3]
     assert sorted(notice.split(" ")[0] for notice in follower.notices) == ["genre.csv", "stream.jsonl"]
-    follower.again()
+    follower.replay()
 
 
 def test_debezium_events(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_any_pieces_give_what_a_replay_gives(
         pass
     read = [item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA)]
     assert [item for _, items, _ in follower.taken for item in items] == read
-    follower.again()
+    follower.replay()
 
 
 def _jsonl(titles: list[str]) -> bytes:

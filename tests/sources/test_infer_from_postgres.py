@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from schema.load import parse_schema
-from schema.model import AttributeType, Schema
 from skws.cli.main import run
-from skws.records import Record
+from skws.data.record import Record
+from skws_schema.model import AttributeType, Schema
+from skws_schema.yaml.load import parse_schema
 from tests.postgres import Database
 from tests.sources.following import follow, source
 

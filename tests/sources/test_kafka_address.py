@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import SchemaError, SkwsError, UsageError
 from skws.sources.addresses import parse_source
-from skws.sources.kafka.address import Address, Begin, Form, Lost
+from skws.sources.kafka.address import Address, Begin, Form, Lost, Settings
 from skws.sources.kafka.client import Client
-from skws.sources.kafka.settings import Settings
+from skws_schema.errors import SchemaError, SkwsError, UsageError
 
 
 def test_all_parts() -> None:
@@ -34,8 +33,8 @@ def test_all_parts() -> None:
     ("text", "message"),
     [
         ("kafka://joe:hunter2@h/t", r"kafka://joe:\*\*\*@h/t: no user or password in the address"),
-        ("kafka:///t", "'' is no broker: expected HOST or HOST:PORT"),
-        ("kafka://h:99999/t", "'h:99999' is no broker"),
+        ("kafka:///t", "'' is not a broker: expected HOST or HOST:PORT"),
+        ("kafka://h:99999/t", "'h:99999' is not a broker"),
         ("kafka://h/t,", "no topic ''"),
         ("kafka://h/a b", "no topic 'a b'"),
         ("kafka://h/t?from=yesterday", "from=yesterday: expected earliest or latest"),

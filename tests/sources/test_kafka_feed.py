@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from schema.errors import SourceError
-from skws.records import BadRecord, Record
+from skws.data.record import BadRecord, Record
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, Item, Offset
-from skws.sources.kafka.following import Following
-from skws.sources.outage import GIVE_UP
+from skws.sources.kafka.reader import PartitionReader
+from skws.sources.retry import GIVE_UP
+from skws_schema.errors import SourceError
 from tests.kafka import Broker, broker
 from tests.sources.clocks import HandClock
 from tests.sources.following import SCHEMA, shown
@@ -100,7 +100,7 @@ def test_any_division_into_polls_and_starts_gives_the_same(kafka: Broker, seed: 
             feed = opened(kafka, name)
         batch = feed.poll(offset, random.randrange(1, 12))
         if random.random() < 0.3:
-            assert list(feed.again(offset, batch.end)) == list(batch.items)
+            assert list(feed.replay(offset, batch.end)) == list(batch.items)
         items += batch.items
         offset = batch.end
         cuts.append(offset)
@@ -109,8 +109,8 @@ def test_any_division_into_polls_and_starts_gives_the_same(kafka: Broker, seed: 
         own = [item for item in items if _is_of(item, values, partition)]
         assert ["bad" if isinstance(item, BadRecord) else item.row[0] for item in own] == values
     first, last = sorted(random.choices(range(len(cuts)), k=2))
-    parts = [item for a, b in pairwise(cuts[first : last + 1]) for item in feed.again(a, b)]
-    assert sorted(map(repr, feed.again(cuts[first], cuts[last]))) == sorted(map(repr, parts))
+    parts = [item for a, b in pairwise(cuts[first : last + 1]) for item in feed.replay(a, b)]
+    assert sorted(map(repr, feed.replay(cuts[first], cuts[last]))) == sorted(map(repr, parts))
     feed.close()
 
 
@@ -149,8 +149,8 @@ def test_one_poll_waits_not_and_tells_what_waits(kafka: Broker, topic: str) -> N
     began = time.monotonic()
     feed.poll(offset, 10)
     assert time.monotonic() - began < 1
-    assert feed.behind(offset) == "0 messages behind"
-    assert feed.behind({**offset, "next": {topic: {"0": 0, "1": 3, "2": 0}}}) == (
+    assert feed.lag(offset) == "0 messages behind"
+    assert feed.lag({**offset, "next": {topic: {"0": 0, "1": 3, "2": 0}}}) == (
         f"7 messages behind, 7 of them in {topic}[1]"
     )
     feed.close()
@@ -160,18 +160,18 @@ def test_a_long_backlog_is_read_ahead_only_so_far(
     kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One partition waits while the other gives all that is older; pausing loses and repeats nothing."""
-    monkeypatch.setattr("skws.sources.kafka.following._LEAST_WAITING", 50)
-    monkeypatch.setattr("skws.sources.kafka.following._MOST_WAITING", 150)
-    monkeypatch.setattr("skws.sources.kafka.following._CHUNK", 40)
+    monkeypatch.setattr("skws.sources.kafka.reader._LEAST_WAITING", 50)
+    monkeypatch.setattr("skws.sources.kafka.reader._MOST_WAITING", 150)
+    monkeypatch.setattr("skws.sources.kafka.reader._CHUNK", 40)
     waiting: list[int] = []
-    fill = Following.fill
+    fill = PartitionReader.fill
 
-    def watched(self: Following, seconds: float) -> bool:
+    def watched(self: PartitionReader, seconds: float) -> bool:
         found = fill(self, seconds)
-        waiting.extend(len(queue.waiting) for queue in self._merge.queues.values())
+        waiting.extend(len(queue.waiting) for queue in self._queues.values())
         return found
 
-    monkeypatch.setattr(Following, "fill", watched)
+    monkeypatch.setattr(PartitionReader, "fill", watched)
     kafka.send(topic, map(film, range(1000)), partition=0, millis=1000)
     kafka.send(topic, map(film, range(1000, 2000)), partition=1, millis=2000)
     kafka.send(topic, map(film, range(2000, 3000)), partition=2, millis=3000)
@@ -196,7 +196,7 @@ def test_rows_of_static_tables(kafka: Broker) -> None:
     assert sorted(shown(list(feed.tables()))) == [("+", "genre", 1, "new"), ("+", "genre", 2, "two")]
     items, offset, notices = follow(feed, offset, 1)
     assert shown(items) == [("+", "movie", 1, "film 1", 1)]
-    assert any("rows of static tables take no part" in line for line in notices)
+    assert any("rows of static tables are not part" in line for line in notices)
     assert list(offset["next"]) == ["mixed"]
     feed.close()
 
@@ -207,14 +207,14 @@ def test_topics_named_as_the_relations(fragile: Broker) -> None:
     kafka.send("movie", [film(1)])
     feed = opened(kafka, clock=clock)
     batch = feed.poll(feed.start(), 0)
-    assert batch.notices == ("there is no topic sighting yet; it is looked for",)
+    assert batch.notices == ("there is no topic sighting yet; waiting for it",)
     kafka.create("sighting")
     kafka.send("sighting", [{"mid": 1, "note": "seen"}], millis=9)
     clock.micros += 31_000_000
     items, offset, notices = follow(feed, batch.end, 2)
     assert sorted(shown(items)) == [("+", "movie", 1, "film 1", 1), ("+", "sighting", 1, "seen")]
     assert notices == ["sighting[0] is new: it is read from its beginning"]
-    assert list(feed.again(batch.end, offset)) == sorted(items, key=str)[::-1]
+    assert list(feed.replay(batch.end, offset)) == sorted(items, key=str)[::-1]
     feed.close()
 
 
@@ -227,7 +227,7 @@ def test_partitions_that_are_new_are_read_from_their_beginning(kafka: Broker, to
     assert numbers(items) == [2]
     assert notices == [f"{topic}[2] is new: it is read from its beginning"]
     assert offset["first"] == {topic: {"2": 1}}
-    assert list(feed.again(known, offset)) == items
+    assert list(feed.replay(known, offset)) == items
     feed.close()
 
 
@@ -246,14 +246,14 @@ def test_what_retention_took_is_an_error_and_not_passed_over(kafka: Broker, topi
     with pytest.raises(SourceError, match=gone):
         follow(feed, begin, 9)
     with pytest.raises(SourceError, match=gone):
-        list(feed.again(begin, offset))
+        list(feed.replay(begin, offset))
     assert numbers(items) == list(range(9))
     feed.close()
     feed = opened(kafka, topic, lost="skip")
     items, offset, notices = follow(feed, begin, 4)
     assert numbers(items) == [5, 6, 7, 8]
     assert notices[0].endswith(f"{topic}[0] no longer has the offset 0; it begins at 5; going on at 5")
-    assert numbers(list(feed.again(begin, offset))) == [5, 6, 7, 8]
+    assert numbers(list(feed.replay(begin, offset))) == [5, 6, 7, 8]
     feed.close()
 
 
@@ -273,7 +273,7 @@ def test_a_topic_that_was_made_anew_is_told(kafka: Broker, topic: str) -> None:
 
 def test_offsets_of_others_are_refused(kafka: Broker, topic: str) -> None:
     feed = opened(kafka, topic)
-    with pytest.raises(SourceError, match="is no offset of Kafka topics"):
+    with pytest.raises(SourceError, match="is not an offset of Kafka topics"):
         feed.poll({"lines": 3}, 1)
     with pytest.raises(SourceError, match="the offset is of the cluster other"):
         feed.poll({**feed.start(), "cluster": "other"}, 1)

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from schema.errors import SourceError
-from skws.records import BadRecord, Record
-from skws.replay.policy import place
+from skws.data.record import BadRecord, Record
+from skws.formats.dead_letters import place
 from skws.sources.kafka.address import Form
 from skws.sources.kafka.messages import TopicReader
+from skws_schema.errors import SourceError
 from tests.sources.following import SCHEMA
 
 NOW = 5_000_000

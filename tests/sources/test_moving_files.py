@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import SourceError
 from skws.sources.files.feed import FilesFeed
-from skws.sources.files.folder import Found
+from skws.sources.files.folder import SourceFile
 from skws.sources.files.growing import Part, read_part
+from skws_schema.errors import SourceError
 from tests.sources.followed_files import SCHEMA, Follower, append, line
 
 
@@ -27,9 +27,9 @@ def test_a_cut_file_is_read_from_its_start(tmp_path: Path) -> None:
     path.write_bytes(line(4) + line(5) + line(6))
     assert follower.poll() == [4, 5, 6]
     start, items, end = follower.taken[-1]
-    assert list(FilesFeed(path, SCHEMA).again(start, end)) == items
+    assert list(FilesFeed(path, SCHEMA).replay(start, end)) == items
     with pytest.raises(SourceError, match=r"stream\.jsonl is gone or has changed"):
-        list(follower.feed.again(*follower.taken[0][::2]))
+        list(follower.feed.replay(*follower.taken[0][::2]))
 
 
 def test_a_file_cut_behind_its_beginning_is_noticed(tmp_path: Path) -> None:
@@ -53,14 +53,14 @@ def test_a_rotated_file_is_read_to_its_end_then_the_new_one(tmp_path: Path) -> N
     path.rename(tmp_path / "stream.jsonl.1")
     path.write_bytes(line(3))
     assert follower.poll() == [2, 3]
-    assert follower.notices == ["stream.jsonl is now stream.jsonl.1, and is read on there"]
+    assert follower.notices == ["stream.jsonl is now stream.jsonl.1, and is still followed"]
     append(path, line(4))
     (tmp_path / "stream.jsonl.1").rename(tmp_path / "stream.jsonl.2")
     path.rename(tmp_path / "stream.jsonl.1")
     path.write_bytes(line(5))
     follower.restart()
     assert follower.poll() == [4, 5]
-    follower.again()
+    follower.replay()
 
 
 def test_a_replaced_file_is_told_of(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_same_file_in_another_place_goes_on(tmp_path: Path) -> None:
     follower.restart()
     assert follower.poll() == [3]
     assert follower.notices == []
-    follower.again()
+    follower.replay()
 
 
 def test_files_that_are_gone_leave_the_offset_but_not_all_at_once(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_files_that_are_gone_leave_the_offset_but_not_all_at_once(tmp_path: Path
     (tmp_path / "a.jsonl").unlink()
     follower.poll()
     assert list(follower.offset["files"]) == ["b.jsonl"]
-    assert follower.notices == ["a.jsonl is gone: what was read stays, the others are followed on"]
+    assert follower.notices == ["a.jsonl is gone; what was read before still counts"]
     (tmp_path / "b.jsonl").rename(tmp_path / "_b.jsonl")
     follower.poll()
     (tmp_path / "_b.jsonl").rename(tmp_path / "b.jsonl")
@@ -113,7 +113,7 @@ def test_a_followed_file_that_is_gone_is_told_once_each_time(tmp_path: Path) -> 
         follower.poll()
         follower.poll()
         assert len(follower.notices) == times
-        assert "is read on when it is there again" in follower.notices[-1]
+        assert "reading continues when they are back" in follower.notices[-1]
         (tmp_path / "elsewhere").rename(path)
         follower.poll()
 
@@ -135,7 +135,7 @@ def test_a_file_that_goes_while_it_is_read_does_no_harm(
         (tmp_path / f"{name}.jsonl").write_bytes(line(1))
     follower = Follower(tmp_path)
 
-    def rotate(found: Found, *arguments: int, **more: int) -> Part:
+    def rotate(found: SourceFile, *arguments: int, **more: int) -> Part:
         if found.name == "b.jsonl" and found.path.exists():
             found.path.rename(tmp_path / "c.jsonl")
         return read_part(found, SCHEMA, *arguments[1:], **more)
@@ -155,5 +155,5 @@ def test_nothing_there(tmp_path: Path) -> None:
     feed = FilesFeed(tmp_path / "movies.jsonl", SCHEMA)
     (tmp_path / "movies.jsonl").unlink()
     assert feed.poll(feed.start(), 10).items == []
-    with pytest.raises(SourceError, match="is no offset of files"):
+    with pytest.raises(SourceError, match="is not an offset of files"):
         feed.poll({"lsn": "0/0"}, 10)

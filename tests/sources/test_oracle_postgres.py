@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from schema.model import Attribute, AttributeType, Relation, Row, Schema
-from skws.records import Record
+from skws.data.record import Record
 from skws.sources.feed import Feed, Item, Offset
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.lsn import lsn_of
-from skws.sources.postgres.source import PostgresSource
+from skws.sources.postgres.feed import PostgresSource
+from skws.sources.postgres.slot import lsn_of
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from tests.postgres import Database
 
 T = AttributeType
@@ -102,7 +102,7 @@ def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, se
                 offset = batch.end
             contents.take(taken)
             if random.random() < 0.2:
-                assert list(feed.again(before, offset)) == taken
+                assert list(feed.replay(before, offset)) == taken
             if random.random() < 0.3:
                 feed.commit(offset)
             if random.random() < 0.3:

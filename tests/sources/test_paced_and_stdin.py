@@ -10,12 +10,12 @@ from typing import IO
 
 import pytest
 
-from schema.errors import SourceError
-from schema.model import Schema
-from skws.records import BadRecord
-from skws.sources import paced
-from skws.sources.paced import PacedReplay
+from skws.data.record import BadRecord
+from skws.sources import replays
+from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinFeed
+from skws_schema.errors import SourceError
+from skws_schema.model import Schema
 from tests.sources.clocks import HandClock
 from tests.sources.followed_files import SCHEMA, line, numbers
 
@@ -29,7 +29,7 @@ def replay(tmp_path: Path) -> Path:
 
 def test_records_come_when_their_time_has_come(replay: Path) -> None:
     clock = HandClock()
-    feed = PacedReplay(replay, 10, clock).open(SCHEMA)
+    feed = ReplaySource(replay, 10, clock).open(SCHEMA)
     offset = feed.start()
     seen = []
     for _ in range(7):
@@ -49,19 +49,29 @@ def test_records_come_when_their_time_has_come(replay: Path) -> None:
     ]
 
 
+def test_an_unpaced_replay_is_a_bounded_source_whose_records_are_all_due(replay: Path) -> None:
+    source = ReplaySource(replay)
+    assert source.bounded
+    assert source.name == f"replay:{replay}"
+    feed = source.open(SCHEMA)
+    batch = feed.poll(feed.start(), 100)
+    assert numbers(list(batch.items))[1:] == [100, 110, 110, 130, 160]
+    assert batch.ended
+
+
 def test_a_replay_goes_on_at_its_offset_and_comes_again(replay: Path) -> None:
     clock = HandClock()
-    feed = PacedReplay(replay, 1, clock).open(SCHEMA)
+    feed = ReplaySource(replay, 1, clock).open(SCHEMA)
     clock.sleep(60_000_000)
     first = feed.poll(feed.start(), 2)
     assert numbers(list(first.items))[1:] == [100]
-    other = PacedReplay(replay, 1, clock).open(SCHEMA)
+    other = ReplaySource(replay, 1, clock).open(SCHEMA)
     assert numbers(list(other.poll(first.end, 10).items)) == [110, 110]
     clock.sleep(20_000_000)
     assert numbers(list(other.poll({"items": 4}, 10).items)) == [130]
-    assert list(other.again(feed.start(), first.end)) == list(first.items)
-    assert numbers(list(other.again({"items": 3}, {"items": 6}))) == [110, 130, 160]
-    with pytest.raises(SourceError, match="is no offset of a replay"):
+    assert list(other.replay(feed.start(), first.end)) == list(first.items)
+    assert numbers(list(other.replay({"items": 3}, {"items": 6}))) == [110, 130, 160]
+    with pytest.raises(SourceError, match="is not an offset of a replay"):
         other.poll({"lsn": "0/0"}, 10)
 
 
@@ -72,18 +82,18 @@ def test_polls_of_any_size_give_what_comes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool, bad: bytes, last: bytes
 ) -> None:
     """Of files in order of time or not, kept in memory or read a second time."""
-    monkeypatch.setattr(paced, "MEMORY_RECORDS", 1000 if few else 3)
+    monkeypatch.setattr(replays, "MEMORY_RECORDS", 1000 if few else 3)
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"".join(line(n // 7) for n in range(60)) + bad + last)
     clock = HandClock()
-    feed = PacedReplay(path, 1, clock).open(SCHEMA)
+    feed = ReplaySource(path, 1, clock).open(SCHEMA)
     rng = Random(3)
     at, seen, ended = feed.start(), [], False
     while not ended:
-        other = PacedReplay(path, 1e9, clock).open(SCHEMA)
+        other = ReplaySource(path, 1e9, clock).open(SCHEMA)
         batch = feed.poll(at, rng.randint(1, 9))
         items = list(batch.items)
-        assert list(other.again(at, batch.end)) == items
+        assert list(other.replay(at, batch.end)) == items
         seen += numbers(items)
         at, ended = batch.end, batch.ended
         clock.sleep(rng.randint(0, 2_000_000))
@@ -95,7 +105,7 @@ def test_polls_of_any_size_give_what_comes_again(
 def test_a_paced_replay_gives_its_tables_first(tmp_path: Path) -> None:
     (tmp_path / "genre.csv").write_bytes(b"gid,label\n2,drama\nx,y\n")
     (tmp_path / "stream.jsonl").write_bytes(line(1))
-    feed = PacedReplay(tmp_path, 1, HandClock()).open(SCHEMA)
+    feed = ReplaySource(tmp_path, 1, HandClock()).open(SCHEMA)
     good, bad = feed.tables()
     assert isinstance(bad, BadRecord)
     assert numbers([good]) == [2]
@@ -104,7 +114,7 @@ def test_a_paced_replay_gives_its_tables_first(tmp_path: Path) -> None:
 
 def test_nothing_to_replay(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file"):
-        PacedReplay(tmp_path / "none").open(SCHEMA)
+        ReplaySource(tmp_path / "none").open(SCHEMA)
 
 
 @pytest.fixture
@@ -157,10 +167,10 @@ def test_a_pipe_cannot_be_read_again(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     feed = StdinFeed(reader, SCHEMA)
     start = feed.start()
     batch = feed.poll(start, 10)
-    assert list(feed.again(batch.end, batch.end)) == []
+    assert list(feed.replay(batch.end, batch.end)) == []
     with pytest.raises(SourceError, match="cannot be read again"):
-        feed.again(start, batch.end)
-    with pytest.raises(SourceError, match="stands behind line 2"):
+        feed.replay(start, batch.end)
+    with pytest.raises(SourceError, match="is after line 2"):
         feed.poll(start, 10)
 
 
@@ -180,12 +190,12 @@ def test_rows_of_tables_come_first_on_a_pipe(pipe: tuple[IO[bytes], IO[bytes]]) 
     assert (bad.line, bad.offset) == (4, 2 * len(genre(1)) + 1)
     writer.write(genre(3)[9:] + line(10) + genre(4) + line(11))
     assert numbers(list(feed.tables())) == [3]
-    assert not feed.tables_come
+    assert not feed.tables_pending
     assert list(feed.tables()) == []
     ten, late, eleven = feed.poll(feed.start(), 10).items
     assert numbers([ten, eleven]) == [10, 11]
     assert isinstance(late, BadRecord)
-    assert late.reason == "genre is a table, whose rows have to come before the first record of a stream"
+    assert late.reason == "genre is a table, whose rows must come before the first record of a stream"
     assert (late.line, late.raw) == (7, genre(4).rstrip())
 
 
@@ -197,12 +207,12 @@ def test_tables_end_with_the_input(pipe: tuple[IO[bytes], IO[bytes]], text: byte
     feed = StdinFeed(reader, SCHEMA)
     found = [item for _ in range(3) for item in feed.tables()]
     assert numbers(found) == [1] * bool(text)
-    assert not feed.tables_come
+    assert not feed.tables_pending
     assert feed.poll(feed.start(), 10).ended
 
 
 def test_a_stream_without_tables_waits_for_none(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
-    assert not StdinFeed(pipe[0], Schema("s", SCHEMA.relations[1:], ())).tables_come
+    assert not StdinFeed(pipe[0], Schema("s", SCHEMA.relations[1:], ())).tables_pending
 
 
 def test_tombstones_of_a_pipe_follow_changes(pipe: tuple[IO[bytes], IO[bytes]]) -> None:

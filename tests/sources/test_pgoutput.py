@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schema.errors import SourceError
-from skws.sources.postgres.copytext import CopiedRows, values
 from skws.sources.postgres.pgoutput import (
     EPOCH_MICROS,
     UNCHANGED,
@@ -21,22 +19,22 @@ from skws.sources.postgres.pgoutput import (
     Delete,
     Identity,
     Insert,
-    Message,
-    Origin,
+    Other,
     Relation,
     Truncate,
-    Type,
     Update,
     decode,
 )
+from skws.sources.postgres.spool import CopiedRows, values
+from skws_schema.errors import SourceError
 
 LSN = 0x16_B374_8D10
 ROW = struct.pack(">h", 4) + b"n" + b"u" + b"t" + struct.pack(">i", 3) + b"abc" + b"t" + struct.pack(">i", 0)
 CELLS = (None, UNCHANGED, b"abc", b"")
 MESSAGES: list[tuple[bytes, Change]] = [
-    (b"B" + struct.pack(">qqi", LSN, 5, 77), Begin(LSN, EPOCH_MICROS + 5, 77)),
+    (b"B" + struct.pack(">qqi", LSN, 5, 77), Begin(LSN, EPOCH_MICROS + 5)),
     (b"C\0" + struct.pack(">qqq", LSN, LSN + 8, 5), Commit(LSN, LSN + 8, EPOCH_MICROS + 5)),
-    (b"O" + struct.pack(">q", LSN) + b"elsewhere\0", Origin(LSN, "elsewhere")),
+    (b"O" + struct.pack(">q", LSN) + b"elsewhere\0", Other("O")),
     (
         b"R" + struct.pack(">I", 2**32 - 1) + b"public\0movie\0d" + struct.pack(">h", 2)
         + b"\1mid\0" + struct.pack(">Ii", 23, -1) + "\0título\0".encode() + struct.pack(">Ii", 1043, 14),
@@ -45,25 +43,25 @@ MESSAGES: list[tuple[bytes, Change]] = [
             "public",
             "movie",
             Identity.DEFAULT,
-            (Column("mid", True, 23, -1), Column("título", False, 1043, 14)),
+            (Column("mid", True), Column("título", False)),
         ),
     ),
     (
         b"R" + struct.pack(">I", 1) + b"\0pg_class\0f" + struct.pack(">h", 0),
         Relation(1, "pg_catalog", "pg_class", Identity.FULL, ()),
     ),
-    (b"Y" + struct.pack(">I", 9) + b"public\0mood\0", Type(9, "public", "mood")),
+    (b"Y" + struct.pack(">I", 9) + b"public\0mood\0", Other("Y")),
     (b"I" + struct.pack(">I", 9) + b"N" + ROW, Insert(9, CELLS)),
     (b"U" + struct.pack(">I", 9) + b"N" + ROW, Update(9, None, None, CELLS)),
     (b"U" + struct.pack(">I", 9) + b"K" + ROW + b"N" + ROW, Update(9, CELLS, None, CELLS)),
     (b"U" + struct.pack(">I", 9) + b"O" + ROW + b"N" + ROW, Update(9, None, CELLS, CELLS)),
     (b"D" + struct.pack(">I", 9) + b"K" + ROW, Delete(9, CELLS, None)),
     (b"D" + struct.pack(">I", 9) + b"O" + ROW, Delete(9, None, CELLS)),
-    (b"T" + struct.pack(">iBII", 2, 3, 9, 10), Truncate((9, 10), True, True)),
-    (b"T" + struct.pack(">iBI", 1, 0, 9), Truncate((9,), False, False)),
+    (b"T" + struct.pack(">iBII", 2, 3, 9, 10), Truncate((9, 10))),
+    (b"T" + struct.pack(">iBI", 1, 0, 9), Truncate((9,))),
     (
         b"M\1" + struct.pack(">q", LSN) + b"prefix\0" + struct.pack(">i", 4) + b"\0\1\2\3",
-        Message(True, LSN, "prefix", b"\0\1\2\3"),
+        Other("M"),
     ),
 ]  # fmt: skip
 

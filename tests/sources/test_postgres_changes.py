@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from schema.model import Attribute, AttributeType, Relation, Schema
-from skws.engine.columnar import ColumnarEngine
+from skws.data.record import BadRecord
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.records import BadRecord
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
 from skws.sources.feed import Feed
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.source import PostgresSource
+from skws.sources.postgres.feed import PostgresSource
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_windows.window import MICROSECOND, TimeWindow
 from tests.postgres import Database
 from tests.sources.following import SCHEMA, TABLES, follow, records, shown, source
-from windows.window import MICROSECOND, TimeWindow
 
 LONG = "SELECT string_agg(md5(i::text), ' ') FROM generate_series(1, 2000) i"
 
@@ -69,7 +69,7 @@ def test_the_snapshot_comes_in_order_of_times_that_an_attribute_tells(
     with closing(PostgresSource(Address.of(database.uri()), tmp_path).open(schema)) as opened:
         start = opened.start()
         items, end, _ = follow(opened, database, start, limit=7)
-        assert list(opened.again(start, end)) == items
+        assert list(opened.replay(start, end)) == items
     bad, *found = items
     assert isinstance(bad, BadRecord)
     assert "gives the time and is None" in bad.reason

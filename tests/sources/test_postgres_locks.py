@@ -12,9 +12,9 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection
 
-from schema.errors import NotYetError, SourceError
 from skws.sources.postgres import opening, spool
 from skws.sources.postgres.slot import create_slot
+from skws_schema.errors import NotYetError, SourceError
 from tests.postgres import Database
 from tests.sources.following import TABLES, follow, insert, movies, opened, shown
 

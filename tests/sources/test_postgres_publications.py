@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from schema.errors import SourceError
 from skws.sources.feed import Feed
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.source import Dropped, PostgresSource
+from skws.sources.postgres.feed import Dropped, PostgresSource
+from skws_schema.errors import SourceError
 from tests.postgres import Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, shown
 

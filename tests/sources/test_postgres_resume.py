@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from schema.errors import SourceError
 from skws.sources.feed import Feed, Item, Offset
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.reconnecting import Reconnecting
+from skws.sources.postgres.stream import RetryingStream
+from skws_schema.errors import SourceError
+from tests.places import ROOT
 from tests.postgres import Database
 from tests.sources.clocks import HandClock
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, records, shown, source
@@ -45,7 +46,7 @@ def test_every_crash_goes_on_where_the_last_batch_ended(database: Database, tmp_
     ]
     for start, given, end in batches:
         with closing(opened(database, tmp_path)) as feed:
-            assert list(feed.again(start, end)) == given
+            assert list(feed.replay(start, end)) == given
 
 
 def test_batches_can_be_read_again_and_then_go_on(database: Database) -> None:
@@ -55,13 +56,13 @@ def test_batches_can_be_read_again_and_then_go_on(database: Database) -> None:
         database.run(insert(1, 5))
         database.run(insert(6, 9))
         first, middle, _ = follow(feed, database, begin)
-        assert list(feed.again(begin, middle)) == first
+        assert list(feed.replay(begin, middle)) == first
         database.run(insert(10, 12))
         second, end, _ = follow(feed, database, middle)
         assert shown(second) == movies(10, 11, 12)
-        assert list(feed.again(begin, end)) == first + second
-        assert list(feed.again(middle, end)) == second
-        assert list(feed.again(end, end)) == []
+        assert list(feed.replay(begin, end)) == first + second
+        assert list(feed.replay(middle, end)) == second
+        assert list(feed.replay(end, end)) == []
 
 
 def test_committed_changes_are_gone_and_that_is_told(database: Database) -> None:
@@ -73,7 +74,7 @@ def test_committed_changes_are_gone_and_that_is_told(database: Database) -> None
         feed.commit(end)
         follow(feed, database, end)
         with pytest.raises(SourceError, match="no longer has the changes since"):
-            list(feed.again({"lsn": begin["lsn"], "change": 0, "time": 0}, end))
+            list(feed.replay({"lsn": begin["lsn"], "change": 0, "time": 0}, end))
     with closing(source(database).open(SCHEMA)) as feed:
         database.run(insert(6, 7))
         items, _, _ = follow(feed, database, end)
@@ -129,7 +130,7 @@ def test_reading_again_waits_for_the_server(database: Database) -> None:
         database.server.stop("immediate")
         starting = threading.Timer(0.5, database.server.start)
         starting.start()
-        assert list(feed.again(begin, end)) == items
+        assert list(feed.replay(begin, end)) == items
         starting.join()
 
 
@@ -174,7 +175,7 @@ def test_a_killed_process_goes_on(database: Database, tmp_path: Path) -> None:
     writer = threading.Thread(target=_write_slowly, args=(database,))
     writer.start()
     for wanted in (0, 1, 100, 250, 400, 550, 700, 900):
-        process = subprocess.Popen(arguments, cwd=Path(__file__).resolve().parents[2])
+        process = subprocess.Popen(arguments, cwd=ROOT)
         time.sleep(random.uniform(0.1, 0.5))
         while len(_logged(log)) < wanted:
             assert process.poll() is None
@@ -224,16 +225,16 @@ with open(log, "r+b" if lines else "wb") as file:
 
 def test_trying_again_takes_longer_each_time_and_ends() -> None:
     clock = HandClock()
-    away = Reconnecting(Address.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
+    away = RetryingStream(Address.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
     assert not away.open(0)
     assert not away.open(0)
-    (notice,) = away.told()
+    (notice,) = away.take_notices()
     assert "Connection refused" in notice
     assert "trying again in 0.1 s" in notice
     for _ in range(9):
         away.wait()
         assert not away.open(0)
-    waits = [line.rpartition(" in ")[2] for line in (notice, *away.told())]
+    waits = [line.rpartition(" in ")[2] for line in (notice, *away.take_notices())]
     assert waits == ["0.1 s", "0.2 s", "0.4 s", "0.8 s", "1.6 s", "3.2 s", "6.4 s", "10 s", "10 s", "10 s"]
     clock.sleep(300_000_000)
     with pytest.raises(SourceError, match="tried for 300 seconds"):

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from schema.errors import SourceError
-from schema.model import Attribute, AttributeType
 from skws.sources.feed import Feed, Item, Offset
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.source import PostgresSource
+from skws.sources.postgres.feed import PostgresSource
+from skws_schema.errors import SourceError
+from skws_schema.model import Attribute, AttributeType
 from tests.postgres import Database, Server, binaries
 from tests.sources.following import SCHEMA, TABLES, follow, shown, source
 

@@ -10,12 +10,11 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from schema.errors import NotYetError, SourceError
-from schema.model import Schema
-from skws.sources.awaited import AwaitedFeed
 from skws.sources.feed import Batch, Feed, Item, Offset
-from skws.sources.outage import GIVE_UP, awaited
 from skws.sources.postgres.address import Address
+from skws.sources.retry import GIVE_UP, RetryingFeed, retry
+from skws_schema.errors import NotYetError, SourceError
+from skws_schema.model import Schema
 from tests.postgres import Database
 from tests.sources.clocks import HandClock
 from tests.sources.following import SCHEMA
@@ -118,10 +117,10 @@ def test_waiting_tells_each_try_and_ends_with_the_run() -> None:
             raise NotYetError("it is away")
         return "there"
 
-    assert awaited(attempt, clock, wait, told.append) == "there"
+    assert retry(attempt, clock, wait, told.append) == "there"
     assert told == ["it is away; trying again in 0.1 s", "it is away; trying again in 0.2 s"]
     tries = iter((True,) * 9)
-    assert awaited(attempt, clock, wait, told.append) is None
+    assert retry(attempt, clock, wait, told.append) is None
     assert len(told) == 3
 
 
@@ -136,7 +135,7 @@ def test_waiting_does_not_last_for_ever() -> None:
         return True
 
     with pytest.raises(SourceError, match=r"it is away \(tried for 300 seconds\)") as raised:
-        awaited(attempt, clock, wait, lambda _: None)
+        retry(attempt, clock, wait, lambda _: None)
     assert not isinstance(raised.value, NotYetError)
     assert GIVE_UP <= clock.micros <= GIVE_UP + 11_000_000
 
@@ -145,8 +144,9 @@ class Late:
     """A source, and its feed, that is not there at the first tries."""
 
     name = "late"
+    bounded = False
     local_only = False
-    tables_come = False
+    tables_pending = False
 
     def __init__(self, tries: int) -> None:
         self.tries = tries
@@ -168,18 +168,18 @@ class Late:
     def poll(self, start: Offset, limit: int) -> Batch:
         return Batch((), {"at": start["at"] + limit}, ("polled",))
 
-    def again(self, start: Offset, end: Offset) -> Iterator[Item]:
-        self.calls.append("again")
+    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+        self.calls.append("replay")
         return iter(())
 
     def commit(self, end: Offset) -> None:
         self.calls.append("commit")
 
-    def behind(self, offset: Offset) -> str:
+    def lag(self, offset: Offset) -> str:
         return "behind"
 
-    def adopt(self, schema: Schema) -> None:
-        self.calls.append(f"adopt {schema.name}")
+    def change_schema(self, schema: Schema) -> None:
+        self.calls.append(f"change {schema.name}")
 
     def close(self) -> None:
         self.calls.append("close")
@@ -187,27 +187,27 @@ class Late:
 
 def test_a_feed_is_empty_until_its_server_is_there() -> None:
     clock, late = HandClock(), Late(2)
-    with closing(AwaitedFeed(late, SCHEMA, clock)) as feed:
+    with closing(RetryingFeed(late, SCHEMA, clock)) as feed:
         first = feed.poll({"at": 5}, 7)
         assert first == Batch((), {"at": 5}, ("late: it is away; trying again in 0.1 s",))
         assert feed.poll({"at": 5}, 7) == Batch((), {"at": 5})
-        assert feed.behind({"at": 5}) == ""
+        assert feed.lag({"at": 5}) == ""
         feed.commit({"at": 5})
-        feed.adopt(Schema("other", SCHEMA.relations, SCHEMA.joins))
+        feed.change_schema(Schema("other", SCHEMA.relations, SCHEMA.joins))
         clock.sleep(100_000)
         assert feed.poll({"at": 5}, 7).notices == ("late: it is away; trying again in 0.2 s",)
         clock.sleep(200_000)
         assert feed.poll({"at": 5}, 7) == Batch((), {"at": 12}, ("late: connected again, going on", "polled"))
         assert feed.poll({"at": 12}, 7).notices == ("polled",)
-        assert feed.behind({"at": 5}) == "behind"
+        assert feed.lag({"at": 5}) == "behind"
     assert late.calls == ["open other", "close"]
 
 
 def test_reading_again_waits_for_the_server() -> None:
     late = Late(4)
-    feed = AwaitedFeed(late, SCHEMA, HandClock())
-    assert list(feed.again({"at": 0}, {"at": 1})) == []
-    assert late.calls == ["open films", "again"]
+    feed = RetryingFeed(late, SCHEMA, HandClock())
+    assert list(feed.replay({"at": 0}, {"at": 1})) == []
+    assert late.calls == ["open films", "replay"]
 
 
 def test_a_feed_that_is_refused_is_not_waited_for() -> None:
@@ -216,12 +216,12 @@ def test_a_feed_that_is_refused_is_not_waited_for() -> None:
             raise SourceError("no right to read")
 
     with pytest.raises(SourceError, match="no right"):
-        AwaitedFeed(Refused(0), SCHEMA, HandClock())
+        RetryingFeed(Refused(0), SCHEMA, HandClock())
 
 
 def test_a_server_that_stays_away_ends_the_run() -> None:
     clock = HandClock()
-    feed = AwaitedFeed(Late(99), SCHEMA, clock)
+    feed = RetryingFeed(Late(99), SCHEMA, clock)
     clock.sleep(GIVE_UP + 1)
     with pytest.raises(SourceError, match="tried for 300 seconds"):
         feed.poll({"at": 0}, 1)

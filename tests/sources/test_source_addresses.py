@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schema.errors import SourceError, UsageError
-from schema.model import Schema
 from skws.sources.addresses import parse_source
-from skws.sources.files.source import FilesSource
-from skws.sources.paced import PacedReplay
-from skws.sources.postgres.source import PostgresSource
-from skws.sources.redact import redacted
+from skws.sources.feed import redacted
+from skws.sources.files.feed import FilesSource
+from skws.sources.postgres.feed import PostgresSource
+from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
+from skws_schema.errors import SourceError, UsageError
+from skws_schema.model import Schema
+from tests.places import ROOT
 
 
 def test_kinds() -> None:
@@ -26,7 +27,7 @@ def test_kinds() -> None:
     assert parse_source("some/folder") == FilesSource(Path("some/folder"))
     assert parse_source("file:///some/folder") == FilesSource(Path("/some/folder"))
     paced = parse_source("replay:a?b.jsonl?speed=2.5")
-    assert isinstance(paced, PacedReplay)
+    assert isinstance(paced, ReplaySource)
     assert (paced.path, paced.speed) == (Path("a?b.jsonl"), 2.5)
     assert paced.name == "replay:a?b.jsonl?speed=2.5"
 
@@ -119,7 +120,7 @@ def test_only_a_database_loads_psycopg2_and_nothing_loads_spark() -> None:
         "parse_source('postgresql://h/d');"
         "assert 'psycopg2' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def _forget(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:

@@ -10,17 +10,18 @@ from pyspark.sql import SparkSession
 
 import skws.spark.batch
 import skws.spark.replayed
-from schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
-from skws.engine.engine import Counts, Engine
+from skws.data.record import Record
+from skws.formats import BadRecordLog, Replay
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.records import Record
-from skws.replay import BadRecordLog, Replay
+from skws.keywords.plan import Plan
+from skws.queries.evaluator import Counts
+from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
 from skws.spark.batch import BatchRun
 from skws.spark.slices import Slicing, plan_slices
-from tests.replays import write_replay
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.formats.replays import write_replay
 
 pytestmark = pytest.mark.spark
 
@@ -213,7 +214,8 @@ def test_nothing_is_kept_twice_nor_counted_in_more_parts_than_cores(
     kept = context._jsc.getPersistentRDDs().size()
     context.setJobGroup("count", "")
     with BatchRun(spark, plan, Replay.open(tmp_path / "r.jsonl", STREAMS)) as run:
-        assert run.tuples
+        assert list(run.bad_records()) == []
+        assert run.counts.tuples
         context.setJobGroup("results", "")
         results = run.results()
         assert next(results)

@@ -9,16 +9,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 import skws.spark.replayed
-from schema.model import Attribute, AttributeType, Relation, Row, Schema
-from skws.bounded.search import SelectedSearch
-from skws.choices import EngineName
-from skws.pattern_search import PatternRequest, PatternSearch
-from skws.records import Record
-from skws.replay import Replay
+from skws.data.record import Record
+from skws.formats import Replay
+from skws.search import Search
 from skws.spark.patterns import PatternBatch
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.bounds import pattern_streams
-from tests.replays import write_replay
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.formats.replays import write_replay
 
 pytestmark = pytest.mark.spark
 
@@ -68,14 +69,14 @@ def test_equal_to_the_results_in_process(
     spark: SparkSession, replay: Path, pattern: str, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(skws.spark.replayed, "SMALL", 0)
-    request = PatternRequest(pattern, SCHEMA, (replay,), window, engine=EngineName.LOCAL)
-    local = PatternSearch(request)
+    request = Job.search(Query.of_pattern(pattern), SCHEMA, replay, window=window, engine=EngineName.LOCAL)
+    local = Search(request)
     expected = list(local.results())
     opened = Replay.open(replay, SCHEMA, split_bytes=8_000)
     with PatternBatch(spark, pattern, SCHEMA, window, opened) as run:
         assert list(run.bad_records()) == []
         found = list(run.results())
-        assert (run.tuples, run.deletions) == (local.counts.tuples, local.counts.deletions)
+        assert (run.counts.tuples, run.counts.deletions) == (local.counts.tuples, local.counts.deletions)
         assert run.count() == len(expected)
         assert (run.slicing.slices > 1) == (pattern == ROOTLESS and window != Unbounded())
     last = [result.tuples[-1].position for result in found]
@@ -88,12 +89,12 @@ def test_the_engine_of_a_request(spark: SparkSession, replay: Path, tmp_path: Pa
     assert spark is not None
     bad = tmp_path / "bad.jsonl"
     bad.write_text(replay.read_text() + "{broken\n")
-    request = PatternRequest(ROOTED, SCHEMA, (replay,), WINDOWS[0], limit=3)
-    search = PatternSearch(request)
-    assert len(list(search.results())) == search.counts.results == 3
-    assert PatternSearch(request).count() == 3
+    request = Job.search(Query.of_pattern(ROOTED), SCHEMA, replay, window=WINDOWS[0], limit=3)
+    search = Search(request)
+    assert len(list(search.results())) == search.found == 3
+    assert Search(request).count() == 3
     with pytest.raises(Exception, match=r"bad.jsonl:501"):
-        PatternSearch(PatternRequest(ROOTED, SCHEMA, (bad,), WINDOWS[0])).count()
+        Search(Job.search(Query.of_pattern(ROOTED), SCHEMA, bad, window=WINDOWS[0])).count()
 
 
 def test_nothing_gives_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_attributes_shown_by_synopses_in_a_task_are_those_shown_here(
         ("Q(t, u, p, o) <- E(t, u, _), login(u, p, o)", "E.t,login.user"),
     ):
         told = [
-            list(SelectedSearch(PatternRequest(text, table, (path,), engine=engine), shown).results())
+            list(Search(Job.search(Query.of_pattern(text, shown), table, path, engine=engine)).results())
             for engine in EngineName
         ]
         assert told[0] == told[1], text

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.places import ROOT
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FAILING = """
@@ -22,7 +24,7 @@ jvm.java.lang.Thread.getDefaultUncaughtExceptionHandler().uncaughtException(thre
 
 
 def test_a_thread_that_fails_is_told_in_a_line(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = ROOT
     ended = subprocess.run(
         [sys.executable, "-c", FAILING],
         check=False,

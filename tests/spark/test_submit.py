@@ -16,14 +16,14 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from schema.write import to_yaml
 from skws import __version__, submit
 from skws.spark.local_java import LIGHT_JAVA
-from tests.replays import write_replay
-from tests.streaming.test_oracle_shards import SCHEMA, random_records
-from tests.watch.watching import lines
+from skws_schema.yaml.write import to_yaml
+from tests.formats.replays import write_replay
+from tests.jobs.watching import lines
+from tests.places import ROOT
+from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records
 
-ROOT = Path(__file__).resolve().parents[2]
 MOVIES = ROOT / "examples" / "movies"
 SPARK = Path(pyspark.__file__).parent
 FILE = str(submit.__file__)

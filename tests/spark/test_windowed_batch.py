@@ -12,20 +12,22 @@ import skws.spark.replayed
 import skws.spark.window_cuts
 import skws.spark.windowed
 import skws.spark.windowed_patterns
-from schema.model import Schema
-from skws.choices import EngineName
+from skws.formats import BadRecordLog, Replay
 from skws.keywords import parse_query
-from skws.pattern_search import PatternRequest, PatternSearch
-from skws.plan import Plan
-from skws.ranking.choice import RankingChoice
-from skws.replay import BadRecordLog, Replay
+from skws.keywords.plan import Plan
+from skws.queries.windowed.engine import WindowedEngine
+from skws.search import Search
 from skws.spark.window_cuts import Cut, find_cuts
 from skws.spark.windowed import WindowedRun
 from skws.spark.windowed_patterns import WindowedPatternBatch
-from skws.windowing.engine import WindowedEngine
-from tests.replays import write_replay
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws.spec.ranking import RankingChoice
+from skws_schema.model import Schema
+from skws_windows.window import ExpressionWindow
+from tests.formats.replays import write_replay
 from tests.spark.test_differential_batch import STREAMS, TABLES, random_stream
-from windows.window import ExpressionWindow
 
 pytestmark = pytest.mark.spark
 
@@ -111,14 +113,16 @@ def test_patterns_equal_record_for_record(
     monkeypatch.setattr(skws.spark.window_cuts, "_LOOK", 7)
     window = ExpressionWindow(text)
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 400, 7))
-    search = PatternSearch(PatternRequest(pattern, STREAMS, (path,), window, engine=EngineName.LOCAL))
+    search = Search(
+        Job.search(Query.of_pattern(pattern), STREAMS, path, window=window, engine=EngineName.LOCAL)
+    )
     local = list(search.results())
     cuts = watched_cuts(monkeypatch, skws.spark.windowed_patterns)
     replay = Replay.open(path, STREAMS, split_bytes=8_000)
     with WindowedPatternBatch(spark, pattern, STREAMS, window, replay) as run:
         distributed = list(run.results())
         assert run.count() == len(local)
-        assert (run.tuples, run.deletions) == (search.counts.tuples, search.counts.deletions)
+        assert (run.counts.tuples, run.counts.deletions) == (search.counts.tuples, search.counts.deletions)
     assert distributed == local
     assert len(local) > 20
     assert any(len({member.relation for member in result.tuples}) > 1 for result in local)

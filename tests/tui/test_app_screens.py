@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.widgets import OptionList, Static
 
 from skws.movie_stream import movie_files
-from tests.tui.ui import QUERY, movies, opened, scenario, until
-from tui.app import SkwsApp
-from tui.keys import ACTIONS
-from tui.screens.confirm import ConfirmScreen
-from tui.screens.help import HelpScreen
-from tui.screens.live import LiveScreen
-from tui.screens.networks import NetworksScreen
-from tui.screens.schema import SchemaScreen
-from tui.services.session import load_session
-from tui.widgets.hint import Hint
-from tui.widgets.query_box import QueryBox
-from tui.widgets.result_list import ResultList
+from skws_tui.app import SkwsApp
+from skws_tui.keys import ACTIONS
+from skws_tui.screens.dialogs import ConfirmScreen, HelpScreen
+from skws_tui.screens.live import LiveScreen
+from skws_tui.screens.networks import NetworksScreen
+from skws_tui.screens.schema import SchemaScreen
+from skws_tui.services.user_files import load_session
+from skws_tui.widgets.lines import Hint
+from skws_tui.widgets.query_panel import QueryBox
+from skws_tui.widgets.result_list import ResultList
+from tests.tui.ui import QUERY, movies, opened, scenario, until, with_job
 
 
 @pytest.fixture
@@ -134,7 +132,7 @@ async def test_networks_show_what_is_waited_for_and_lead_to_their_results() -> N
         assert "after 769 tuples: 769 live" in shown
         found = "=> director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result"
         assert found in shown
-        tree = screen.tree_widget
+        tree = screen.listing
         line = next(n for n in range(tree.last_line + 1) if found in str(tree.get_node_at_line(n).label))  # type: ignore[union-attr]
         tree.cursor_line = line
         await driver.press("enter")
@@ -184,10 +182,10 @@ async def test_the_log_holds_what_was_told_and_can_be_filtered() -> None:
 @scenario
 async def test_a_source_that_is_not_there_is_told_and_the_app_stays() -> None:
     request = movies(QUERY)
-    broken = replace(request, source="replay:nowhere.jsonl")
+    broken = with_job(request, source="replay:nowhere.jsonl")
     async with opened(broken, stepped=False) as driver:
-        assert driver.app.live_run is not None
-        driver.app.live_run.stop()
+        assert driver.app.job is not None
+        driver.app.job.stop()
         await driver.settle()
         assert "nowhere.jsonl" in driver.text()
         assert "failed" in driver.text()
@@ -207,7 +205,7 @@ async def test_pausing_holds_the_stream_and_speed_is_shown() -> None:
         assert after is not None
         assert (after.state, after.tuples) == ("paused", before.tuples)
         await driver.press("space", "plus")
-        assert driver.run.speed == 2
+        assert driver.run.status().speed == 2
         await driver.advance(5)
         assert "speed ×2" in driver.text()
         assert driver.app.view.metrics is not None
@@ -347,7 +345,7 @@ async def test_clicking_selects_a_result_and_a_query() -> None:
         await driver.settle()
         assert driver.search.results.selected is driver.search.results.listed[1]
         assert driver.search.query_one("#body").has_class("with-detail")
-        await driver.pilot.click("#standing", offset=(12, 0))
+        await driver.pilot.click("QueryBar", offset=(12, 0))
         await driver.settle()
         assert driver.search.bar.selected == QUERY
 

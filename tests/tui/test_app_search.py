@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 from textual.widgets import Input, Static
 
-from tests.tui.ui import QUERY, movies, opened, scenario
-from tui.widgets.filter_box import FilterBox
-from tui.widgets.query_box import QueryBox
-from tui.widgets.reading_line import ReadingLine
-from windows.window import parse_window
+from skws_tui.widgets.inputs import FilterBox
+from skws_tui.widgets.query_panel import AnalysisLines, QueryBox
+from skws_windows.window import parse_window
+from tests.tui.ui import QUERY, movies, opened, scenario, with_job
 
 
 @scenario
@@ -51,7 +49,7 @@ async def test_what_is_typed_is_read_with_counts_and_what_may_be_meant() -> None
     async with opened(movies()) as driver:
         await driver.advance(2)
         await driver.write("tarantno uma")
-        reading = str(driver.app.screen.query_one(ReadingLine).render())
+        reading = str(driver.app.screen.query_one(AnalysisLines).render())
         assert "did you mean tarantino? (ctrl+d)" in reading
         assert "uma 1" in reading
         assert "of 769 live tuples" in reading
@@ -262,7 +260,7 @@ async def test_history_is_walked_and_picked_from() -> None:
 
 @scenario
 async def test_without_a_source_the_screen_says_what_to_do(tmp_path: Path) -> None:
-    request = replace(movies(), source=None)
+    request = with_job(movies(), source="")
     async with opened(request) as driver:
         assert "start with --source or --replay" in driver.text()
         await driver.pilot.press(*"nolan", "enter")

@@ -11,23 +11,24 @@ from textual.theme import BUILTIN_THEMES
 from textual.widgets import Static
 
 from docs.stepped_run import SteppedRun
-from schema.errors import UsageError
-from schema.load import load_schema
-from skws.choices import EngineName
-from skws.live.ranked import ranking_of, top_of
-from skws.ranking.top import TopChoice
-from skws.search import Search, SearchRequest
+from skws.queries.ranked import ranking_of, top_of
+from skws.search import Search
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.ranking import TopChoice
+from skws_schema.errors import UsageError
+from skws_schema.yaml.load import load_schema
+from skws_tui.screens.networks import NetworksScreen
+from skws_tui.services.analyzer import as_query
+from skws_tui.services.export import export
+from skws_tui.services.job import AddQuery, EventQueue, JobEvents, RemoveQuery
+from skws_tui.services.request import UiRequest, live_job
+from skws_tui.services.typed import TypedQuery, parse_typed
+from skws_tui.services.view import View
+from skws_tui.themes import palette
+from skws_tui.widgets.window_lines import draw_windows
+from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario
-from tui.screens.networks import NetworksScreen
-from tui.services.asked import Asked, read_asked
-from tui.services.export import export
-from tui.services.news import News, Outbox
-from tui.services.request import UiRequest
-from tui.services.run import AddQuery, RemoveQuery
-from tui.services.stretches import windows_drawn
-from tui.services.view import View
-from tui.themes import palette
-from windows.window import parse_window
 
 PLAIN = palette(BUILTIN_THEMES["textual-dark"])
 FEVER = "open when temp > 38 close when temp < 38 per patient"
@@ -55,22 +56,22 @@ joins: []
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ("tarantino travolta", Asked("tarantino travolta")),
-        ("  uma ", Asked("uma")),
-        ("pattern: a ; b", Asked("a ; b", "pattern: ", pattern=True)),
+        ("tarantino travolta", TypedQuery("tarantino travolta")),
+        ("  uma ", TypedQuery("uma")),
+        ("pattern: a ; b", TypedQuery("a ; b", "pattern: ", pattern=True)),
         (
             "pattern select a.x, b.y: a ; b",
-            Asked("a ; b", "pattern select a.x, b.y: ", pattern=True, select="a.x, b.y"),
+            TypedQuery("a ; b", "pattern select a.x, b.y: ", pattern=True, select="a.x, b.y"),
         ),
-        ("pattern select: a", Asked("a", "pattern select: ", pattern=True, select="")),
-        ("rank: uma", Asked("uma", "rank: ", rank=True)),
-        ("rank relevance: uma", Asked("uma", "rank relevance: ", rank=True, ranking="relevance")),
-        ("top 5: uma", Asked("uma", "top 5: ", top=5)),
-        ("top 5 window 1 hour: uma", Asked("uma", "top 5 window 1 hour: ", top=5, window="1 hour")),
-        ("top 5 group: uma", Asked("uma", "top 5 group: ", top=5, group=True)),
+        ("pattern select: a", TypedQuery("a", "pattern select: ", pattern=True, select="")),
+        ("rank: uma", TypedQuery("uma", "rank: ", rank=True)),
+        ("rank relevance: uma", TypedQuery("uma", "rank relevance: ", rank=True, ranking="relevance")),
+        ("top 5: uma", TypedQuery("uma", "top 5: ", top=5)),
+        ("top 5 window 1 hour: uma", TypedQuery("uma", "top 5 window 1 hour: ", top=5, window="1 hour")),
+        ("top 5 group: uma", TypedQuery("uma", "top 5 group: ", top=5, group=True)),
         (
             "top 5 group half-life 2 days window 9 days: uma",
-            Asked(
+            TypedQuery(
                 "uma",
                 "top 5 group half-life 2 days window 9 days: ",
                 top=5,
@@ -79,14 +80,17 @@ joins: []
                 half_life="2 days",
             ),
         ),
-        ("top 5 half-life 1 hour: uma", Asked("uma", "top 5 half-life 1 hour: ", top=5, half_life="1 hour")),
+        (
+            "top 5 half-life 1 hour: uma",
+            TypedQuery("uma", "top 5 half-life 1 hour: ", top=5, half_life="1 hour"),
+        ),
         (
             "rank half-life 1 hour: uma",
-            Asked("uma", "rank half-life 1 hour: ", rank=True, half_life="1 hour"),
+            TypedQuery("uma", "rank half-life 1 hour: ", rank=True, half_life="1 hour"),
         ),
         (
             "rank relevance half-life 1 hour: uma",
-            Asked(
+            TypedQuery(
                 "uma",
                 "rank relevance half-life 1 hour: ",
                 rank=True,
@@ -94,41 +98,41 @@ joins: []
                 half_life="1 hour",
             ),
         ),
-        (f"window {FEVER}: uma", Asked("uma", f"window {FEVER}: ", window=FEVER)),
+        (f"window {FEVER}: uma", TypedQuery("uma", f"window {FEVER}: ", window=FEVER)),
         # Keywords of relations called so, and keywords that begin as a prefix does.
-        ("rank:uma", Asked("rank:uma")),
-        ("top 5", Asked("top 5")),
-        ("window actor:uma", Asked("window actor:uma")),
-        ("top 5 grouped: uma", Asked("top 5 grouped: uma")),
-        ("topping 5: uma", Asked("topping 5: uma")),
-        ("pattern select actor:uma", Asked("pattern select actor:uma")),
-        ("pattern selected: uma", Asked("pattern selected: uma")),
+        ("rank:uma", TypedQuery("rank:uma")),
+        ("top 5", TypedQuery("top 5")),
+        ("window actor:uma", TypedQuery("window actor:uma")),
+        ("top 5 grouped: uma", TypedQuery("top 5 grouped: uma")),
+        ("topping 5: uma", TypedQuery("topping 5: uma")),
+        ("pattern select actor:uma", TypedQuery("pattern select actor:uma")),
+        ("pattern selected: uma", TypedQuery("pattern selected: uma")),
     ],
 )
-def test_a_prefix_says_what_is_asked_for(asked: str, told: Asked) -> None:
-    assert read_asked(asked) == told
+def test_a_prefix_says_what_is_asked_for(asked: str, told: TypedQuery) -> None:
+    assert parse_typed(asked) == told
 
 
 def test_group_and_half_life_reach_the_standing_query() -> None:
-    query = read_asked("top 5 group half-life 2 hours: uma").query()
+    query = as_query(parse_typed("top 5 group half-life 2 hours: uma"))
     assert top_of(query.options) == TopChoice(5, group=True)
     ranking = ranking_of(query.options)
     assert ranking is not None
     assert ranking.half_life == 2 * 3600 * 1_000_000
     with pytest.raises(UsageError, match="half-life 'soon'"):
-        read_asked("rank half-life soon: uma").query()
+        as_query(parse_typed("rank half-life soon: uma"))
 
 
 def viewed(request: UiRequest) -> tuple[SteppedRun, View]:
-    outbox = Outbox()
-    run = SteppedRun(request, outbox)
+    queue = EventQueue()
+    run = SteppedRun(request, queue)
     run.start()
     return run, View(request)
 
 
 def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
     run.advance(seconds)
-    view.absorb(run.outbox.take(), run.hand.seconds())
+    view.absorb(run.events.take(), run.hand.seconds())
     view.tick(run.hand.seconds())
 
 
@@ -164,12 +168,12 @@ def test_the_best_in_a_window_of_their_own_stand_beside_keywords() -> None:
 def test_the_same_keywords_can_be_asked_for_in_another_way_in_their_place_alone() -> None:
     run, view = viewed(movies(QUERY))
     advanced(run, view, 2)
-    run.post(AddQuery(f"top 1: {QUERY}"))
+    run.submit(AddQuery(f"top 1: {QUERY}"))
     advanced(run, view)
     assert view.queries == (QUERY,)
     assert any("the same query" in line.text for line in view.log)
-    run.post(RemoveQuery(QUERY))
-    run.post(AddQuery(f"top 1: {QUERY}"))
+    run.submit(RemoveQuery(QUERY))
+    run.submit(AddQuery(f"top 1: {QUERY}"))
     advanced(run, view)
     assert view.queries == (f"top 1: {QUERY}",)
     assert len(alive(view, QUERY)) == 1
@@ -190,7 +194,7 @@ def test_the_same_keywords_can_be_asked_for_in_another_way_in_their_place_alone(
 )
 def test_what_cannot_stand_is_refused_and_nothing_else_changes(asked: str, why: str) -> None:
     run, view = viewed(movies(QUERY))
-    run.post(AddQuery(asked))
+    run.submit(AddQuery(asked))
     advanced(run, view, 2)
     assert view.queries == (QUERY,)
     assert why in " ".join(line.text for line in view.log if line.level == "error")
@@ -229,13 +233,15 @@ def ward(tmp_path: Path) -> Path:
 def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: object) -> UiRequest:
     path = folder / "ward.yaml"
     return UiRequest(
-        load_schema(path),
+        live_job(
+            load_schema(path),
+            f"replay:{folder / 'ward.jsonl'}?speed=60",
+            window=None if window is None else parse_window(window),
+            **more,
+        ),
         path,
-        f"replay:{folder / 'ward.jsonl'}?speed=60",
         queries,
-        None if window is None else parse_window(window),
         restore=False,
-        **more,  # type: ignore[arg-type]
     )
 
 
@@ -254,19 +260,19 @@ def test_results_in_windows_of_an_expression_are_those_of_a_search(
     run, view = viewed(at_the_ward(ward, asked, window=window))
     for _ in range(12):
         advanced(run, view, 1)
-    search = SearchRequest(
+    search = Job.search(
         "hopper",
         load_schema(ward / "ward.yaml"),
-        (ward / "ward.jsonl",),
-        parse_window(FEVER),
+        ward / "ward.jsonl",
+        window=parse_window(FEVER),
         engine=EngineName.LOCAL,
     )
     expected = {result.id for result in Search(search).results()}
     assert len(expected) == 1
     assert set(alive(view, "hopper")) == expected  # they do not expire with the window that told them
-    stretches = [(stretch.key, stretch.end is None) for stretch in view.stretches[asked]]
+    stretches = [(stretch.key, stretch.end is None) for stretch in view.windows[asked]]
     assert sorted(stretches) == [(("ann",), False), (("bob",), True)]
-    drawn = windows_drawn(view, None, PLAIN, 80)
+    drawn = draw_windows(view, None, PLAIN, 80)
     assert drawn is not None
     lines = drawn.plain.splitlines()
     assert lines[0].startswith("windows  1 open, 1 ended lately  1970-01-01T00:00:00Z ─")
@@ -283,17 +289,17 @@ def test_matches_of_a_pattern_in_windows_stay_and_its_windows_are_drawn(ward: Pa
     assert len(alive(view, "visit d")) == 1
     # Its own window goes before, so all four but the last have expired.
     assert len(alive(view, "visit d within 1 minute")) == 1
-    assert set(view.stretches) == {asked}
-    drawn = windows_drawn(view, asked, PLAIN, 80)
+    assert set(view.windows) == {asked}
+    drawn = draw_windows(view, asked, PLAIN, 80)
     assert drawn is not None
     assert drawn.plain.startswith("windows  1 open, 1 ended lately")
-    assert windows_drawn(view, "another", PLAIN, 80) is None
+    assert draw_windows(view, "another", PLAIN, 80) is None
 
 
 def test_windows_that_pile_up_are_refused_unless_allowed(ward: Path) -> None:
     asked = "window every open when temp > 38 close when temp < 38: hopper"
     run, view = viewed(at_the_ward(ward, window="1 hour"))
-    run.post(AddQuery(asked))
+    run.submit(AddQuery(asked))
     advanced(run, view, 12)
     assert view.queries == ()
     assert any("pile up without bound" in line.text for line in view.log)
@@ -329,11 +335,9 @@ def without_a_window(folder: Path) -> UiRequest:
     lines = [f'{{"id": {n % 2 + 1}, "by": "hopper", "at": {60 * n}}}\n' for n in range(6_000)]
     (stream / "visit.jsonl").write_text("".join(lines))
     return UiRequest(
-        load_schema(schema),
+        live_job(load_schema(schema), f"replay:{stream}?speed=90000", max_size=2),
         schema,
-        f"replay:{stream}?speed=90000",
         ("ann hopper",),
-        max_size=2,
         restore=False,
     )
 
@@ -363,7 +367,8 @@ async def test_a_pattern_shows_attributes_where_there_is_no_window(tmp_path: Pat
     lines = [{"relation": name, "time": at, "row": row} for at, (name, row) in enumerate(records)]
     stream.write_text("".join(json.dumps(line) + "\n" for line in lines))
     asked = "pattern select v.page, o.amount: visit v ; orders o"
-    request = UiRequest(load_schema(schema), schema, f"replay:{stream}?speed=60", (asked,), restore=False)
+    job = live_job(load_schema(schema), f"replay:{stream}?speed=60")
+    request = UiRequest(job, schema, (asked,), restore=False)
     async with opened(request) as driver:
         await driver.advance(2)
         assert driver.app.view.queries == (asked,)
@@ -392,13 +397,13 @@ async def test_a_query_that_no_theorem_bounds_is_refused_with_what_would_help() 
 
 
 def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None:
-    outbox = Outbox()
+    queue = EventQueue()
     request = movies(QUERY)
-    run, view = SteppedRun(request, outbox), View(request)
+    run, view = SteppedRun(request, queue), View(request)
     early = AddQuery("nolan bale"), AddQuery(f"top 1: {QUERY}"), AddQuery("clint"), RemoveQuery("clint")
     for command in early:
-        run.post(command)
-    view.absorb(outbox.take(), 0)
+        run.submit(command)
+    view.absorb(queue.take(), 0)
     assert list(view.queries) == [QUERY, "nolan bale", f"top 1: {QUERY}"]
     run.start()
     for _ in range(4):
@@ -412,7 +417,7 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
     run, view = viewed(movies(f"top 1: {QUERY}", "nolan bale"))
     advanced(run, view, 2)
     path = tmp_path / "found.csv"
-    export([shown.result for shown in view.results.listed()], path, view.meanings)
+    export([shown.result for shown in view.results.listed()], path, view.analyzer)
     with path.open() as file:
         rows = list(csv.DictReader(file))
     ranks = {row["query"]: row["rank"] for row in rows}
@@ -423,6 +428,6 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
 def test_a_refused_query_does_not_take_the_results_of_the_same_keywords_along() -> None:
     run, view = viewed(movies(QUERY))
     advanced(run, view, 2)
-    view.absorb(News(queries=(QUERY, f"top 1: {QUERY}")), 2)
-    view.absorb(News(queries=(QUERY,)), 2)
+    view.absorb(JobEvents(queries=(QUERY, f"top 1: {QUERY}")), 2)
+    view.absorb(JobEvents(queries=(QUERY,)), 2)
     assert len(alive(view, QUERY)) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -11,33 +10,33 @@ from typing import Any
 import pytest
 
 from docs.stepped_run import SteppedRun
-from schema.errors import UsageError
-from skws.choices import EngineName, OnError
 from skws.movie_stream import movie_files
-from skws.pattern_search import PatternRequest, PatternSearch
 from skws.results.model import LiveResult
-from skws.search import Search, SearchRequest
-from tests.tui.ui import QUERY, movies
-from tui.services.asked import query_of
-from tui.services.engines import start_run
-from tui.services.news import News, Outbox
-from tui.services.request import UiRequest
-from tui.services.run import AddQuery, ApplySchema, Observe, RemoveQuery
+from skws.search import Search
+from skws.spec.enums import EngineName, OnError
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.errors import UsageError
+from skws_tui.entry import new_job
+from skws_tui.services.job import AddQuery, ApplySchema, EventQueue, JobEvents, Observe, RemoveQuery
+from skws_tui.services.request import UiRequest
+from skws_tui.services.typed import text_of
+from tests.tui.ui import QUERY, movies, with_job
 
 PATTERN = 'pattern: movie m ; plays p where m.mid = p.mid and p ~ "vincent"'
 QUERIES = (QUERY, "nolan bale", "clint", "trav* uma")
 
 
-def begun(request: UiRequest) -> tuple[SteppedRun, Outbox]:
-    outbox = Outbox()
-    run = SteppedRun(request, outbox)
+def begun(request: UiRequest) -> tuple[SteppedRun, EventQueue]:
+    queue = EventQueue()
+    run = SteppedRun(request, queue)
     run.start()
-    return run, outbox
+    return run, queue
 
 
 def searched(query: str) -> set[str]:
     """Ids of the results of a batch search."""
-    request = SearchRequest(query, movies().schema, (movie_files()[1],), engine=EngineName.LOCAL)
+    request = Job.search(query, movies().job.schema, movie_files()[1], engine=EngineName.LOCAL)
     return {result.id for result in Search(request).results()}
 
 
@@ -46,11 +45,11 @@ def ids(results: list[LiveResult], query: str) -> set[str]:
 
 
 def test_queries_find_what_the_batch_search_finds() -> None:
-    run, outbox = begun(movies(*QUERIES))
+    run, queue = begun(movies(*QUERIES))
     results: list[LiveResult] = []
     for _ in range(12):
         run.advance(0.1)
-        results += outbox.take().results
+        results += queue.take().results
     for query in QUERIES:
         assert ids(results, query) == searched(query)
     assert len(results) == len({(result.query, result.id) for result in results})
@@ -58,57 +57,58 @@ def test_queries_find_what_the_batch_search_finds() -> None:
 
 @pytest.mark.parametrize("moment", [0, 0.3, 0.7, 2])
 def test_a_query_added_in_the_middle_finds_the_same_by_snapshot_and_stream(moment: float) -> None:
-    run, outbox = begun(movies())
+    run, queue = begun(movies())
     run.advance(moment)
-    run.post(AddQuery(QUERY))
+    run.submit(AddQuery(QUERY))
     run.advance(0)
-    before = outbox.take()
+    before = queue.take()
     assert before.queries == (QUERY,)
     assert all(result.snapshot for result in before.results)
     run.advance(2)
-    after = outbox.take().results
+    after = queue.take().results
     assert not any(result.snapshot for result in after)
     assert ids(before.results + after, QUERY) == searched(QUERY)
 
 
 def test_a_pattern_stands_beside_keywords() -> None:
-    run, outbox = begun(movies(QUERY))
+    run, queue = begun(movies(QUERY))
     run.advance(0.5)
-    run.post(AddQuery(PATTERN))
+    run.submit(AddQuery(PATTERN))
     run.advance(0)
-    before = outbox.take()
+    before = queue.take()
     assert before.queries == (QUERY, PATTERN)
     run.advance(2)
-    after = outbox.take()
-    request = PatternRequest(query_of(PATTERN), movies().schema, (movie_files()[1],), engine=EngineName.LOCAL)
-    expected = {result.id for result in PatternSearch(request).results()}
+    after = queue.take()
+    asked = Query.of_pattern(text_of(PATTERN))
+    job = Job.search(asked, movies().job.schema, movie_files()[1], engine=EngineName.LOCAL)
+    expected = {result.id for result in Search(job).results()}
     told = before.results + after.results
     assert expected
-    assert ids(told, query_of(PATTERN)) == expected
+    assert ids(told, text_of(PATTERN)) == expected
     assert ids(told, QUERY) == searched(QUERY)
     assert [query.name for query in run.metrics().queries] == [QUERY, PATTERN]
 
 
 def test_a_removed_query_tells_nothing_more_and_may_come_back() -> None:
-    run, outbox = begun(movies(QUERY, "nolan bale"))
-    run.post(RemoveQuery(QUERY))
+    run, queue = begun(movies(QUERY, "nolan bale"))
+    run.submit(RemoveQuery(QUERY))
     run.advance(2)
-    news = outbox.take()
-    assert news.queries == ("nolan bale",)
-    assert ids(news.results, QUERY) == set()
-    run.post(AddQuery(QUERY))
+    events = queue.take()
+    assert events.queries == ("nolan bale",)
+    assert ids(events.results, QUERY) == set()
+    run.submit(AddQuery(QUERY))
     run.advance(0)
-    assert ids(outbox.take().results, QUERY) == searched(QUERY)
+    assert ids(queue.take().results, QUERY) == searched(QUERY)
 
 
 def test_what_cannot_be_done_is_told_and_the_run_goes_on() -> None:
-    run, outbox = begun(movies(QUERY))
+    run, queue = begun(movies(QUERY))
     for command in (AddQuery(QUERY), AddQuery("the"), AddQuery("studio:x"), RemoveQuery("absent")):
-        run.post(command)
+        run.submit(command)
     run.advance(2)
-    news = outbox.take()
-    assert [line.level for line in news.lines].count("error") == 4
-    assert ids(news.results, QUERY) == searched(QUERY)
+    events = queue.take()
+    assert [line.level for line in events.lines].count("error") == 4
+    assert ids(events.results, QUERY) == searched(QUERY)
 
 
 def test_pause_holds_the_stream_and_speed_multiplies_it() -> None:
@@ -130,49 +130,50 @@ def test_pause_holds_the_stream_and_speed_multiplies_it() -> None:
 def test_a_schema_without_a_join_and_back_gives_the_same_results(tmp_path: Path) -> None:
     text = movie_files()[0].read_text()
     less = text.replace("  - director.did = movie.did\n", "")
-    run, outbox = begun(movies(QUERY))
+    run, queue = begun(movies(QUERY))
     run.advance(0.4)
-    run.post(ApplySchema(less))
+    run.submit(ApplySchema(less))
     run.advance(0)
     run.advance(2)
-    run.post(ApplySchema(text))
+    run.submit(ApplySchema(text))
     run.advance(0)
-    news = outbox.take()
-    assert not [line for line in news.lines if line.level == "error"]
-    assert ids(news.results, QUERY) == searched(QUERY)
+    events = queue.take()
+    assert not [line for line in events.lines if line.level == "error"]
+    assert ids(events.results, QUERY) == searched(QUERY)
     assert run.metrics().tuples == 769
-    run.post(AddQuery("nolan bale"))
+    run.submit(AddQuery("nolan bale"))
     run.advance(0)
-    assert ids(outbox.take().results, "nolan bale") == searched("nolan bale")
+    assert ids(queue.take().results, "nolan bale") == searched("nolan bale")
 
 
 def test_a_relation_that_goes_takes_its_tuples_and_its_records_come_no_more() -> None:
     text = movie_files()[0].read_text()
     at = text.index("  actor:\n")
     without = text[:at] + "\njoins:\n  - director.did = movie.did\n  - movie.mid = plays.mid\n"
-    run, outbox = begun(movies(QUERY))
+    run, queue = begun(movies(QUERY))
     run.advance(0.5)
-    run.post(ApplySchema(without))
+    run.submit(ApplySchema(without))
     run.advance(0)
     run.advance(2)
-    news = outbox.take()
-    assert not [line for line in news.lines if line.level == "error"], news.lines
+    events = queue.take()
+    assert not [line for line in events.lines if line.level == "error"], events.lines
     metrics = run.metrics()
-    assert run.rows is not None
-    words = run.rows.words()
+    rows = run.status().rows
+    assert rows is not None
+    words = rows.words()
     assert "tarantino" in words
     assert "travolta" not in words
     assert {relation.name for relation in metrics.relations} == {"director", "movie", "plays"}
-    assert news.schema is not None
+    assert events.schema is not None
 
 
 def test_the_mesh_is_observed_by_query() -> None:
-    run, outbox = begun(movies(QUERY, "zzyzx nolan"))
+    run, queue = begun(movies(QUERY, "zzyzx nolan"))
     run.advance(2)
     for query in (QUERY, "zzyzx nolan", "absent"):
-        run.post(Observe(query))
+        run.submit(Observe(query))
     run.advance(0)
-    observed = outbox.take().observed
+    observed = queue.take().observed
     assert set(observed) == {QUERY, "zzyzx nolan"}
     assert sum(observed[QUERY].results.values()) == 2
     assert observed[QUERY].missing == ()
@@ -184,56 +185,56 @@ def test_the_mesh_is_observed_by_query() -> None:
     assert all(probes[at] == partials for at, partials in waiting.items() if partials)
 
 
-def failed(request: UiRequest) -> News:
-    outbox = Outbox()
-    run = start_run(request, outbox)
-    run._live()
-    return outbox.take()
+def failed(request: UiRequest) -> JobEvents:
+    queue = EventQueue()
+    run = new_job(request, queue)
+    run.run()
+    return queue.take()
 
 
 def test_a_run_that_breaks_tells_why(tmp_path: Path) -> None:
-    assert "nowhere" in failed(replace(movies(), source=str(tmp_path / "nowhere"))).failure
+    assert "nowhere" in failed(with_job(movies(), source=str(tmp_path / "nowhere"))).failure
     bad = tmp_path / "bad.jsonl"
     bad.write_text(movie_files()[1].read_text().partition("\n")[0] + "\nno record\n")
-    request = replace(movies(), source=f"replay:{bad}", on_error=OnError.FAIL)
+    request = with_job(movies(), source=f"replay:{bad}", on_error=OnError.FAIL)
     assert "bad.jsonl:2" in failed(request).failure
 
 
 def test_a_run_that_broke_says_what_to_do_and_takes_no_queries(tmp_path: Path) -> None:
-    outbox = Outbox()
-    run = start_run(replace(movies(), source=str(tmp_path / "nowhere")), outbox)
-    run._live()
-    assert any("start anew" in line.text for line in outbox.take().lines)
-    run.post(AddQuery("nolan bale"))
-    news = outbox.take()
-    assert [line.level for line in news.lines] == ["error"]
-    assert news.queries is None
+    queue = EventQueue()
+    run = new_job(with_job(movies(), source=str(tmp_path / "nowhere")), queue)
+    run.run()
+    assert any("start anew" in line.text for line in queue.take().lines)
+    run.submit(AddQuery("nolan bale"))
+    events = queue.take()
+    assert [line.level for line in events.lines] == ["error"]
+    assert events.queries is None
 
 
 def test_a_database_that_is_away_is_waited_for_until_the_end() -> None:
-    outbox = Outbox()
-    run = start_run(replace(movies(), source="postgresql://joe@127.0.0.1:1/none"), outbox)
+    queue = EventQueue()
+    run = new_job(with_job(movies(), source="postgresql://joe@127.0.0.1:1/none"), queue)
     run.start()
     lines: list[str] = []
     until = time.monotonic() + 20
     while not any("trying again in 0.2 s" in line for line in lines):
         assert time.monotonic() < until
         time.sleep(0.02)
-        lines += [line.text for line in outbox.take().lines]
+        lines += [line.text for line in queue.take().lines]
     run.stop()
     assert not run._thread.is_alive()
-    assert outbox.take().failure == ""
+    assert queue.take().failure == ""
 
 
 def test_the_first_late_record_is_told_at_once(tmp_path: Path) -> None:
     replay = tmp_path / "movies.jsonl"
     first, *rest = movie_files()[1].read_text().splitlines()
     replay.write_text("\n".join([*rest, first, first]) + "\n")
-    run, outbox = begun(replace(movies(QUERY), source=str(replay)))
-    news = outbox.take()
-    assert sum("came too late" in line.text and "--lateness" in line.text for line in news.lines) == 1
-    assert news.metrics is not None
-    assert news.metrics.late > 1
+    run, queue = begun(with_job(movies(QUERY), source=str(replay)))
+    events = queue.take()
+    assert sum("came too late" in line.text and "--lateness" in line.text for line in events.lines) == 1
+    assert events.metrics is not None
+    assert events.metrics.late > 1
     run.stop()
 
 
@@ -241,30 +242,30 @@ def test_bad_records_are_left_out_and_counted(tmp_path: Path) -> None:
     lines = movie_files()[1].read_text().splitlines()
     stream = tmp_path / "stream.jsonl"
     stream.write_text("\n".join([*lines[:50], "no record", *lines[50:]]))
-    run, outbox = begun(replace(movies(QUERY), source=f"replay:{stream}?speed=1600000000"))
+    run, queue = begun(with_job(movies(QUERY), source=f"replay:{stream}?speed=1600000000"))
     run.advance(2)
-    news = outbox.take()
+    events = queue.take()
     assert run.metrics().bad == 1
-    assert any("1 bad record" in line.text for line in news.lines)
-    assert ids(news.results, QUERY) == searched(QUERY)
+    assert any("1 bad record" in line.text for line in events.lines)
+    assert ids(events.results, QUERY) == searched(QUERY)
 
 
 def test_a_file_that_grows_is_followed(tmp_path: Path) -> None:
     lines = movie_files()[1].read_text().splitlines(keepends=True)
     stream = tmp_path / "stream.jsonl"
     stream.write_text("".join(lines[:300]))
-    run, outbox = begun(replace(movies(QUERY), source=str(stream)))
+    run, queue = begun(with_job(movies(QUERY), source=str(stream)))
     run.advance(1)
     with stream.open("a") as file:
         file.writelines(lines[300:])
     run.advance(1)
-    assert ids(outbox.take().results, QUERY) == searched(QUERY)
+    assert ids(queue.take().results, QUERY) == searched(QUERY)
 
 
 def test_a_run_in_its_thread_starts_tells_and_stops() -> None:
     told = Event()
-    outbox = Outbox(told.set)
-    run = start_run(movies(QUERY), outbox)
+    queue = EventQueue(told.set)
+    run = new_job(movies(QUERY), queue)
     run.start()
     assert told.wait(30)
     run.stop()
@@ -286,10 +287,10 @@ def test_requests_that_make_no_sense_are_refused(more: dict[str, Any], message: 
 
 def test_a_query_is_told_before_its_first_results() -> None:
     """Results of queries that the view does not know are not shown."""
-    outbox = Outbox()
-    run = SteppedRun(movies("uma"), outbox)
+    queue = EventQueue()
+    run = SteppedRun(movies("uma"), queue)
     run.start()
     run.advance(1)
-    outbox.take()
-    run.post(AddQuery("john"))
-    assert outbox.take().queries == ("uma", "john")
+    queue.take()
+    run.submit(AddQuery("john"))
+    assert queue.take().queries == ("uma", "john")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from skws_tui.widgets.query_panel import QueryPanel
 from tests.tui.ui import Driver, movies, opened, until
-from tui.widgets.asking import Asking
 
 PARTS: Final = (
     *("tarantino", "travolta", "movie", "plays", "actor", "name", "title", "mid", "time", "uma"),
@@ -84,10 +84,10 @@ def texts(kind: str) -> st.SearchStrategy[str]:
 async def typed(driver: Driver, text: str) -> None:
     """Read as it stands, asked for, and removed again; without the pauses of a pilot, which add up."""
     app, box = driver.app, driver.search.box
-    asking, told = driver.search.query_one(Asking), app.view.logged
+    asking, told = driver.search.query_one(QueryPanel), app.view.logged
     box.value = text
     asked = box.value.strip()
-    await until(lambda: asking._reading.text == box.value, moment)
+    await until(lambda: asking.analysis.text == box.value, moment)
     await box.action_submit()
     await until(lambda: not asked or app.view.logged > told or asked in app.view.queries, driver.moment)
     await driver.moment()

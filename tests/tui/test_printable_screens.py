@@ -11,12 +11,12 @@ from textual.color import Color
 from textual.events import Paste
 from textual.widgets import Static
 
-from schema.load import load_schema
+from skws_schema.yaml.load import load_schema
+from skws_tui.fence import Printable
+from skws_tui.services.request import UiRequest, live_job
+from skws_tui.services.user_files import Session, save_session
 from tests.cli.test_printable_output import EVIL, RAW, SCHEMA
 from tests.tui.ui import Driver, opened, scenario
-from tui.printable import Printable
-from tui.services.request import UiRequest
-from tui.services.session import Session, save_session
 
 
 def request(folder: Path) -> UiRequest:
@@ -33,7 +33,8 @@ def request(folder: Path) -> UiRequest:
     ]
     (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = f"replay:{folder / 'in.jsonl'}?speed=1e9"
-    return UiRequest(load_schema(path), path, source, (f"ada{EVIL} lamp", f'rank: "lamp{EVIL}" ada'))
+    job = live_job(load_schema(path), source)
+    return UiRequest(job, path, (f"ada{EVIL} lamp", f'rank: "lamp{EVIL}" ada'))
 
 
 def clean(driver: Driver) -> None:

@@ -13,21 +13,20 @@ from typing import Any
 import pytest
 from textual.message_pump import MessagePump
 
-from schema.errors import SkwsError
+from skws_schema.errors import SkwsError
+from skws_tui.fence import hooks
+from skws_tui.screens.dialogs import HelpScreen
+from skws_tui.screens.metrics import MetricsScreen
+from skws_tui.screens.search import SearchScreen
+from skws_tui.services.analyzer import Analyzer
+from skws_tui.services.faults import fault_line, faults_file
+from skws_tui.services.off_thread import OffThread, TooLongError
+from skws_tui.services.user_files import Session, save_session
+from skws_tui.services.view import View
+from skws_tui.widgets.lines import StatusLine
+from skws_tui.widgets.query_bar import QueryBar
+from skws_tui.widgets.query_panel import QueryPanel
 from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until
-from tui.fence import hooks
-from tui.screens.help import HelpScreen
-from tui.screens.metrics import MetricsScreen
-from tui.screens.search import SearchScreen
-from tui.services import reading
-from tui.services.faults import fault_line, faults_file
-from tui.services.meaning import Meanings
-from tui.services.off_thread import OffThread, TooLongError
-from tui.services.session import Session, save_session
-from tui.services.view import View
-from tui.widgets.asking import Asking
-from tui.widgets.standing_bar import StandingBar
-from tui.widgets.status_line import StatusLine
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +71,7 @@ def refused_action(patch: pytest.MonkeyPatch) -> str:
 
 
 def refused_handler(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(SearchScreen, "on_asking_save", broken)
+    patch.setattr(SearchScreen, "on_query_box_save", broken)
     return "ctrl+s"
 
 
@@ -92,13 +91,13 @@ def refused_drawing(patch: pytest.MonkeyPatch) -> str:
 
 
 def refused_worker(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(reading, "read", broken)
+    patch.setattr(Analyzer, "analyse", broken)
     return "x"
 
 
 def refused_check(patch: pytest.MonkeyPatch) -> str:
-    kept = Meanings.standing
-    patch.setattr(Meanings, "standing", lambda m, text: broken() if text == "x" else kept(m, text))
+    kept = Analyzer.check
+    patch.setattr(Analyzer, "check", lambda m, text: broken() if text == "x" else kept(m, text))
     return "x,enter"
 
 
@@ -136,7 +135,7 @@ async def test_what_a_timer_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         await goes_on(driver)
 
 
-@pytest.mark.parametrize("widget", [StandingBar, StatusLine])
+@pytest.mark.parametrize("widget", [QueryBar, StatusLine])
 @scenario
 async def test_what_drawing_raises_is_told(widget: type) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -221,12 +220,12 @@ async def test_the_app_answers_keys_while_a_query_is_checked_and_gives_the_check
     may_end = threading.Event()
     checked: list[str] = []
 
-    def slow(_: Meanings, text: str) -> None:
+    def slow(_: Analyzer, text: str) -> None:
         checked.append(text)
         may_end.wait(60)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Meanings, "standing", slow)
+        patch.setattr(Analyzer, "check", slow)
         async with opened(movies()) as driver:
             driver.app.checks = OffThread(1.0)
             driver.search.box.value = "slow"
@@ -248,9 +247,9 @@ async def test_the_app_answers_keys_while_a_query_is_checked_and_gives_the_check
 async def test_a_text_that_takes_too_long_to_read_is_told_under_the_box() -> None:
     may_end = threading.Event()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "read", lambda *_: may_end.wait(60))
+        patch.setattr(Analyzer, "analyse", lambda *_: may_end.wait(60))
         async with opened(movies()) as driver:
-            driver.search.query_one(Asking)._reads = OffThread(0.2)
+            driver.search.query_one(QueryPanel).off_thread = OffThread(0.2)
             await driver.write("slow")
             assert "given up after 0.2 s" in driver.text()
             patch.undo()

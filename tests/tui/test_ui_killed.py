@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.streaming.test_killed_streaming import MARK, processes_of
+from tests.spark.streaming.test_killed_streaming import MARK, processes_of
 
 PATIENCE = 240.0
 

@@ -9,30 +9,28 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from schema.errors import SchemaError, UsageError
-from schema.load import parse_schema
-from schema.model import Schema
+from skws.data.record import Record
+from skws.jobs.metrics import Metrics, StageMetrics
 from skws.keywords import Matcher, parse_query, tokens
-from skws.records import Record
 from skws.results.model import Result, ResultTuple
-from skws.watch.metrics import Metrics, StageMetrics
+from skws_schema.errors import SchemaError, UsageError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+from skws_tui.keys import ACTIONS
+from skws_tui.screens.metrics import figures, sparkline
+from skws_tui.services.analyzer import Analyzer
+from skws_tui.services.drawing import Drawer, duration, plain_text
+from skws_tui.services.editing import change_text, read_draft
+from skws_tui.services.export import export
+from skws_tui.services.job import EventQueue, JobEvents, LogLine
+from skws_tui.services.live_rows import LiveRows
+from skws_tui.services.results import ResultBuffer
+from skws_tui.services.typed import completed, last_word
+from skws_tui.services.user_files import Session, load_keymap, load_session, save_session, session_file
+from skws_tui.services.view import View
+from skws_tui.themes import default_theme, palette
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.tui.ui import movies
-from tui.keys import ACTIONS
-from tui.services.drawing import Drawer, duration, plain_text
-from tui.services.editing import change_text, read_draft
-from tui.services.export import export
-from tui.services.figures import figures, sparkline
-from tui.services.keymap import load_keymap
-from tui.services.live_rows import LiveRows
-from tui.services.meaning import Meanings
-from tui.services.news import LogLine, News, Outbox
-from tui.services.reading import read
-from tui.services.results import ResultBuffer
-from tui.services.session import Session, load_session, save_session, session_file
-from tui.services.typed import completed, last_word
-from tui.services.view import View
-from tui.themes import default_theme, palette
-from windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 SCHEMA = parse_schema(
     """
@@ -183,51 +181,51 @@ def test_the_buffer_filters_by_query_network_and_words() -> None:
 
 def test_the_outbox_calls_once_until_it_is_emptied_and_drops_the_oldest() -> None:
     calls: list[int] = []
-    outbox = Outbox(lambda: calls.append(1), kept=3)
+    queue = EventQueue(lambda: calls.append(1), kept=3)
     for number in range(5):
-        outbox.put(results=[result(number)], lines=[LogLine(0, "info", f"{number}")])
-    news = outbox.take()
+        queue.put(results=[result(number)], lines=[LogLine(0, "info", f"{number}")])
+    events = queue.take()
     assert calls == [1]
-    assert ([r.id for r in news.results], news.dropped, len(news.lines)) == (["2", "3", "4"], 2, 5)
-    assert outbox.take() == News()
-    outbox.put(queries=())
+    assert ([r.id for r in events.results], events.dropped, len(events.lines)) == (["2", "3", "4"], 2, 5)
+    assert queue.take() == JobEvents()
+    queue.put(queries=())
     assert calls == [1, 1]
-    assert outbox.take().queries == ()
+    assert queue.take().queries == ()
 
 
 def test_results_of_removed_queries_go_and_late_ones_do_not_come_back() -> None:
     view = View(movies())
-    view.absorb(News(queries=("q", "r"), results=[result(1), result(2, query="r")]), 0)
-    view.absorb(News(queries=("r",)), 1)
-    view.absorb(News(results=[result(3)]), 2)
+    view.absorb(JobEvents(queries=("q", "r"), results=[result(1), result(2, query="r")]), 0)
+    view.absorb(JobEvents(queries=("r",)), 1)
+    view.absorb(JobEvents(results=[result(3)]), 2)
     assert [s.result.query for s in view.results.listed()] == ["r"]
 
 
 @pytest.fixture
 def moving() -> tuple[View, LiveRows, Schema]:
     request = movies()
-    rows = LiveRows(request.schema, Unbounded())
-    index = request.schema.index
+    rows = LiveRows(request.job.schema, Unbounded())
+    index = request.job.schema.index
     rows.add([Record(index["actor"], 1, (1, "John Travolta")), Record(index["actor"], 2, (2, "Uma Thurman"))])
-    return View(request), rows, request.schema
+    return View(request), rows, request.job.schema
 
 
 def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LiveRows, Schema]) -> None:
     view, rows, _ = moving
-    reading = read("travlta actor:uma the", view, rows)
+    reading = view.analyzer.analyse("travlta actor:uma the", rows)
     assert [(slot.count, slot.meant) for slot in reading.slots] == [(0, "travolta"), (1, "")]
     assert reading.dropped == ("the",)
-    assert read("uma, thurman!", view, rows).ignored == (",", "!")
-    assert "there is no '~'" in read("uma~", view, rows).fault
-    assert [slot.count for slot in read("travolta -actor:", view, rows).slots] == [0]
+    assert view.analyzer.analyse("uma, thurman!", rows).ignored == (",", "!")
+    assert "there is no '~'" in view.analyzer.analyse("uma~", rows).fault
+    assert [slot.count for slot in view.analyzer.analyse("travolta -actor:", rows).slots] == [0]
     assert reading.corrected == "travolta actor:uma the"
-    assert read("(uma", view, rows).fault
-    assert read("  ", view, rows).slots == ()
+    assert view.analyzer.analyse("(uma", rows).fault
+    assert view.analyzer.analyse("  ", rows).slots == ()
 
 
 def test_completion_goes_by_the_last_word(moving: tuple[View, LiveRows, Schema]) -> None:
     view, rows, _ = moving
-    assert read("uma tr", view, rows).completions == (("travolta", 1),)
+    assert view.analyzer.analyse("uma tr", rows).completions == (("travolta", 1),)
     assert [last_word(text) for text in ("", "a ", 'a "b', "actor:Tr", "-x")] == ["", "", "b", "Tr", "x"]
     assert completed("uma actor:Tr", "travolta") == "uma actor:travolta"
 
@@ -237,7 +235,7 @@ def test_sessions_are_kept_by_schema_and_broken_ones_are_forgotten(tmp_path: Pat
     assert path != session_file(tmp_path / "t.yaml", tmp_path / "state")
     session = Session(["a b"], theme="nord", toured=True)
     for text in ("x", "y", "x"):
-        session.asked(text)
+        session.remember(text)
     session.toggle_saved("y")
     save_session(session, path)
     assert load_session(path) == session
@@ -314,7 +312,7 @@ def test_the_metrics_tell_how_busy_each_stage_is() -> None:
         latency_p99=None,
         stages=stages,
     )
-    view.absorb(News(metrics=metrics), 0)
+    view.absorb(JobEvents(metrics=metrics), 0)
     lines = figures(view, palette(_theme("textual-dark")), 80, speed=4).plain.splitlines()
     assert any("local, replay:r ×40" in line for line in lines)
     told = lines[lines.index("time by stage") + 1 :]
@@ -358,7 +356,7 @@ def test_a_drawn_result_is_struck_through_once_it_has_ended() -> None:
 
 
 def test_an_export_needs_a_name_that_tells_its_format(tmp_path: Path) -> None:
-    meanings = Meanings(movies(), movies().schema)
+    meanings = Analyzer(movies().job, movies().job.schema)
     with pytest.raises(UsageError, match=r"\.jsonl, \.csv, \.parquet"):
         export([], tmp_path / "x.txt", meanings)
     (tmp_path / "d.csv").mkdir()

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.places import ROOT
+
 TMUX = shutil.which("tmux")
 needs_tmux = pytest.mark.skipif(TMUX is None and "CI" not in os.environ, reason="tmux is not installed")
 SECONDS = 60
@@ -88,7 +90,7 @@ def test_a_query_typed_into_the_demo_shows_its_results(terminal: Terminal) -> No
 
 @needs_tmux
 def test_a_source_that_is_not_there_is_told_on_the_screen(terminal: Terminal, tmp_path: Path) -> None:
-    schema = Path(__file__).resolve().parents[2] / "examples" / "movies" / "schema.yaml"
+    schema = ROOT / "examples" / "movies" / "schema.yaml"
     terminal.run("tui", "-s", str(schema), "--replay", "absent.jsonl", "--fresh")
     terminal.shows("absent.jsonl", "failed")
     terminal.send("C-q")

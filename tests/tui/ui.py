@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from docs.stepped_run import SteppedRun
-from schema.load import load_schema
 from skws.movie_stream import movie_files
-from tui.app import SkwsApp
-from tui.screens.search import SearchScreen
-from tui.services.engines import start_run
-from tui.services.request import UiRequest
+from skws_schema.yaml.load import load_schema
+from skws_tui.app import SkwsApp
+from skws_tui.entry import new_job
+from skws_tui.screens.search import SearchScreen
+from skws_tui.services.request import UiRequest, live_job
 
 SPEED = 1_600_000_000
 """The half century of the movies in about a second."""
@@ -25,11 +26,17 @@ QUERY = "tarantino travolta"
 
 
 def movies(*queries: str, path: Path | None = None, **more: Any) -> UiRequest:
-    """A request over the built-in stream."""
+    """A request over the built-in stream. ``more``: fields of the request or of its job."""
     schema, replay = movie_files()
-    settings: dict[str, Any] = {"restore": False, "theme": "textual-dark", **more}
-    source = f"replay:{replay}?speed={SPEED}"
-    return UiRequest(load_schema(path or schema), path or schema, source, queries, **settings)
+    settings: dict[str, Any] = {"restore": False, "theme": "textual-dark"}
+    settings |= {name: more.pop(name) for name in ("restore", "theme", "served", "exports") if name in more}
+    job = live_job(load_schema(path or schema), f"replay:{replay}?speed={SPEED}", **more)
+    return UiRequest(job, path or schema, queries, **settings)
+
+
+def with_job(request: UiRequest, **fields: Any) -> UiRequest:
+    """The request with other fields of its job."""
+    return replace(request, job=replace(request.job, **fields))
 
 
 class Driver:
@@ -41,8 +48,8 @@ class Driver:
 
     @property
     def run(self) -> SteppedRun:
-        assert isinstance(self.app.live_run, SteppedRun)
-        return self.app.live_run
+        assert isinstance(self.app.job, SteppedRun)
+        return self.app.job
 
     @property
     def search(self) -> SearchScreen:
@@ -52,7 +59,7 @@ class Driver:
 
     async def settle(self) -> None:
         """Until workers are done and all messages, also those about them, are dealt with."""
-        self.app.take_news()
+        self.app.take_events()
         await self.pilot.pause()
         while any(not worker.is_finished for worker in self.app.workers):
             await self.app.workers.wait_for_complete()
@@ -61,7 +68,7 @@ class Driver:
     async def moment(self) -> None:
         """Let the run take a step, and the app take in what came; nothing is waited for."""
         self.run.advance(0)
-        self.app.take_news()
+        self.app.take_events()
         await asyncio.sleep(0.001)
 
     async def advance(self, seconds: float) -> None:
@@ -71,7 +78,7 @@ class Driver:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
-        if isinstance(self.app.live_run, SteppedRun):
+        if isinstance(self.app.job, SteppedRun):
             self.run.advance(0)
         await self.settle()
 
@@ -98,7 +105,7 @@ async def opened(
     **more: Any,
 ) -> AsyncIterator[Driver]:
     """The app on a request, its run under the test's hand. ``faults``: so many are caught; None for any."""
-    start = (SteppedRun if stepped else start_run) if request.source is not None else None
+    start = (SteppedRun if stepped else new_job) if request.job.source else None
     app = SkwsApp(request, start, show_machine=False, **more)
     async with app.run_test(size=size, notifications=True) as pilot:
         driver = Driver(app, pilot)

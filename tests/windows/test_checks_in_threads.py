@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.places import ROOT
 
 PREPARED = """
     import gc, threading
-    from schema.model import Attribute, AttributeType, Relation, Schema
-    from skws.windowing.request import WindowsRequest
+    from skws_schema.model import Attribute, AttributeType, Relation, Schema
+    from skws.queries.windowed.request import WindowsRequest
 
     NUMBER, TEXT = AttributeType.NUMBER, AttributeType.TEXT
     SCHEMA = Schema("ward", (

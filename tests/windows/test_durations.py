@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schema.errors import UsageError
-from windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window, parse_window
+from skws_schema.errors import UsageError
+from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window, parse_window
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,13 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skws_windows.automata.closure import minterm
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
+from skws_windows.guards.columns import RowSource
+from skws_windows.guards.letters import Columns, Letters
+from skws_windows.guards.satisfiability import Satisfiability
 from tests.window_streams import ALPHABET, SCHEMA, guards, words
-from windows.expressions import guards as g
-from windows.expressions.alphabet import Alphabet, StreamRecord
-from windows.expressions.closure import minterm
-from windows.expressions.columns import Columns
-from windows.expressions.evaluate import holds
-from windows.expressions.letters import Letters
-from windows.expressions.satisfiability import Satisfiability
-from windows.expressions.source import RowSource
 
 K = 2
 THEORY = Satisfiability(ALPHABET)

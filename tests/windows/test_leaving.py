@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windows.expressions.columns import Ints
-from windows.expressions.expression import Limits
-from windows.expressions.leaving import Code, Leaving, Trail
-from windows.expressions.run import Key
-from windows.expressions.spans import ANY
-from windows.window import FOREVER
+from skws_windows.guards.columns import Ints
+from skws_windows.language.expression import Limits
+from skws_windows.processor.leaving import Code, Leaving, Trail
+from skws_windows.processor.run import Key
+from skws_windows.processor.spans import ANY
+from skws_windows.window import FOREVER
 
 BEGIN: Final = 4
 END: Final = 12

@@ -9,19 +9,19 @@ from typing import Final
 
 import pytest
 
-from patterns.language import parse_pattern
-from schema.load import parse_schema
-from schema.model import Schema
-from skws.batches import RecordBatch
-from skws.live.changing import check_change
-from skws.live.search import LiveSearch
-from skws.live.standing import Query, Standing
-from skws.live.stream import Stream
-from skws.pattern_search import PatternResult
-from skws.records import Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.changing import check_change
+from skws.queries.patterns import PatternResult
+from skws.queries.session import Session
+from skws.spec.query import Query, Standing
+from skws.spec.stream import Stream
+from skws_patterns.language.parse import parse_pattern
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import ExpressionWindow
 from tests.patterns.pattern_matches import Match
 from tests.windows.test_oracle_windowed_patterns import by_definition, match_of
-from windows.window import ExpressionWindow
 
 SHARE: Final = 0.12
 """Of all pairs of a window and a pattern."""
@@ -78,18 +78,18 @@ def stream_of(rng: random.Random, count: int) -> list[Record]:
     return made
 
 
-def told(live: LiveSearch, record: Record) -> dict[Match, int]:
+def told(live: Session, record: Record) -> dict[Match, int]:
     """The matches that a record's coming tells, with its position."""
     found = [r for r in live.take(RecordBatch.of([record])) if isinstance(r, PatternResult)]
     return {match_of(result): live.position - 1 for result in found}
 
 
-def renewed(live: LiveSearch, stream: Stream, query: Standing) -> LiveSearch:
+def renewed(live: Session, stream: Stream, query: Standing) -> Session:
     """After a failure: from what was kept."""
-    again = LiveSearch(stream, keywords=False)
+    again = Session(stream, keywords=False)
     again.add(query)
     again.restore(live.snapshot())
-    again.stand_at(live.position, live.now)
+    again.seek(live.position, live.now)
     return again
 
 
@@ -110,7 +110,7 @@ def go_on(
     cut = rng.randint(4, 9)
     query = Query.of_pattern(text).over(window, allowed=True).named("q", 4)
     stream = Stream(parse_schema(change.before, default_name="s"), window)
-    live = LiveSearch(stream, keywords=False)
+    live = Session(stream, keywords=False)
     live.add(query)
     after = check_change(stream, change.after, [query], window)
     early, late = change.records

@@ -11,22 +11,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from patterns.language import compile_pattern, parse_pattern
-from patterns.language.syntax import Pattern
-from schema.errors import PatternError
-from schema.model import Row, Schema
-from skws.batches import RecordBatch
-from skws.pattern_search import PatternQuery, PatternResult
-from skws.records import Record
-from skws.windowing.pattern import WindowedPattern
-from skws.windowing.request import WindowsRequest
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.patterns import PatternQuery, PatternResult
+from skws.queries.windowed.pattern import WindowedPattern
+from skws.queries.windowed.request import WindowsRequest
+from skws_patterns.language.compile import compile_pattern
+from skws_patterns.language.parse import Pattern, parse_pattern
+from skws_schema.errors import PatternError
+from skws_schema.model import Row, Schema
+from skws_windows.guards.alphabet import StreamRecord
+from skws_windows.window import ExpressionWindow
+from tests.oracles.windowed import windows_of
 from tests.patterns import pattern_matches as written
 from tests.patterns.pattern_matches import Match
 from tests.patterns.texts import contains
 from tests.window_streams import expression_texts
-from tests.windowed_oracle import windows_of
-from windows.expressions.alphabet import StreamRecord
-from windows.window import ExpressionWindow
 
 KEYED: Final = replace(written.SCHEMA.relations[1], key=("x",))
 SCHEMA: Final = Schema("patterns", (written.SCHEMA.relations[0], KEYED, written.SCHEMA.relations[2]), ())

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws.data.record import Record
 from skws.keywords import parse_query
-from skws.plan import Plan
-from skws.records import Record
-from skws.windowing.engine import WindowedEngine
-from skws.windowing.request import WindowsRequest
-from tests.oracle import shape_of
+from skws.keywords.plan import Plan
+from skws.queries.windowed.engine import WindowedEngine
+from skws.queries.windowed.request import WindowsRequest
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_windows.window import ExpressionWindow
+from tests.oracles.oracle import shape_of
+from tests.oracles.windowed import WindowedOracle
 from tests.strategies import WORDS, schemas, static_rows, streams
 from tests.window_streams import expression_texts
-from tests.windowed_oracle import WindowedOracle
-from windows.window import ExpressionWindow
 
 CONDITIONS = (
     "x > 0", "x = y", "y < 1", "x is null", "r0",

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skws_windows.automata import regular as r
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import StreamRecord
+from skws_windows.language.expression import Limits, Selection, expression
+from skws_windows.processor import macrostates
+from skws_windows.processor.processor import Processor
 from tests.window_streams import ALPHABET, first_of, regulars, selected, windows_by_definition, words
-from windows.expressions import configurations, macrostates
-from windows.expressions import guards as g
-from windows.expressions import regular as r
-from windows.expressions.alphabet import StreamRecord
-from windows.expressions.expression import Limits, Selection, expression
-from windows.expressions.processor import Processor
 
 LIMITS = st.builds(
     Limits,
@@ -191,8 +191,7 @@ def test_what_is_forgotten_of_configurations_and_macrostates_changes_nothing(
     long = [record._replace(time=i // 2) for i, record in enumerate(word * 8)]
     expected = found(Processor(given_expression, ALPHABET), long, [])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(configurations, "REMEMBERED", remembered)
-        patched.setattr(configurations, "_FEW", few)
+        patched.setattr(macrostates, "_FEW", few)
         patched.setattr(macrostates, "REMEMBERED", remembered)
         assert found(Processor(given_expression, ALPHABET), long, [len(long) // 2]) == expected
 
@@ -208,7 +207,6 @@ def random_records(count: int) -> list[StreamRecord]:
 def test_macrostates_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of seventy records each may be the one that counts: 2^70 macrostates, a new one with every record."""
     monkeypatch.setattr(macrostates, "REMEMBERED", 50)
-    monkeypatch.setattr(configurations, "REMEMBERED", 50)
     processor = Processor(expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST), ALPHABET)
     sizes = []
     for record in random_records(300):

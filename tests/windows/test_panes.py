@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.errors import UsageError
-from schema.model import Value
+from skws_schema.errors import UsageError
+from skws_schema.model import Value
+from skws_windows.automata import regular as r
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import StreamRecord
+from skws_windows.language.expression import Selection, expression
+from skws_windows.processor.panes import _REGISTERED, Aggregate, Forest, Monoid, monoid, names, register
+from skws_windows.processor.processor import Processor
 from tests.window_streams import ALPHABET, regulars, words
-from windows.expressions import guards as g
-from windows.expressions import regular as r
-from windows.expressions.alphabet import StreamRecord
-from windows.expressions.expression import Selection, expression
-from windows.expressions.forest import Forest
-from windows.expressions.monoids import Aggregate, Monoid, monoid, names, register
-from windows.expressions.processor import Processor
 
 AGGREGATES = (
     Aggregate("count"),
@@ -163,8 +162,6 @@ def test_monoids_are_registered_once() -> None:
             with pytest.raises(ValueError, match=known):
                 register(replace(longest, name=known))
     finally:
-        from windows.expressions import monoids
-
-        del monoids._REGISTERED["longest_text"]
+        del _REGISTERED["longest_text"]
     with pytest.raises(UsageError, match="did you mean 'variance'"):
         monoid("varianze")

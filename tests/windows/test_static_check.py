@@ -6,22 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.budget import Budget
-from schema.model import Attribute, AttributeType, Relation, Schema
+from skws_schema.budget import StepBudget
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_windows.automata import regular as r
+from skws_windows.automata.finite import Finite, finite
+from skws_windows.check import overlap
+from skws_windows.check import verdict as static_check
+from skws_windows.check.verdict import Bound, Verdict, check, compiled
+from skws_windows.guards import guard as g
+from skws_windows.guards import satisfiability
+from skws_windows.guards.alphabet import Alphabet, StreamRecord
+from skws_windows.guards.satisfiability import Satisfiability
+from skws_windows.language.expression import Limits, Selection, WindowExpression, expression
+from skws_windows.language.parse import parse_expression, parse_pairs
+from skws_windows.processor.processor import Processor
 from tests.window_streams import ALPHABET, regulars, words
-from windows.expressions import check as static_check
-from windows.expressions import guards as g
-from windows.expressions import overlap, satisfiability
-from windows.expressions import regular as r
-from windows.expressions.alphabet import Alphabet, StreamRecord
-from windows.expressions.check import Bound, Verdict, check, compiled
-from windows.expressions.emptiness import Emptiness, emptiness
-from windows.expressions.expression import Limits, Selection, WindowExpression, expression
-from windows.expressions.finite import Finite, finite
-from windows.expressions.language import parse_expression, parse_pairs, parse_regular
-from windows.expressions.processor import Processor
-from windows.expressions.satisfiability import Satisfiability
-from windows.expressions.translate import to_automaton
 
 THEORY = Satisfiability(ALPHABET)
 LETTERS = (g.Compare("=", g.Field("x"), g.Constant(0)), g.Compare("=", g.Field("x"), g.Constant(1)))
@@ -84,7 +83,7 @@ def test_verdicts_agree_with_exhaustive_counting(entries: int, before: r.Regular
         verdict = check(given_expression, ALPHABET)
     cells = [cell.signs for cell in THEORY.cells(given_expression.guards)]
     pair = compiled(given_expression, THEORY).pairs[0]
-    budget = Budget(100_000, "counting")
+    budget = StepBudget(100_000, "counting")
     d, e = (finite(a, given_expression.guards, cells, budget) for a in (pair.before, pair.window))
     if len(d.table) * len(e.table) > 12:
         return
@@ -306,38 +305,3 @@ def test_what_is_too_large_to_search_is_not_called_bounded() -> None:
     parts = " ".join(f"([x = {i}] | [y = {i}] | [n.x = {i}])*" for i in range(12))
     verdict = check(parse_expression(f"match {parts} [b]", ALPHABET), ALPHABET)
     assert verdict.open_starts in (U, M)
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    {
-        "[x > 1] [x < 1]": Emptiness.INHABITED,
-        "[x > 1 and x < 2]": Emptiness.EMPTY,
-        "[x > x[-1]] ([x > x[-1] and x[-1] > x] | [false]) .*": Emptiness.EMPTY,
-        "[y > 1] [y > y[-1] and y < 1.5]{3} [y < 1.5 and y[-1] > 1.4]": Emptiness.INHABITED,
-        "[s = 'red'] [s = s[-1]]{3} [s[-1] = 'blue']": Emptiness.EMPTY,
-        "[x = 1] [x = x[-1] + 1]{4} [x[-1] = 5]": Emptiness.INHABITED,
-        # Whole numbers from 1 to 3 rise twice at most; types alone do not tell.
-        "[x > 0 and x < 4] ([x > x[-1] and x < 4]){3}": Emptiness.UNKNOWN,
-    }.items(),
-)
-def test_emptiness(text: str, verdict: Emptiness) -> None:
-    automaton = to_automaton(parse_regular(text, ALPHABET), 1)
-    found, word = emptiness(automaton, THEORY)
-    assert found is verdict
-    assert (word is not None and automaton.accepts(word, ALPHABET)) == (verdict is Emptiness.INHABITED)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.integers(0, 1).flatmap(lambda k: st.tuples(st.just(k), regulars(k))), st.lists(words(6), min_size=5)
-)
-def test_what_accepts_a_word_is_not_empty(
-    case: tuple[int, r.Regular], some: list[list[StreamRecord]]
-) -> None:
-    k, regular = case
-    automaton = to_automaton(regular, k)
-    found, _ = emptiness(automaton, THEORY)
-    if any(len(word) > k and automaton.accepts(word, ALPHABET) for word in some):
-        assert found is not Emptiness.EMPTY
-    assert k or found is not Emptiness.UNKNOWN

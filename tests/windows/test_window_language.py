@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.errors import UsageError
-from schema.model import Attribute, AttributeType, Relation, Schema
 from skws.keywords import terms
-from skws.windowing.request import contains_keyword
+from skws.queries.windowed.request import contains_keyword
+from skws_schema.errors import UsageError
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_windows.automata import regular as r
+from skws_windows.automata.regular import Letter
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import Alphabet, StreamRecord
+from skws_windows.language.expression import Limits, Selection
+from skws_windows.language.parse import parse_expression, parse_pairs, parse_regular
+from skws_windows.processor.processor import Processor
 from tests.window_streams import ALPHABET, guards, matches, regulars, words
-from windows.expressions import guards as g
-from windows.expressions import regular as r
-from windows.expressions.alphabet import Alphabet, StreamRecord
-from windows.expressions.expression import Limits, Selection
-from windows.expressions.language import parse_expression, parse_pairs, parse_regular
-from windows.expressions.processor import Processor
-from windows.expressions.regular import Letter
 
 USERS = Alphabet(
     Schema(

@@ -11,31 +11,31 @@ from typing import Any
 
 import pytest
 
-import skws.live.shared_windows
-from schema.errors import UsageError
-from skws.batches import RecordBatch
+import skws.queries.windowed.shared
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.jobs.control import Command
 from skws.keywords import parse_query
-from skws.live.ranked import TOP, ranking_options, top_options
-from skws.live.search import LiveSearch
-from skws.live.standing import PATTERN, Query, Standing
-from skws.live.stream import Stream
-from skws.live.windowed_pattern import StandingWindowedPattern
-from skws.pattern_search import read_query
-from skws.plan import Plan
-from skws.ranking.best_of_windows import BestOfWindows
-from skws.ranking.choice import RankingChoice
-from skws.ranking.top import TopChoice
-from skws.records import Record
+from skws.keywords.plan import Plan
+from skws.queries.kinds import checked
+from skws.queries.patterns import read_query
+from skws.queries.patterns.windowed import StandingWindowedPattern
+from skws.queries.separate import SeparateQueries
+from skws.queries.session import Session
+from skws.queries.windowed.engine import WindowedEngine
+from skws.queries.windowed.pattern import WindowedPattern
+from skws.ranking.top import BestOfWindows
 from skws.results.model import LiveResult
-from skws.watch.control import Command
-from skws.watch.request import WatchRequest
-from skws.windowing.engine import WindowedEngine
-from skws.windowing.pattern import WindowedPattern
-from tests.streaming.shard_runs import all_shards, lines, parcel_of
-from tests.watch.watching import SCHEMA, Collected, append, customer, opened, order, request, steps
-from windows.expressions.source import Source
-from windows.expressions.spans import Spans, Tracker
-from windows.window import ExpressionWindow
+from skws.spec.job import Job
+from skws.spec.query import PATTERN, TOP, Query, Standing, ranking_options, top_options
+from skws.spec.ranking import RankingChoice, TopChoice
+from skws.spec.stream import Stream
+from skws_schema.errors import UsageError
+from skws_windows.guards.columns import Source
+from skws_windows.processor.spans import Spans, Tracker
+from skws_windows.window import ExpressionWindow
+from tests.jobs.watching import SCHEMA, Collected, append, customer, opened, order, request, steps
+from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
 
 WINDOW = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 QUERIES = ("ada lamp", "lamp")
@@ -53,7 +53,7 @@ def stream(rng: random.Random, count: int) -> list[Record]:
     return made
 
 
-def asked(window: ExpressionWindow = WINDOW, **changes: object) -> WatchRequest:
+def asked(window: ExpressionWindow = WINDOW, **changes: object) -> Job:
     return request("-", window=window, **changes)
 
 
@@ -102,10 +102,10 @@ def test_shards_that_lose_all_go_on(
 def test_windows_that_pile_up_are_refused_unless_allowed() -> None:
     piling = ExpressionWindow("every open when customer close when order")
     with pytest.raises(UsageError, match="again and again"):
-        asked(piling).given()
-    assert asked(piling, allow_unbounded_windows=True).given()
+        checked(asked(piling))
+    assert checked(asked(piling, allow_unbounded_windows=True))
     with pytest.raises(UsageError, match="no field or relation"):
-        asked(ExpressionWindow("open when nobody close when order")).given()
+        checked(asked(ExpressionWindow("open when nobody close when order")))
 
 
 def test_results_are_told_when_their_window_ends(tmp_path: Path) -> None:
@@ -139,11 +139,11 @@ def test_the_best_of_each_window_live() -> None:
             shard.rebuild()
     assert told > 3
     with pytest.raises(UsageError, match="append-only"):
-        asked(queries={"best": Query("lamp", kind=TOP, options={**options, "append-only": "yes"})}).given()
+        checked(asked(queries={"best": Query("lamp", kind=TOP, options={**options, "append-only": "yes"})}))
 
 
-def searching(asked_for: Sequence[Standing], states: dict[str, bytes]) -> LiveSearch:
-    live = LiveSearch(Stream(SCHEMA, WINDOW), keywords=False)
+def searching(asked_for: Sequence[Standing], states: dict[str, bytes]) -> Session:
+    live = Session(Stream(SCHEMA, WINDOW), keywords=False)
     for standing in asked_for:
         live.add(standing)
     live.restore(states)
@@ -163,14 +163,14 @@ def told_together_and_alone(first: Standing, second: Standing, third: Standing, 
         if part == 6:
             together.add(third)
             alone[third.name] = searching([third], {})
-            alone[third.name].stand_at(together.position, together.now)
+            alone[third.name].seek(together.position, together.now)
         if part == 12:
             together.remove(second.name)
             del alone[second.name]
         if part == 18:
             position, now, states = together.position, together.now, together.snapshot()
             together = searching([first, third], states)
-            together.stand_at(position, now)
+            together.seek(position, now)
         records = [r._replace(time=r.time + 60_000_000 * part) for r in stream(rng, 6)]
         batch = RecordBatch.of(records)
         found = list(together.take(batch))
@@ -192,7 +192,7 @@ def test_queries_with_the_same_windows_share_an_engine(monkeypatch: pytest.Monke
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr(skws.live.shared_windows, "WindowedEngine", Counted)
+    monkeypatch.setattr(skws.queries.windowed.shared, "WindowedEngine", Counted)
     ada_lamp, lamp, ada = (
         Query(text).over(WINDOW, allowed=False).named(text, 4) for text in (*QUERIES, "ada")
     )
@@ -224,11 +224,13 @@ def test_patterns_go_on_together_from_equal_states() -> None:
         if part == 2:
             position, now = live.position, live.now
             live = searching(both, live.snapshot())
-            live.stand_at(position, now)
+            live.seek(position, now)
         made = [r._replace(time=r.time + 60_000_000 * part) for r in stream(rng, 6)]
         found = [result.id for result in live.take(RecordBatch.of(made))]
         assert all(count == 2 for count in Counter(found).values())
-    one, other = (live._evaluators[name] for name in ("one", "other"))
+    queries = live.operators[PATTERN]
+    assert isinstance(queries, SeparateQueries)
+    one, other = (queries.evaluators[name] for name in ("one", "other"))
     assert isinstance(one, StandingWindowedPattern)
     assert isinstance(other, StandingWindowedPattern)
     assert one._shared is other._shared

@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from bench.patterns.loads import LOADS, Event, Load
-from patterns.automata import PCEA
-from patterns.columnar import ColumnarEvaluator, TooManyRunsError, Tuples, column_plan
-from patterns.evaluation import Evaluator
-from schema.model import Row
-from skws.engine.collector import expect_long_lived_objects
-from skws.pattern_search import read_query
-from windows.window import CountWindow
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.patterns import read_query
+from skws_patterns.automata.pcea import PCEA
+from skws_patterns.evaluation.columnar import ColumnarEvaluator, TooManyRunsError, Tuples
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.runs import column_plan
+from skws_schema.model import Row
+from skws_windows.window import CountWindow
 
 
 def automaton(load: Load) -> PCEA:

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.load import Load
-from skws.choices import EngineName
-from skws.search import Search, SearchRequest
+from skws.search import Search
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
 
 
 def run(task: dict[str, Any], begun: Callable[[], None]) -> int:
-    load, replay = Load(**task["load"]), (Path(task["replay"]),)
+    load, replay = Load(**task["load"]), Path(task["replay"])
     search = Search(
-        SearchRequest(load.query, load.schema(), replay, max_size=load.max_size, engine=EngineName.LOCAL)
+        Job.search(load.query, load.schema(), replay, max_size=load.max_size, engine=EngineName.LOCAL)
     )
     begun()  # the mesh is not built yet: that counts as part of the run
     with Path(task["results"]).open("wb") as file:

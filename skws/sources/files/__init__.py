@@ -1,1 +1,1 @@
-"""Files as a source: those that grow, and those that arrive whole, one by one or in a directory."""
+"""Files as a source: files that grow or arrive whole, alone or in a directory."""

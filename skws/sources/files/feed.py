@@ -1,54 +1,115 @@
-"""A file or a directory as a feed: what is new in any of its files, from poll to poll."""
+"""A file or a directory as a feed: the new records of all its files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from schema.errors import SourceError
-from schema.model import Schema
-from skws.records import Record
-from skws.sources.columns import Columns, items_of
-from skws.sources.feed import Batch, Item, Offset
-from skws.sources.files.arriving import WholeFiles, whole_items
-from skws.sources.files.folder import Found, Listing, arrival, check_path, listing
+from skws.data.record import Record
+from skws.formats.files import BLOCK, END, Format, Split, opened
+from skws.formats.splits import read_split
+from skws.sources.feed import Batch, Feed, Item, Offset, Source, items_of, static_relations, without_tables
+from skws.sources.files.folder import (
+    Listing,
+    Position,
+    Positions,
+    SourceFile,
+    arrival,
+    check_path,
+    listing,
+    match_files,
+)
 from skws.sources.files.growing import Part, read_part
-from skws.sources.files.marks import Mark, Marks
-from skws.sources.files.reconciling import reconcile
+from skws_schema.errors import SourceError
+from skws_schema.model import Schema
+
+
+class WholeFiles:
+    """Reads files that arrive whole, in portions; each stays open from one portion to the next."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._open: dict[int, tuple[int, Iterator[Item]]] = {}
+
+    def part(self, number: int, found: SourceFile, at: int, limit: int) -> Part:
+        """At most ``limit`` items of the file with the id ``number``, from the ``at``-th on.
+
+        Raises SourceError if the file is not whole, or damaged.
+        """
+        at_item, items = self._open.pop(number, (-1, iter(())))
+        if at_item != at:
+            check_whole(found)
+            items = islice(whole_items(found, self._schema), at, None)
+        taken = list(islice(items, limit))
+        done = len(taken) < limit
+        if not done:
+            self._open[number] = (at + limit, items)
+        return Part(taken, at + len(taken), done=done)
+
+    def close(self) -> None:
+        self._open.clear()
+
+
+def whole_items(found: SourceFile, schema: Schema) -> Iterator[Item]:
+    """All items of a file. Raises SourceError."""
+    split = Split(found.path, found.format, found.relation(schema), 0, _end(found), found.size, 0)
+    return read_split(split, schema)
+
+
+def check_whole(found: SourceFile) -> None:
+    """Raises SourceError if the file ends too early, or is damaged."""
+    if found.format is Format.PARQUET:
+        _end(found)
+        return
+    with opened(found.path) as file:
+        if found.size == 0:
+            raise SourceError(f"{found.path}: empty")
+        while file.read(BLOCK):
+            pass
+
+
+def _end(found: SourceFile) -> int:
+    if found.format is not Format.PARQUET:
+        return END
+    from skws.formats.parquet import group_ranges  # noqa: PLC0415 - Arrow is slow to import
+
+    ranges = group_ranges(found.path, END)
+    return ranges[-1][1] if ranges else 0
+
 
 _PORTION: Final = 10_000
 # A file may go between the moment it is found and that at which it is read.
 _TRIES: Final = 5
 
 
-class FilesFeed:
-    """Follows the files at ``root``. A poll gives an item or more of every file that has news."""
-
-    tables_come = False
+class FilesFeed(Feed):
+    """Follows the files at ``root``. A poll reads from every file that has new records."""
 
     def __init__(self, root: Path, schema: Schema) -> None:
         """Raises SourceError if there is nothing, or a file of unknown format."""
         check_path(root)
         self._root = root
-        self._told: set[str] = set()
-        self.adopt(schema)
+        self._noticed: set[str] = set()
+        self.change_schema(schema)
         self._tables_read: dict[str, tuple[int, int, int]] = {}
 
-    def adopt(self, schema: Schema) -> None:
-        """Files that are named after a new relation are read on from where they were read as others."""
+    def change_schema(self, schema: Schema) -> None:
+        """Files named after a new relation are read on from their present position."""
         self._schema = schema
-        self._static = frozenset(i for i, relation in enumerate(schema.relations) if relation.table)
+        self._static = static_relations(schema)
         self._whole = WholeFiles(schema)
-        # Files that gave nothing in the state they are in: not looked at before they change.
+        # Files that gave nothing in their present state: not read again before they change.
         self._exhausted: dict[int, tuple[int, int, int]] = {}
 
     def start(self) -> Offset:
         """Before the first byte of every file."""
-        return Marks({}).offset()
+        return Positions({}).offset()
 
     def tables(self) -> Iterator[Item]:
-        """The rows of static tables that are there now, in files of their own or among others."""
+        """The present rows of static tables, in files of their own or among streams."""
         if not self._static:
             return
         for found in listing(self._root, self._schema).files:
@@ -61,7 +122,7 @@ class FilesFeed:
                     yield item
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """What is new, file by file."""
+        """The new items, file by file."""
         for _ in range(_TRIES):
             listed = listing(self._root, self._schema)
             try:
@@ -75,104 +136,95 @@ class FilesFeed:
         notices = [
             line
             for name in listed.unknown
-            for line in self._once(f"{name} is passed over: its format is unknown")
+            for line in self._once(f"{name} is skipped: its format is unknown")
         ]
-        before = Marks.of(start)
-        marks, moves = reconcile(before, listed.files)
+        before = Positions.of(start)
+        positions, moves = match_files(before, listed.files)
         notices += self._all_gone(before, listed.files)
-        items, after = self._news(marks, listed.files, limit, notices)
-        return Batch(items, Marks(after, marks.next).offset(), tuple(moves + notices))
+        items, after = self._read_new(positions, listed.files, limit, notices)
+        return Batch(items, Positions(after, positions.next).offset(), tuple(moves + notices))
 
-    def again(self, start: Offset, end: Offset) -> Iterator[Item]:
-        """From the same bytes. Raises SourceError if a file has gone or changed since."""
-        before, after = Marks.of(start).by_id, Marks.of(end)
+    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+        """Reads the same bytes. Raises SourceError if a file is gone or has changed."""
+        before, after = Positions.of(start).by_id, Positions.of(end)
         files = {found.name: found for found in listing(self._root, self._schema).files}
         inodes = {found.inode: found for found in files.values()}
-        for name, mark in sorted(after.files.items(), key=lambda entry: arrival(entry[0])):
-            first = before.get(mark.id, Mark(mark.id)).at
-            if first == mark.at:
+        for name, position in sorted(after.files.items(), key=lambda entry: arrival(entry[0])):
+            first = before.get(position.id, Position(position.id)).at
+            if first == position.at:
                 continue
-            places = (files.get(name), inodes.get(mark.inode))
-            found = next((f for f in places if f is not None and mark.holds_for(f)), None)
+            places = (files.get(name), inodes.get(position.inode))
+            found = next((f for f in places if f is not None and position.holds_for(f)), None)
             if found is None:
                 raise SourceError(f"{self._root}: {name} is gone or has changed, and cannot be read again")
-            part = self._between(found, mark, first)
-            yield from self._streamed(part.items)
+            part = self._between(found, position, first)
+            yield from without_tables(part.items, self._static)
 
-    def commit(self, end: Offset) -> None:
-        """Files stay as they are."""
-
-    def behind(self, offset: Offset) -> str:
-        marks, _ = reconcile(Marks.of(offset), files := listing(self._root, self._schema).files)
-        waiting = sum(found.size - marks.files[found.name].at for found in files if not found.whole)
-        whole = sum(found.whole and not marks.files[found.name].done for found in files)
+    def lag(self, offset: Offset) -> str:
+        positions, _ = match_files(Positions.of(offset), files := listing(self._root, self._schema).files)
+        waiting = sum(found.size - positions.files[found.name].at for found in files if not found.whole)
+        whole = sum(found.whole and not positions.files[found.name].done for found in files)
         return f"{waiting:,} bytes behind" + (f" and {whole:,} whole files" if whole else "")
 
     def close(self) -> None:
         self._whole.close()
 
-    def _news(
-        self, marks: Marks, files: tuple[Found, ...], limit: int, notices: list[str]
-    ) -> tuple[Sequence[Item], dict[str, Mark]]:
-        after = dict(marks.files)
+    def _read_new(
+        self, positions: Positions, files: tuple[SourceFile, ...], limit: int, notices: list[str]
+    ) -> tuple[Sequence[Item], dict[str, Position]]:
+        after = dict(positions.files)
         for found in files:
             if self._is_table(found):
                 notices += self._table_notice(found)
-        pending = [f for f in files if self._has_news(f, marks.files[f.name])]
+        pending = [f for f in files if self._has_news(f, positions.files[f.name])]
         share = max(1, limit // max(1, len(pending)))
         parts: list[Sequence[Item]] = []
         for found in pending:
-            mark = marks.files[found.name]
-            part = self._part(found, mark, share, notices)
-            streamed = self._streamed(part.items)
+            position = positions.files[found.name]
+            part = self._part(found, position, share, notices)
+            streamed = without_tables(part.items, self._static)
             parts.append(streamed)
             if len(streamed) < len(part.items):
                 notices += self._table_notice(found)
-            if part.at != mark.at or part.done:
-                after[found.name] = mark.moved(found, part.at, done=part.done)
+            if part.at != position.at or part.done:
+                after[found.name] = position.moved(found, part.at, done=part.done)
             elif not part.items:
-                self._exhausted[mark.id] = found.state
+                self._exhausted[position.id] = found.state
         return items_of(parts), after
 
-    def _part(self, found: Found, mark: Mark, share: int, notices: list[str]) -> Part:
+    def _part(self, found: SourceFile, position: Position, share: int, notices: list[str]) -> Part:
         if not found.whole:
-            return read_part(found, self._schema, mark.at, limit=share)
+            return read_part(found, self._schema, position.at, limit=share)
         try:
-            return self._whole.part(mark.id, found, mark.at, share)
+            return self._whole.part(position.id, found, position.at, share)
         except SourceError as error:
-            if mark.at:
+            if position.at:
                 raise
-            notices += self._once(f"{error}; it waits until it is whole")
+            notices += self._once(f"{error}; it is read once it is complete")
             return Part([], 0)
 
-    def _has_news(self, found: Found, mark: Mark) -> bool:
-        if self._exhausted.get(mark.id) == found.state:
+    def _has_news(self, found: SourceFile, position: Position) -> bool:
+        if self._exhausted.get(position.id) == found.state:
             return False
-        news = not mark.done if found.whole else found.size > mark.at
+        news = not position.done if found.whole else found.size > position.at
         return news and not self._is_table(found)
 
-    def _between(self, found: Found, mark: Mark, first: int) -> Part:
+    def _between(self, found: SourceFile, position: Position, first: int) -> Part:
         if found.whole:
-            return WholeFiles(self._schema).part(mark.id, found, first, mark.at - first)
-        return read_part(found, self._schema, first, end=mark.at)
+            return WholeFiles(self._schema).part(position.id, found, first, position.at - first)
+        return read_part(found, self._schema, first, end=position.at)
 
-    def _grown(self, found: Found) -> Iterator[Item]:
+    def _grown(self, found: SourceFile) -> Iterator[Item]:
         """The items of a growing file up to now."""
         part = read_part(found, self._schema, 0, limit=_PORTION)
         while part.items:
             yield from part.items
             part = read_part(found, self._schema, part.at, limit=_PORTION)
 
-    def _is_table(self, found: Found) -> bool:
+    def _is_table(self, found: SourceFile) -> bool:
         return found.named in self._static and found.relation(self._schema) is not None
 
-    def _streamed(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Without the rows of static tables, which are read at the start."""
-        if not self._static or isinstance(items, Columns):  # which have none of them
-            return items
-        return [i for i in items if not isinstance(i, Record) or i.relation not in self._static]
-
-    def _table_notice(self, found: Found) -> list[str]:
+    def _table_notice(self, found: SourceFile) -> list[str]:
         read = self._tables_read.get(found.name)
         if read is None or read == found.state:
             return []
@@ -180,12 +232,12 @@ class FilesFeed:
             f"{found.name} has changed, and holds rows of static tables: new ones count from the next start"
         )
 
-    def _all_gone(self, before: Marks, files: tuple[Found, ...]) -> list[str]:
-        """Told again if it happens again."""
-        line = f"{self._root}: what was read there is gone; it is read on when it is there again"
+    def _all_gone(self, before: Positions, files: tuple[SourceFile, ...]) -> list[str]:
+        """The notice that all files are gone, each time that happens."""
+        line = f"{self._root}: the files there are gone; reading continues when they are back"
         if before.files and not files:
             return self._once(line)
-        self._told.discard(line)
+        self._noticed.discard(line)
         return []
 
     def _failure(self, error: OSError | SourceError) -> SourceError:
@@ -194,7 +246,21 @@ class FilesFeed:
         return SourceError(f"{error.filename or self._root}: cannot read: {error.strerror}")
 
     def _once(self, line: str) -> list[str]:
-        if line in self._told:
+        if line in self._noticed:
             return []
-        self._told.add(line)
+        self._noticed.add(line)
         return [line]
+
+
+@dataclass(frozen=True)
+class FilesSource(Source):
+    """A file that grows, or a directory whose files grow and to which new ones come."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def open(self, schema: Schema) -> Feed:
+        return FilesFeed(self.path, schema)

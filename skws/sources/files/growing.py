@@ -1,4 +1,4 @@
-"""Reading on in a file that grows: whole records only, what is half-written waits."""
+"""Reading whole records of a file that grows; a half-written record waits."""
 
 from __future__ import annotations
 
@@ -11,38 +11,36 @@ from typing import IO, Final
 
 import orjson
 
-from schema.model import Schema
-from skws.batches import RecordBatch
-from skws.records import BadRecord
-from skws.replay.chunks import CHUNK_BYTES, ChunkReader, reads_columns
-from skws.replay.csvfile import OPEN_QUOTE, CsvReader
-from skws.replay.files import opened
-from skws.replay.reader import read_split
-from skws.replay.splits import END, Format, Split
-from skws.sources.columns import Columns, items_of
-from skws.sources.feed import Item
-from skws.sources.files.folder import Found
+from skws.data.batch import RecordBatch
+from skws.data.record import BadRecord
+from skws.formats.chunks import CHUNK_BYTES, ChunkReader, reads_columns
+from skws.formats.files import END, Format, Split, opened
+from skws.formats.splits import read_split
+from skws.formats.tabular import OPEN_QUOTE, CsvReader
+from skws.sources.feed import Columns, Item, items_of
+from skws.sources.files.folder import SourceFile
+from skws_schema.model import Schema
 
 _BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Items of a file and the position behind them; ``done``: nothing more comes of it."""
+    """Items of a file and the position after them; ``done``: the file has no more."""
 
     items: Sequence[Item]
     at: int
     done: bool = False
 
 
-def read_part(found: Found, schema: Schema, at: int, *, limit: int = END, end: int = END) -> Part:
+def read_part(found: SourceFile, schema: Schema, at: int, *, limit: int = END, end: int = END) -> Part:
     """At most ``limit`` records from byte ``at`` on, those that begin before ``end``. Raises SourceError."""
     if found.format is Format.CSV:
         return _csv_part(found, schema, at, limit, end)
     return _json_part(found, schema, at, limit, end)
 
 
-def _json_part(found: Found, schema: Schema, at: int, limit: int, end: int) -> Part:
+def _json_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) -> Part:
     if end == END:
         end = _lines_end(found.path, at, limit)
     if end == at:
@@ -52,7 +50,7 @@ def _json_part(found: Found, schema: Schema, at: int, limit: int, end: int) -> P
 
 
 def _columns(split: Split, schema: Schema) -> Sequence[Item]:
-    """The items of a split, as columns if all of its lines are as usual; none if it is not worth the try."""
+    """The items of a split, as columns if all its chunks are; empty if it is too small to try."""
     if split.end - split.start < CHUNK_BYTES or not reads_columns(split, schema):
         return ()
     chunks = _chunk_reader(schema).read(split)
@@ -61,15 +59,15 @@ def _columns(split: Split, schema: Schema) -> Sequence[Item]:
 
 @lru_cache(maxsize=4)
 def _chunk_reader(schema: Schema) -> ChunkReader:
-    """Made once for all polls: its decoder takes milliseconds."""
+    """Made once for all polls: that takes milliseconds."""
     return ChunkReader(schema)
 
 
 def _lines_end(path: Path, at: int, limit: int) -> int:
-    """The end of ``limit`` whole lines from ``at`` on, or of all there are.
+    """The end of ``limit`` whole lines from ``at`` on, or of all lines.
 
-    A last line without an end counts if it is JSON: no beginning of an
-    object is an object.
+    A last line without a line end counts if it is a JSON object: the beginning of
+    an object is not one.
     """
     with opened(path) as file:
         file.seek(at)
@@ -87,7 +85,7 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _csv_part(found: Found, schema: Schema, at: int, limit: int, end: int) -> Part:
+def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) -> Part:
     with opened(found.path) as file:
         header = _header(file)
         if header is None:
@@ -132,7 +130,7 @@ def _whole_lines(file: IO[bytes], at: int, end: int) -> Iterator[bytes]:
 
 
 def _placed(bad: BadRecord, path: Path, start: int, header: list[bytes]) -> BadRecord:
-    """A bad record with its place in the file, of which the header and what begins at ``start`` were read."""
+    """A bad record with its line and offset in the file; the header and the part from ``start`` were read."""
     lines, left = 0, start
     with opened(path) as file:
         while left > 0 and (block := file.read(min(left, _BLOCK))):

@@ -1,17 +1,21 @@
-"""What a ``kafka://`` address says: brokers, topics, where to begin, how messages are written."""
+"""A ``kafka://`` address, and the settings of the client: ours, a properties file's, the environment's.
+
+Values that may be secret appear in no message: text to be shown goes through ``Settings.clean``.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
-from schema.errors import UsageError, nearest
-from skws.sources.redact import redacted
+from skws.sources.feed import HIDDEN, redacted
+from skws_schema.errors import SchemaError, UsageError, nearest
 
 _PORT: Final = 9092
 _BROKER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:@\[\]]+)(?::(\d{1,5}))?")
@@ -28,7 +32,7 @@ class Begin(StrEnum):
 
 
 class Form(StrEnum):
-    """How the values of messages are written; AUTO tells each by its fields."""
+    """The form of message values; AUTO decides by the fields of each value."""
 
     AUTO = "auto"
     RECORDS = "records"
@@ -37,7 +41,7 @@ class Form(StrEnum):
 
 
 class Lost(StrEnum):
-    """What to do where the brokers no longer have the messages that come next."""
+    """What to do if the brokers no longer have the next messages."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -45,7 +49,7 @@ class Lost(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where topics are. No ``topics``: those named as the relations. There is no secret in it."""
+    """Brokers and topics. No ``topics``: those named like the relations. It holds no secret."""
 
     brokers: tuple[str, ...]
     topics: tuple[str, ...]
@@ -96,7 +100,7 @@ def _given(text: str, query: str) -> dict[str, str]:
 def _broker(one: str, text: str) -> str:
     found = _BROKER.fullmatch(one)
     if found is None or int(found[1] or 0) > 65535:
-        raise UsageError(f"{redacted(text)}: {one!r} is no broker: expected HOST or HOST:PORT")
+        raise UsageError(f"{redacted(text)}: {one!r} is not a broker: expected HOST or HOST:PORT")
     return one if found[1] else f"{one}:{_PORT}"
 
 
@@ -120,3 +124,84 @@ def _stated(given: dict[str, str], name: str, kind: Callable[[str], _Stated]) ->
     if given.get(name) == "":
         raise UsageError(f"{name}= is empty")
     return kind(given[name]) if name in given else None
+
+
+CONFIG: Final = "SKWS_KAFKA_CONFIG"
+PREFIX: Final = "SKWS_KAFKA_"
+_SECRET: Final = re.compile(r"password|secret|jaas|token|oauthbearer\.config|key\.pem|userinfo", re.I)
+# Settings that users may change.
+_DEFAULTS: Final = {
+    "client.id": "skws",
+    # Notice a broker that does not answer soon, and find it again soon.
+    "socket.timeout.ms": "10000",
+    "reconnect.backoff.max.ms": "5000",
+    "fetch.wait.max.ms": "100",
+    # How long librdkafka pauses when it has read ahead enough; a second by default.
+    "fetch.queue.backoff.ms": "10",
+    "queued.max.messages.kbytes": "32768",
+    "topic.metadata.refresh.interval.ms": "30000",
+}
+# The run keeps offsets in its checkpoint, and never skips messages silently.
+_OWN: Final = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": "true",
+}
+_OF_THE_ADDRESS: Final = {
+    "bootstrap.servers": "HOST:PORT",
+    "metadata.broker.list": "HOST:PORT",
+    "group.id": "?group=",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings for librdkafka by name."""
+
+    values: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, address: Address, environment: Mapping[str, str] = os.environ) -> Settings:
+        """The environment wins over the file. Raises SchemaError for a file that cannot be used."""
+        named = address.config or (Path(environment[CONFIG]) if environment.get(CONFIG) else None)
+        given = {} if named is None else _read(named)
+        given |= {
+            name.removeprefix(PREFIX).lower().replace("_", "."): value
+            for name, value in environment.items()
+            if name.startswith(PREFIX) and name != CONFIG
+        }
+        for name in given:
+            if name in _OWN:
+                raise SchemaError(f"{name}: skws sets it, so that no message is lost or repeated")
+            if name in _OF_THE_ADDRESS:
+                raise SchemaError(f"{name}: belongs into the address, as {_OF_THE_ADDRESS[name]}")
+        place = {"bootstrap.servers": ",".join(address.brokers), "group.id": address.group or "skws"}
+        return cls({**_DEFAULTS, **given, **_OWN, **place})
+
+    def clean(self, text: str) -> str:
+        """``text`` without any secret."""
+        for name, value in self.values.items():
+            if value and _SECRET.search(name):
+                text = text.replace(value, HIDDEN)
+        return redacted(text)
+
+
+def _read(path: Path) -> dict[str, str]:
+    """The properties in a file: ``name=value`` lines, comments after ``#`` or ``!``."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise SchemaError(f"{path}: cannot read the settings for Kafka: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SchemaError(f"{path}: the settings for Kafka are not UTF-8") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith(("#", "!")):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            # Do not show the line: it may be half a secret.
+            raise SchemaError(f"{path}:{number}: expected a line name=value")
+        found[name.strip()] = value.strip()
+    return found

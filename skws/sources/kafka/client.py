@@ -9,14 +9,13 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from schema.errors import NotYetError, SchemaError, SourceError
-from skws.sources.kafka.address import Address
+from skws.sources.kafka.address import Address, Settings
 from skws.sources.kafka.merging import Partition
-from skws.sources.kafka.settings import Settings
+from skws_schema.errors import NotYetError, SchemaError, SourceError
 
 _ANSWER_SECONDS: Final = 10.0
-# What passes by itself, beside what the client calls retriable.
-_PASSING: Final = frozenset(
+# Transient errors, beside those that the client calls retriable.
+_TRANSIENT: Final = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._TRANSPORT,
@@ -27,29 +26,29 @@ _PASSING: Final = frozenset(
     }
 )
 _FINAL: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL})
-# What is of no use to who reads why a connection failed.
+# Details of no use to users.
 _STATE: Final = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
 _SILENT: Final = logging.Logger("skws.kafka", logging.CRITICAL + 1)
 
 
-def passing(error: KafkaError) -> bool:
-    """Whether it is worth to try again."""
-    return error.code() in _PASSING or error.retriable()
+def transient(error: KafkaError) -> bool:
+    """Whether it is worth trying again."""
+    return error.code() in _TRANSIENT or error.retriable()
 
 
 class Client:
-    """Reads partitions from offsets on; methods raise KafkaException while there is no answer."""
+    """Reads partitions from offsets on; methods raise KafkaException while the brokers do not answer."""
 
     def __init__(self, address: Address, settings: Settings) -> None:
-        """Raises SchemaError for settings that the client does not take; connects to nothing yet."""
+        """Connects to nothing yet. Raises SchemaError for settings that the client rejects."""
         self._shown = address.shown
         self._settings = settings
-        self._heard: list[KafkaError] = []
+        self._errors: list[KafkaError] = []
         self._reason = ""
         try:
-            self._consumer = Consumer({**settings.values, "error_cb": self._hear}, logger=_SILENT)
+            self._consumer = Consumer({**settings.values, "error_cb": self._on_error}, logger=_SILENT)
         except KafkaException as error:
-            raise SchemaError(f"{self._shown}: {settings.clean(_told(error.args[0]))}") from None
+            raise SchemaError(f"{self._shown}: {settings.clean(_text(error.args[0]))}") from None
         except (TypeError, ValueError) as error:
             raise SchemaError(f"{self._shown}: {settings.clean(str(error))}") from None
 
@@ -60,42 +59,42 @@ class Client:
                 self.answers(1.0)
                 break
             except KafkaException:
-                # Why, is told to those who poll.
+                # poll() reports why.
                 self._consumer.poll(0)
-                if self._heard:
-                    raise KafkaException(self._heard[0]) from None
+                if self._errors:
+                    raise KafkaException(self._errors[0]) from None
         return self._consumer.cluster_id(_ANSWER_SECONDS)
 
     def topics(self) -> dict[str, int]:
-        """The topics there are, with the number of their partitions."""
+        """All topics, with the number of their partitions."""
         found = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def partitions(self, topic: str) -> list[Partition]:
-        """Those of one topic; none if there is no such topic."""
+        """The partitions of a topic; none if there is no such topic."""
         found = self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
         return [] if found.error is not None else [(topic, number) for number in sorted(found.partitions)]
 
     def answers(self, seconds: float) -> None:
-        """Raises KafkaException if no broker does."""
+        """Raises KafkaException if no broker answers."""
         self._consumer.list_topics(timeout=seconds)
         self._reason = ""
 
     def reach(self, partition: Partition) -> tuple[int, int]:
-        """The first offset there is, and the one behind the last."""
+        """The first offset, and the one after the last."""
         first, end = self._consumer.get_watermark_offsets(TopicPartition(*partition), _ANSWER_SECONDS)
         return first, end
 
     def known_end(self, partition: Partition) -> int:
-        """The offset behind the last message as the last fetch told it; below 0 before the first."""
+        """The offset after the last message, as of the latest fetch; below 0 before the first."""
         found = self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
         return found[1] if found else -1
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
-        """Read these partitions and no other, from these offsets on."""
+        """Read only these partitions, from these offsets on."""
         given = [TopicPartition(*one, at) for one, at in offsets.items()]
         self._consumer.assign(given)
-        # A partition that was paused stays so, assigned anew or not.
+        # A paused partition stays paused, even if assigned again.
         self._consumer.resume(given)
 
     def add(self, partition: Partition, offset: int) -> None:
@@ -112,38 +111,38 @@ class Client:
         self._consumer.resume([TopicPartition(*partition)])
 
     def fetch(self, most: int, seconds: float) -> list[Message]:
-        """What is here, at most ``most`` messages; waits for the first so long."""
+        """At most ``most`` messages that have arrived; waits ``seconds`` for the first."""
         first = self._consumer.consume(1, seconds)
         return first + self._consumer.consume(most, 0) if first else first
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Tell the group how far it is; for those who watch it, not for us."""
+        """Commit offsets to the consumer group, for its monitoring; runs resume from their own."""
         told = [TopicPartition(*one, at) for one, at in offsets.items()]
         self._consumer.commit(offsets=told, asynchronous=True)
 
-    def heard(self) -> Iterable[KafkaError]:
-        """The errors that matter since the last call."""
-        heard, self._heard = self._heard, []
-        return heard
+    def errors(self) -> Iterable[KafkaError]:
+        """The errors to report since the last call."""
+        errors, self._errors = self._errors, []
+        return errors
 
     def close(self) -> None:
         self._consumer.close()
 
     def failure(self, error: KafkaException) -> SourceError:
-        """What the client says, without passwords; NotYetError if it passes."""
+        """The error for users, without passwords; NotYetError if it is transient."""
         cause = error.args[0]
-        told = _told(cause)
+        told = _text(cause)
         if self._reason and self._reason not in told:
             told = f"{told} ({self._reason})"
-        kind = NotYetError if isinstance(cause, KafkaError) and passing(cause) else SourceError
+        kind = NotYetError if isinstance(cause, KafkaError) and transient(cause) else SourceError
         return kind(f"{self._shown}: {self._settings.clean(told)}")
 
-    def _hear(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in _FINAL:
-            self._heard.append(error)
+            self._errors.append(error)
         else:
-            self._reason = _told(error)
+            self._reason = _text(error)
 
 
-def _told(error: Any) -> str:
+def _text(error: Any) -> str:
     return _STATE.sub("", error.str()) if isinstance(error, KafkaError) else str(error)

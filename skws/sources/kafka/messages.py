@@ -1,7 +1,7 @@
-"""From a message to records: JSON records, bare rows of the relation that a topic is of, Debezium events.
+"""Records of messages: JSON records, bare rows of the topic's relation, Debezium events.
 
-A message's key is looked at only where its value does not say what is
-deleted: beside a tombstone, and beside an event without ``before``.
+A message's key is used only where its value does not identify the deleted row:
+with a tombstone, and with an event without ``before``.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from typing import Any, Final
 
 import orjson
 
-from schema.errors import SourceError
-from schema.model import Relation, Schema
-from skws.records import BadRecord, Record
-from skws.replay.debezium import Changes, is_change
-from skws.replay.envelopes import BareRows, Envelopes, refuse_deletion
-from skws.replay.files import not_json
-from skws.replay.rows import RowReader
-from skws.replay.values import MalformedError, shown
+from skws.data.record import BadRecord, Record
+from skws.formats.debezium import ChangeReader, is_change
+from skws.formats.files import not_json
+from skws.formats.rows import BareRowReader, RecordReader, RowReader, refuse_deletion
+from skws.formats.values import MalformedError, shown
 from skws.sources.feed import Item
 from skws.sources.kafka.address import Form
+from skws_schema.errors import SourceError
+from skws_schema.model import Relation, Schema
 
-# What the serializers of schema registries put before the value: a zero and the number of a schema.
+# The length of the prefix by serializers of schema registries: a zero and the number of a schema.
 _REGISTRY: Final = 5
 
 
 def relation_of(topic: str, schema: Schema) -> int | None:
-    """The position of the relation that a topic is named after, whole or behind its last dot."""
+    """The position of the relation that a topic is named after: its whole name, or after the last dot."""
     for name in (topic, topic.rpartition(".")[2]):
         if name in schema.index:
             return schema.index[name]
@@ -34,7 +33,7 @@ def relation_of(topic: str, schema: Schema) -> int | None:
 
 
 class TopicReader:
-    """Reads the messages of one topic. Raises SourceError if the topic cannot be of this form."""
+    """Reads the messages of one topic. Raises SourceError if the topic cannot have this form."""
 
     def __init__(self, topic: str, schema: Schema, form: Form) -> None:
         relation = relation_of(topic, schema)
@@ -44,27 +43,27 @@ class TopicReader:
         bare = relation is not None and form in (Form.AUTO, Form.ROWS)
         self._topic = topic
         self._form = form
-        self._rows = BareRows(schema, relation) if bare and relation is not None else None
+        self._rows = BareRowReader(schema, relation) if bare and relation is not None else None
         self._row = RowReader(schema, relation) if bare and relation is not None else None
         self._columns = set(self._row.relation.columns) if self._row is not None else set()
-        self._records = Envelopes(schema)
-        self._changes = Changes(schema)
+        self._records = RecordReader(schema)
+        self._changes = ChangeReader(schema)
         self._passed_over = False
 
     def notices(self) -> tuple[str, ...]:
-        """What to tell the user of the messages so far, once."""
+        """Notices about the messages so far, each once."""
         if not self._passed_over or self._row is None:
             return ()
         self._passed_over, self._row = False, None
         return (
-            f"topic {self._topic}: null values are passed over, as those behind Debezium's deletions;"
+            f"topic {self._topic}: null values are skipped, like those after Debezium's deletions;"
             " with ?format=rows they delete the row of their key",
         )
 
     def items(
         self, partition: int, offset: int, key: bytes | None, value: bytes | None, arrived: int | None
     ) -> list[Item]:
-        """The items of a message: none of a tombstone in a stream of changes, two of an update.
+        """The items of a message: none for a tombstone among changes, two for an update.
 
         ``arrived``: the message's time in microseconds, if it has one.
         """
@@ -88,7 +87,7 @@ class TopicReader:
         return [self._records.record(item, arrived)]
 
     def _form_of(self, item: Any) -> Form:
-        """How one value is written: as the address says, else by its fields."""
+        """The form of a value: as in the address, else by its fields."""
         if self._form is not Form.AUTO:
             return self._form
         if type(item) is not dict:
@@ -109,7 +108,7 @@ class TopicReader:
             return self._changes.records({"key": told, "value": item}, arrived)
 
     def _tombstone(self, key: bytes | None, arrived: int | None) -> list[Item]:
-        """A null value deletes the row of its key where all are rows; else it says nothing new."""
+        """A null value deletes the row of its key in a topic of rows; elsewhere it is ignored."""
         if self._form is not Form.ROWS or self._row is None:
             self._passed_over = True
             return []
@@ -119,7 +118,7 @@ class TopicReader:
 
 
 def _named(key: Any, relation: Relation) -> dict[str, Any]:
-    """The key's attributes, of an object or of the one value there is."""
+    """The key's attributes, from an object or a single value."""
     if type(key) is dict and "payload" in key:
         key = key["payload"]
     names = relation.key
@@ -147,7 +146,7 @@ def _parsed(value: bytes) -> Any:
 
 
 def _key(key: bytes | None) -> Any:
-    """A message's key: as JSON, else as a text; None if it is none."""
+    """A message's key: as JSON, else as text; None if there is none."""
     if key is None:
         return None
     try:

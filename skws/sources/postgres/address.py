@@ -1,7 +1,7 @@
-"""A database's address: what is ours taken out of the URI, the rest for libpq; connections and their errors.
+"""A database's address (our parameters, the rest for libpq), connections, and their errors.
 
-Passwords stay in the connection's parameters: they are in no name, message or
-representation. psycopg2 is loaded here and beside, so only for such sources.
+Passwords stay in the connection's parameters, and out of names, messages and
+representations. Only modules of this package load psycopg2.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import psycopg2
 from psycopg2.extensions import connection, parse_dsn
 from psycopg2.extras import LogicalReplicationConnection
 
-from schema.errors import NotYetError, SourceError, UsageError, nearest
-from skws.sources.redact import HIDDEN, redacted
+from skws.sources.feed import HIDDEN, redacted
+from skws_schema.errors import NotYetError, SourceError, UsageError, nearest
 
 OLDEST: Final = 130000
-"""The first version that tells a slot's state and publishes partitions by their root."""
-# What passes by itself: a server that restarts, has no room or has not noticed yet that we are gone, locks.
-_PASSING: Final = ("08", "53", "57P", "55006", "55P03")
-# Why no connection came about, where another one may: no code tells.
+"""The first version that shows a slot's state and publishes partitions by their root."""
+# Transient errors: a server that restarts, is full, or has not noticed yet that we are gone; locks.
+_TRANSIENT: Final = ("08", "53", "57P", "55006", "55P03")
+# Messages of failed connections that may succeed later: these have no code.
 _AWAY: Final = re.compile(
     "Connection refused|could not translate host name|Is the server running|time(d out|out expired)"
     "|No route to host|unreachable|Host is down|closed the connection|Connection reset|SSL SYSCALL error"
     "|could not (receive|send)|the database system is|terminating connection|too many|connection slots"
 )
 OWN: Final = ("slot", "publication", "snapshot")
-# Texts of values that do not depend on the server's settings.
+# Makes texts of values independent of the server's settings.
 _SETTINGS: Final = (
     "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
 )
-# A connection that broke silently is noticed within a minute, not two hours.
+# Notice a connection that broke silently within a minute, not two hours.
 _DEFAULTS: Final = {
     "application_name": "skws",
     "connect_timeout": "10",
@@ -46,18 +46,17 @@ _DEFAULTS: Final = {
 Connected = TypeVar("Connected", bound=connection)
 
 
-def passing(error: psycopg2.Error) -> bool:
-    """Whether it is worth to try again: no code means that the connection broke."""
-    return error.pgcode is None or error.pgcode.startswith(_PASSING)
+def transient(error: psycopg2.Error) -> bool:
+    """Whether it is worth trying again: no code means that the connection broke."""
+    return error.pgcode is None or error.pgcode.startswith(_TRANSIENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is, and the names of what skws makes there.
+    """A database's location, and the names of the slot and publication that skws makes there.
 
     ``shown``: the URI without passwords. ``publication``: None for the one of
-    the slot. ``snapshot``: whether a new run begins with the rows that are
-    there.
+    the slot. ``snapshot``: whether a new run begins with the present rows.
     """
 
     shown: str
@@ -76,7 +75,7 @@ class Address:
         base, _, query = uri.partition("?")
         authority, _, path = base.partition("://")[2].partition("/")
         if authority.count("@") > 1 or "@" in path:
-            # libpq would take a part of the password for a host or a port, and show it.
+            # libpq would take part of the password for a host or a port, and show it.
             raise UsageError(f"{shown}: in the user and the password, @ is written %40 and / is written %2F")
         own, rest = _parted(query)
         return cls(
@@ -88,10 +87,10 @@ class Address:
         )
 
     def failure(self, error: psycopg2.Error) -> SourceError:
-        """What psycopg2 or the server says, without passwords; NotYetError if it passes."""
-        return (NotYetError if passing(error) else SourceError)(self._told(error))
+        """The error for users, without passwords; NotYetError if it is transient."""
+        return (NotYetError if transient(error) else SourceError)(self._text(error))
 
-    def _told(self, error: BaseException) -> str:
+    def _text(self, error: BaseException) -> str:
         lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
         text = "; ".join(lines[:3]) or type(error).__name__
         for name in ("password", "sslpassword"):
@@ -114,13 +113,13 @@ class Address:
     def replicating(self) -> LogicalReplicationConnection:
         """A connection for replication commands.
 
-        Raises psycopg2.Error, for those who try again, SourceError where that is of no use.
+        Raises psycopg2.Error if it is worth trying again, else SourceError.
         """
         return self._opened(LogicalReplicationConnection)
 
     @contextmanager
     def sql(self) -> Iterator[connection]:
-        """A connection for SQL, closed behind the ``with``; inside, errors of psycopg2 become SourceError."""
+        """A connection for SQL, closed after the ``with``; inside, errors of psycopg2 become SourceError."""
         try:
             with closing(self.connected()) as connected:
                 yield connected
@@ -131,10 +130,10 @@ class Address:
         try:
             made: Connected = psycopg2.connect(None, kind, **self._arguments())
         except psycopg2.OperationalError as error:
-            # Of several hosts, the last one that was tried.
+            # The message about the last of several hosts.
             if _AWAY.search(str(error).rpartition("connection to server ")[2]):
                 raise
-            raise SourceError(self._told(error)) from None
+            raise SourceError(self._text(error)) from None
         return made
 
     def _arguments(self) -> dict[str, Any]:
@@ -144,7 +143,7 @@ class Address:
 
 
 def _parted(query: str) -> tuple[dict[str, str], str]:
-    """Our parameters of a query, decoded, and the others as they stand, for libpq to decode."""
+    """Our parameters of a query, decoded, and the others unchanged, for libpq to decode."""
     parts = [part.partition("=") for part in query.split("&") if part]
     own = {name: unquote(value) for name, _, value in parts if name in OWN}
     return own, "&".join("".join(part) for part in parts if part[0] not in OWN)
@@ -154,7 +153,7 @@ def _parameters(uri: str, shown: str) -> dict[str, str]:
     try:
         return parse_dsn(uri)
     except psycopg2.Error as error:
-        # libpq quotes what it does not understand, and that may be the password.
+        # libpq quotes what it does not understand, which may be the password.
         known = "invalid URI query parameter" in str(error)
         what = str(error).strip() if known and "password" not in str(error) else "cannot be understood"
         raise UsageError(f"{shown}: {what} (expected postgresql://USER@HOST:PORT/DATABASE)") from None

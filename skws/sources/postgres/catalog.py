@@ -1,16 +1,19 @@
-"""What a database says of its tables: columns, keys, foreign keys, and what of old rows is logged."""
+"""The tables of a database: columns, keys, replica identity, and whether they fit a schema's relations."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg2.extensions import connection
 
 from skws.sources.postgres.pgoutput import Identity
+from skws_schema.errors import SourceError, nearest
+from skws_schema.model import Relation, Schema
 
-# Tables by their bare name, as the search path finds them; partitions are part of their root.
+# Tables that the search path finds by their bare name; partitions are part of their root.
 _TABLES: Final = """
     SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -61,7 +64,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; ``identity_columns``: those whose old values are logged when a row changes or goes."""
+    """A table; ``identity_columns``: those whose old values are logged with updates and deletes."""
 
     oid: int
     namespace: str
@@ -75,7 +78,7 @@ class Table:
 
     @property
     def replicated(self) -> bool:
-        """Whether its changes can be followed: views and foreign tables have none."""
+        """Whether its changes are logged: those of views and foreign tables are not."""
         return self.kind in {"r", "p"}
 
     @property
@@ -85,7 +88,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What the queries of the catalog gave; columns by table and number."""
+    """The results of the catalog queries; columns by table and number."""
 
     tables: list[tuple[Any, ...]]
     columns: dict[int, dict[int, TableColumn]]
@@ -155,3 +158,87 @@ def _identity_columns(
             return frozenset(chosen)
         case Identity.NOTHING:
             return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedTables:
+    """The tables of a schema by position of their relation, streams apart from static tables."""
+
+    streams: Mapping[int, Table]
+    static: Mapping[int, Table]
+    warnings: tuple[str, ...]
+
+
+def match_tables(schema: Schema, known: Mapping[str, Table], database: str) -> MatchedTables:
+    """Match relations to tables by name. Raises SourceError that names everything that is missing."""
+    faults: list[str] = []
+    found: dict[int, Table] = {}
+    for position, relation in enumerate(schema.relations):
+        if position in schema.evolution.removed_relations or relation.source is not None:
+            continue
+        faults += mismatches(relation, known)
+        if relation.name in known:
+            found[position] = known[relation.name]
+    if all(relation.table for relation in schema.relations):
+        faults.append("all its relations are static tables, and there is nothing to follow")
+    if faults:
+        raise SourceError(f"{database} does not fit schema {schema.name}: " + "; ".join(faults))
+    streams = {i: table for i, table in found.items() if not schema.relations[i].table}
+    static = {i: table for i, table in found.items() if schema.relations[i].table}
+    warnings = tuple(
+        warning for i, table in streams.items() for warning in _warnings(schema.relations[i], table)
+    )
+    return MatchedTables(streams, static, warnings)
+
+
+def mismatches(relation: Relation, known: Mapping[str, Table]) -> Iterator[str]:
+    """The reasons why a relation cannot be read; none if it can."""
+    if relation.name in known:
+        yield from _faults(relation, known[relation.name])
+    else:
+        yield f"no table {relation.name!r} in the search path{nearest(relation.name, known)}"
+
+
+def _faults(relation: Relation, table: Table) -> Iterator[str]:
+    columns = {column.name: column for column in table.columns}
+    for attribute in relation.attributes:
+        column = columns.get(attribute.name)
+        if column is None:
+            yield f"{table.full_name} has no column {attribute.name!r}{nearest(attribute.name, columns)}"
+        elif column.generated and not relation.table:
+            yield (
+                f"{table.full_name}.{column.name} is a generated column, which PostgreSQL does not replicate"
+            )
+    if not relation.table and not table.replicated:
+        yield (
+            f"{table.full_name} is a view or a foreign table, whose changes cannot be followed"
+            " (`table: true` reads it once)"
+        )
+
+
+def _warnings(relation: Relation, table: Table) -> Iterator[str]:
+    if table.identity is not Identity.FULL and not table.identity_columns:
+        name = table.full_name
+        yield (
+            f"the server refuses all updates and deletes of {name}, whoever makes them, while a"
+            f" publication has it: it has no primary key (ALTER TABLE {name} REPLICA IDENTITY FULL)"
+        )
+    elif not identifies(relation, table.identity, table.identity_columns):
+        reason = advice(relation, table.full_name)
+        yield f"updates and deletes of {table.full_name} will be bad records: {reason}"
+
+
+def identifies(relation: Relation, identity: Identity, columns: frozenset[str]) -> bool:
+    """Whether a logged old row identifies its tuple."""
+    return identity is Identity.FULL or (bool(relation.key) and columns.issuperset(relation.key))
+
+
+def advice(relation: Relation, table: str) -> str:
+    """The remedy where old rows do not identify the tuple."""
+    need = "the whole row, as the schema has no key"
+    if relation.key:
+        need = f"the key {list(relation.key)} of the schema"
+    return (
+        f"old rows are not logged with {need}"
+        f" (ALTER TABLE {table} REPLICA IDENTITY FULL, or make the table's primary key the `key`)"
+    )

@@ -1,41 +1,44 @@
 """Changes of rows as records: an insert is ``+``, an update ``-`` and ``+``, a delete ``-``.
 
-Nothing is guessed: an old row that was not logged, a value stored apart that
-did not change and was not logged, and a truncate are bad records with the
-reason; a table that no longer has the schema's columns stops the stream.
+Nothing is guessed: an old row that was not logged, an unchanged value stored out
+of line that was not logged, and a truncate are bad records with the reason. A
+table that no longer has the schema's columns stops the stream.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import orjson
 
-from schema.errors import SourceError, nearest
-from schema.model import Schema
-from skws.records import BadRecord, Record
-from skws.replay.rows import RowReader
-from skws.replay.values import MalformedError
+from skws.data.record import BadRecord, Record
+from skws.formats.rows import RowReader
+from skws.formats.values import MalformedError
 from skws.sources.feed import Item
-from skws.sources.postgres.fitting import Fitted, advice, identifies
-from skws.sources.postgres.lsn import lsn_text
+from skws.sources.postgres.catalog import MatchedTables, advice, identifies
 from skws.sources.postgres.pgoutput import (
     UNCHANGED,
+    Begin,
     Cells,
+    Change,
+    Commit,
     Delete,
     Insert,
     Relation,
     Truncate,
     Update,
 )
+from skws.sources.postgres.slot import Position, lsn_text
+from skws_schema.errors import SourceError, nearest
+from skws_schema.model import Schema
 
 RowChange: TypeAlias = Insert | Update | Delete | Truncate
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where a change stands: its transaction's commit (LSN, microseconds) and its number in there, from 1."""
+    """The origin of a change: its transaction's commit (LSN, microseconds), its number in there from 1."""
 
     lsn: int
     time: int
@@ -44,7 +47,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
-    """A table that a relation stands for, as its columns are now: attributes and their places."""
+    """The table of a relation with its present columns; ``places``: those of the attributes."""
 
     reader: RowReader
     table: Relation
@@ -56,20 +59,20 @@ class _Followed:
         return f"{self.table.namespace}.{self.table.name}"
 
 
-class Translator:
-    """Makes records of changes, for one schema; told of every table before its changes."""
+class ChangeDecoder:
+    """Makes records of changes for one schema; ``relation`` must come before the changes of a table."""
 
-    def __init__(self, schema: Schema, fitted: Fitted) -> None:
+    def __init__(self, schema: Schema, matched: MatchedTables) -> None:
         self._schema = schema
         self._readers = {
             (table.namespace, table.name): RowReader(schema, position)
-            for position, table in fitted.streams.items()
+            for position, table in matched.streams.items()
         }
-        self._oids = {table.oid: table.full_name for table in fitted.streams.values()}
+        self._oids = {table.oid: table.full_name for table in matched.streams.values()}
         self._followed: dict[int, _Followed] = {}
 
     def relation(self, table: Relation) -> list[str]:
-        """Take note of a table's columns; gives notices. Raises SourceError if they do not fit any more."""
+        """Set a table's columns; gives notices. Raises SourceError if they no longer fit the schema."""
         name = f"{table.namespace}.{table.name}"
         reader = self._readers.get((table.namespace, table.name))
         if reader is None:
@@ -80,11 +83,11 @@ class Translator:
                 )
             return []
         before = self._followed.get(table.oid)
-        self._followed[table.oid] = self._fitted(reader, table)
+        self._followed[table.oid] = self._follow(reader, table)
         return [] if before is None else _differences(name, before.table, table)
 
     def items(self, change: RowChange, at: Moment) -> list[Item]:
-        """The records of a change, bad ones for those that cannot be; none for tables not asked for."""
+        """The items of a change; none for tables that the schema does not have."""
         if isinstance(change, Truncate):
             followed = [self._followed[oid] for oid in change.oids if oid in self._followed]
             return [self._bad(f, at, {}, _truncated(f)) for f in followed]
@@ -101,9 +104,9 @@ class Translator:
 
     def _updated(self, table: _Followed, change: Update, at: Moment) -> list[Item]:
         new = self._inserted(table, change.new, change.old, at)
-        # At the time of the new row: a later deletion would take that away, having its key.
+        # At the time of the new row: a later deletion would remove that, as it has the same key.
         time = new.time if isinstance(new, Record) else at.time
-        # Where neither is logged, the identity's columns are as before.
+        # If neither is logged, the identity's columns have not changed.
         key = change.key if change.key is not None else change.new
         return [self._deleted(table, change.old, key, time, at), new]
 
@@ -130,9 +133,9 @@ class Translator:
             }
             return Record(reader.index, reader.time((), time, delete=True), reader.deletion(row), True)
         except MalformedError as error:
-            return self._bad(table, at, _shown(table, cells), f"which tuple goes is not known: {error}")
+            return self._bad(table, at, _shown(table, cells), f"the deleted tuple is not known: {error}")
 
-    def _fitted(self, reader: RowReader, table: Relation) -> _Followed:
+    def _follow(self, reader: RowReader, table: Relation) -> _Followed:
         places = {column.name: place for place, column in enumerate(table.columns)}
         for name in reader.names:
             if name not in places:
@@ -159,7 +162,7 @@ def _check_identity(table: _Followed) -> None:
 
 
 def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | None) -> str | None:
-    """The text of a value, taken from the old row where it did not change and was not logged anew."""
+    """The text of a value; the old row's where it did not change and was not logged again."""
     cell = cells[place]
     if cell is UNCHANGED and old is not None:
         cell = old[place]
@@ -177,7 +180,7 @@ def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | N
 
 
 def _shown(table: _Followed, cells: Cells) -> dict[str, str | None]:
-    """The row as a dead letter keeps it; values that were not logged are left out."""
+    """The row for a dead letter; values that were not logged are left out."""
     return {
         column.name: cell if cell is None else cell.decode("utf-8", "replace")
         for column, cell in zip(table.table.columns, cells, strict=False)
@@ -200,3 +203,72 @@ def _differences(name: str, before: Relation, after: Relation) -> list[str]:
     return added + [
         f"{name} has lost the column {column!r}, which no attribute needs" for column in sorted(old - new)
     ]
+
+
+class LogReader:
+    """Makes items of the log's messages; ``position`` moves past every change that was read."""
+
+    def __init__(self, decoder: ChangeDecoder, position: Position) -> None:
+        self.position = position
+        self.notices: list[str] = []
+        self._decoder = decoder
+        self._begun: Begin | None = None
+        self._number = 0
+        self._known = position.change
+        """Changes of the transaction that were read in an earlier connection."""
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._begun is not None
+
+    def take(self, message: Change) -> list[Item]:
+        """The items of a message; moves ``position``. Raises SourceError as the decoder does."""
+        match message:
+            case Begin():
+                self._begun, self._number = message, 0
+            case Commit():
+                if not self._known_whole:
+                    self._known = 0
+                    self.position = replace(self.position, lsn=message.end, change=0)
+                self._begun = None
+            case Relation():
+                self.notices += self._decoder.relation(message)
+            case Insert() | Update() | Delete() | Truncate():
+                return self._changed(message)
+            case _:
+                pass
+        return []
+
+    def skip_to(self, wal_end: int) -> None:
+        """Nothing is committed between the position and ``wal_end``."""
+        if not self.in_transaction and wal_end > self.position.lsn and self._known == 0:
+            self.position = replace(self.position, lsn=wal_end, change=0)
+
+    @property
+    def _known_whole(self) -> bool:
+        """Whether the transaction was read whole before: its commit lies before the position."""
+        return self._begun is not None and self._begun.lsn < self.position.lsn
+
+    def reached(self, last: Position, wal_end: int) -> bool:
+        """Whether everything up to ``last``, a position of an earlier connection, has been read."""
+        if last.change:
+            return self._begun is not None and self._begun.lsn >= last.lsn and self._number >= last.change
+        if self._begun is not None:
+            return self._begun.lsn >= last.lsn
+        return self.position.lsn >= last.lsn or wal_end >= last.lsn
+
+    def beyond(self, message: Change, last: Position) -> bool:
+        """Whether a message comes after ``last``, which was not reached."""
+        return isinstance(message, Commit) and message.lsn >= last.lsn
+
+    def _changed(self, change: Insert | Update | Delete | Truncate) -> list[Item]:
+        begun = self._begun
+        if begun is None or self._known_whole:
+            return []
+        self._number += 1
+        if self._number <= self._known:
+            return []
+        # Commit times may differ from the order of commits; event time does not go back.
+        time = max(self.position.time, begun.time)
+        self.position = replace(self.position, change=self._number, time=time)
+        return self._decoder.items(change, Moment(begun.lsn, time, self._number))

@@ -1,39 +1,33 @@
-"""A database as a feed: the snapshot's rows, then the changes of the log, in batches between positions."""
+"""A PostgreSQL database as a source: the snapshot's rows, then the changes of the log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import psycopg2
 
-from schema.errors import SourceError
-from schema.model import Schema
-from skws.sources.clock import Clock
-from skws.sources.feed import Batch, Item, Offset
+from skws.sources.feed import Batch, Clock, Feed, Item, Offset, Source, SystemClock
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.catalog import tables
-from skws.sources.postgres.changes import Translator
-from skws.sources.postgres.fitting import Fitted, fit
-from skws.sources.postgres.following import Following
+from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
+from skws.sources.postgres.changes import ChangeDecoder, LogReader
 from skws.sources.postgres.opening import begin, static_rows
-from skws.sources.postgres.position import Position
-from skws.sources.postgres.publication import extend_publication
-from skws.sources.postgres.reconnecting import Reconnecting
-from skws.sources.postgres.slot import slot_state
+from skws.sources.postgres.publication import drop_publication, extend_publication
+from skws.sources.postgres.slot import Position, drop_slot, slot_state
 from skws.sources.postgres.spool import Spool, lines_end
+from skws.sources.postgres.stream import RetryingStream
+from skws_schema.errors import SourceError
+from skws_schema.model import Schema
 
 # How long a poll waits for a message: the server needs a moment to send what is there.
 _WAIT_SECONDS: Final = 0.05
 
 
-class PostgresFeed:
-    """Follows one database. ``folder`` keeps the snapshot; without one it is gone with the process."""
-
-    tables_come = False
+class PostgresFeed(Feed):
+    """Follows one database. ``folder`` keeps the snapshot; without one it is lost with the process."""
 
     def __init__(self, address: Address, schema: Schema, folder: Path | None, clock: Clock) -> None:
         """Raises SourceError if the database is not there or does not fit the schema."""
@@ -41,33 +35,33 @@ class PostgresFeed:
         self._schema = schema
         self._clock = clock
         with address.sql() as connected:
-            self._fitted: Fitted = fit(schema, tables(connected), address.shown)
+            self._tables: MatchedTables = match_tables(schema, tables(connected), address.shown)
         self._own_folder = TemporaryDirectory(prefix="skws-snapshot-") if folder is None else None
         self._spool = Spool(folder or Path(self._own_folder.name if self._own_folder else ""), address.slot)
         self._spool_checked = False
-        self._streams = Reconnecting(address, clock)
-        self._following: Following | None = None
-        self._notices = list(self._fitted.warnings)
+        self._stream = RetryingStream(address, clock)
+        self._reader: LogReader | None = None
+        self._notices = list(self._tables.warnings)
 
-    def adopt(self, schema: Schema) -> None:
-        """Changes of tables that are new are read; the rows that are in them are not."""
+    def change_schema(self, schema: Schema) -> None:
+        """Changes of new tables are read, but not their present rows."""
         with self._address.sql() as connected:
-            fitted = fit(schema, tables(connected), self._address.shown)
-            extend_publication(connected, self._address, list(fitted.streams.values()))
-        self._schema, self._fitted = schema, fitted
-        self._notices += fitted.warnings
+            matched = match_tables(schema, tables(connected), self._address.shown)
+            extend_publication(connected, self._address, list(matched.streams.values()))
+        self._schema, self._tables = schema, matched
+        self._notices += matched.warnings
         self._drop()
 
     def start(self) -> Offset:
-        """Makes the publication, the slot and the snapshot."""
-        return begin(self._address, self._schema, self._fitted, self._spool).offset()
+        """Creates the publication, the slot and the snapshot."""
+        return begin(self._address, self._schema, self._tables, self._spool).offset()
 
     def tables(self) -> Iterator[Item]:
-        """Of the snapshot; where that is gone, as they are now."""
-        if not self._fitted.static:
+        """From the snapshot; if that is gone, the present rows."""
+        if not self._tables.static:
             return iter(())
         if self._spool.point() is None or not self._spool.tables.exists():
-            static_rows(self._address, self._schema, self._fitted, self._spool)
+            static_rows(self._address, self._schema, self._tables, self._spool)
         return self._spool.read(self._spool.tables, self._schema)
 
     def poll(self, start: Offset, limit: int) -> Batch:
@@ -76,12 +70,12 @@ class PostgresFeed:
         items, position = (
             self._from_log(position, limit) if position.spool is None else self._from_spool(position, limit)
         )
-        notices = (*self._notices, *self._streams.told())
+        notices = (*self._notices, *self._stream.take_notices())
         self._notices.clear()
         return Batch(items, position.offset(), notices)
 
-    def again(self, start: Offset, end: Offset) -> Iterator[Item]:
-        """From the snapshot's file, or from the slot; waits for the server if it is away."""
+    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+        """Reads the snapshot's file, or the slot; waits for the server if it is away."""
         first, last = Position.of(start), Position.of(end)
         if first.spool is not None:
             self._check_spool(first)
@@ -89,17 +83,17 @@ class PostgresFeed:
             yield from self._spool.read(self._spool.rows, self._schema, first.spool, until)
             first = replace(first, spool=None)
         if last.spool is None and (first.lsn, first.change) != (last.lsn, last.change):
-            yield from self._from_log_until(first, last)
+            yield from self._replay_log(first, last)
 
     def commit(self, end: Offset) -> None:
-        """Lets the server forget what lies before ``end``; behind the snapshot, its rows are removed too."""
+        """Lets the server forget the log before ``end``; after the snapshot, removes its rows."""
         position = Position.of(end)
         if position.spool is None:
-            self._streams.confirm(position.lsn)
+            self._stream.confirm(position.lsn)
             self._spool.rows.unlink(missing_ok=True)
 
-    def behind(self, offset: Offset) -> str:
-        """How far the log has gone on, and how much of it the server keeps for the slot."""
+    def lag(self, offset: Offset) -> str:
+        """How much of the log comes after ``offset``, and how much the server keeps for the slot."""
         with self._address.sql() as connected, connected.cursor() as cursor:
             state = slot_state(cursor, self._address.slot)
         if state is None:
@@ -109,7 +103,7 @@ class PostgresFeed:
         return f"{waiting:,} bytes of log behind; {kept}"
 
     def close(self) -> None:
-        self._streams.close()
+        self._stream.close()
         if self._own_folder is not None:
             self._own_folder.cleanup()
 
@@ -122,7 +116,7 @@ class PostgresFeed:
         return list(self._spool.read(self._spool.rows, self._schema, at, end)), replace(position, spool=end)
 
     def _check_spool(self, position: Position) -> None:
-        """The snapshot is that of the run; its rows are looked at once."""
+        """Raises SourceError unless the snapshot is that of the run; its rows are checked once."""
         point = self._spool.point()
         if point is None or point[0] != position.lsn:
             raise SourceError(
@@ -134,72 +128,112 @@ class PostgresFeed:
             self._spool_checked = True
 
     def _from_log(self, position: Position, limit: int) -> tuple[list[Item], Position]:
-        following = self._at(position)
-        if following is None:
+        reader = self._at(position)
+        if reader is None:
             return [], position
         items: list[Item] = []
         try:
             while len(items) < limit:
-                settled = bool(items) and not following.within
-                message = self._streams.read(0 if settled else _WAIT_SECONDS)
+                settled = bool(items) and not reader.in_transaction
+                message = self._stream.read(0 if settled else _WAIT_SECONDS)
                 if message is not None:
-                    items += following.take(message)
-                elif not following.within:
-                    following.rest(self._streams.wal_end)
+                    items += reader.take(message)
+                elif not reader.in_transaction:
+                    reader.skip_to(self._stream.wal_end)
                     break
         except psycopg2.Error as error:
-            # What was read of this batch will be read again, from its start.
-            self._lost(error)
+            # The batch will be read again from its start.
+            self._on_error(error)
             return [], position
         except SourceError:
             if not items:
                 raise
-            # First what stands before the fault, which the next poll will meet again.
+            # Give the items before the fault first; the next poll will meet it again.
             self._drop()
-        self._notices += following.notices
-        following.notices.clear()
-        return items, following.position
+        self._notices += reader.notices
+        reader.notices.clear()
+        return items, reader.position
 
-    def _from_log_until(self, first: Position, last: Position) -> list[Item]:
-        """All items between two positions of the log; begins again where the connection breaks."""
+    def _replay_log(self, first: Position, last: Position) -> list[Item]:
+        """All items between two positions of the log; starts again if the connection breaks."""
         self._drop()
         while True:
-            following = self._at(first)
+            reader = self._at(first)
             try:
-                if following is not None:
-                    return self._until(following, last)
-                self._streams.wait()
+                if reader is not None:
+                    return self._until(reader, last)
+                self._stream.wait()
             except psycopg2.Error as error:
-                self._lost(error)
+                self._on_error(error)
 
-    def _until(self, following: Following, last: Position) -> list[Item]:
+    def _until(self, reader: LogReader, last: Position) -> list[Item]:
         items: list[Item] = []
-        while not following.reached(last, self._streams.wal_end):
-            message = self._streams.read(_WAIT_SECONDS)
+        while not reader.reached(last, self._stream.wal_end):
+            message = self._stream.read(_WAIT_SECONDS)
             if message is None:
-                self._streams.ask()
-            elif following.beyond(message, last):
+                self._stream.request_status()
+            elif reader.beyond(message, last):
                 raise SourceError(
                     f"{self._address.shown}: the log no longer holds the offset {last.offset()}"
                 )
             else:
-                items += following.take(message)
+                items += reader.take(message)
         self._drop()
         return items
 
-    def _at(self, position: Position) -> Following | None:
-        """What follows the stream from ``position``; None while the server is away."""
-        if self._following is None or self._following.position != position:
+    def _at(self, position: Position) -> LogReader | None:
+        """A reader of the log from ``position``; None while the server is away."""
+        if self._reader is None or self._reader.position != position:
             self._drop()
-            if not self._streams.open(position.lsn):
+            if not self._stream.open(position.lsn):
                 return None
-            self._following = Following(Translator(self._schema, self._fitted), position)
-        return self._following
+            self._reader = LogReader(ChangeDecoder(self._schema, self._tables), position)
+        return self._reader
 
-    def _lost(self, error: psycopg2.Error) -> None:
-        self._following = None
-        self._streams.failed(error)
+    def _on_error(self, error: psycopg2.Error) -> None:
+        self._reader = None
+        self._stream.failed(error)
 
     def _drop(self) -> None:
-        self._following = None
-        self._streams.drop()
+        self._reader = None
+        self._stream.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """``slot``: whether there was one to drop. ``readers``: slots that still need the publication."""
+
+    slot: bool
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PostgresSource(Source):
+    """A database to follow.
+
+    ``folder``: where the snapshot is kept while it is read. Only with a folder can
+    a run that ended within its snapshot resume.
+    """
+
+    address: Address
+    folder: Path | None = None
+    clock: Clock = field(default_factory=SystemClock)
+
+    @property
+    def name(self) -> str:
+        return self.address.shown
+
+    def open(self, schema: Schema) -> Feed:
+        return PostgresFeed(self.address, schema, self.folder, self.clock)
+
+    def drop_slot(self) -> Dropped:
+        """Drops the slot, the snapshot, and the publication if skws made it and no other slot needs it.
+
+        Raises SourceError, also while the slot is being read.
+        """
+        there = drop_slot(self.address)
+        with self.address.sql() as connected:
+            readers = drop_publication(connected, self.address)
+        if self.folder is not None:
+            Spool(self.folder, self.address.slot).remove()
+        return Dropped(there, readers)

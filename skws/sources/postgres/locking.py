@@ -1,11 +1,11 @@
-"""Locks of tables that are copied, and who holds others back.
+"""Locks on tables while they are copied, and who holds locks that are in the way.
 
-A snapshot does not hold for a table whose file is replaced: copied after a
-TRUNCATE or an ALTER TABLE that rewrites it, the table is empty, whatever the
-snapshot has. A lock keeps that from happening from then on; whether it
-happened between the snapshot and the lock is told by the files. Nothing is
-waited for: a lock that waits holds up all who come to the table later, and a
-slot waits for transactions that may wait for our locks.
+A snapshot does not cover a table whose file is replaced: after a TRUNCATE or an
+ALTER TABLE that rewrites it, the table is empty, whatever the snapshot has. A
+lock prevents that from then on; the tables' files show whether it happened
+between the snapshot and the lock. No lock is waited for: a waiting lock blocks
+all later users of the table, and making a slot waits for transactions that may
+wait for our locks.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from psycopg2.errors import LockNotAvailable
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier
 
-from schema.errors import NotYetError
 from skws.sources.postgres.catalog import Table
+from skws_schema.errors import NotYetError
 
 # Materialized views and foreign tables take no LOCK; a refresh leaves rows that every snapshot sees.
 _LOCKABLE: Final = frozenset("rpv")
-# All that was meant, partitions too, is locked and has the file that it has in the snapshot: statements read
+# Finds tables or partitions that are not locked, or whose file is not that of the snapshot: statements read
 # the catalog as of the snapshot, functions as it is now.
 _CHANGED: Final = """
     WITH RECURSIVE meant (oid) AS (
@@ -47,7 +47,7 @@ _HOLDERS: Final = """
       AND l.mode = ANY(%s) AND l.pid IS DISTINCT FROM pg_backend_pid()
     ORDER BY l.granted DESC, l.pid
     LIMIT 1"""
-# What keeps others from reading, and from putting a table into a publication.
+# Modes that block reading, and adding the table to a publication.
 _UNREADABLE: Final = ("AccessExclusiveLock",)
 _UNCHANGEABLE: Final = (
     *_UNREADABLE,
@@ -61,7 +61,7 @@ _UNCHANGEABLE: Final = (
 def lock_tables(connected: connection, tables: Iterable[Table], shown: str) -> None:
     """Lock tables against all but reading and writing of rows, until the transaction ends.
 
-    Raises NotYetError, which names the table and who holds it, psycopg2.Error.
+    Raises NotYetError that names the table and the holder of its lock, psycopg2.Error.
     """
     lockable = [table for table in tables if table.kind in _LOCKABLE]
     if not lockable:
@@ -91,9 +91,9 @@ def check_files(connected: connection, tables: Iterable[Table], shown: str) -> N
 
 @contextmanager
 def publishing(connected: connection, tables: Sequence[Table], shown: str) -> Iterator[cursor]:
-    """A transaction that puts tables into a publication, and does not wait long for them.
+    """A transaction that adds tables to a publication, without waiting long for locks.
 
-    Raises NotYetError, which names the table and who holds it.
+    Raises NotYetError that names the table and the holder of its lock.
     """
     try:
         with connected, connected.cursor() as statement:
@@ -106,7 +106,7 @@ def publishing(connected: connection, tables: Sequence[Table], shown: str) -> It
 
 
 def _holder(statement: cursor, tables: Sequence[Table], modes: Sequence[str]) -> str:
-    """Which of the tables somebody has locked, or waits to lock, in one of ``modes``, and who; else empty."""
+    """The table that somebody has locked, or waits to lock, in one of ``modes``, and who; else empty."""
     statement.execute(_HOLDERS, ([table.oid for table in tables], list(modes)))
     found = statement.fetchone()
     if found is None:
@@ -118,9 +118,9 @@ def _holder(statement: cursor, tables: Sequence[Table], modes: Sequence[str]) ->
 
 
 def client_of(*known: str | None) -> str:
-    """What ``pg_stat_activity`` tells of a process, its statement last.
+    """A process as ``pg_stat_activity`` shows it, its statement last.
 
-    Two words of that, as the rest may be secret.
+    Of the statement two words, as the rest may be secret.
     """
     *about, query = (text or "" for text in known)
     return ", ".join(part for part in (*about, " ".join(query.split()[:2])) if part)

@@ -1,4 +1,4 @@
-"""Beginning a new run on a database: the publication, the slot, and the snapshot that belong together."""
+"""Starting a new run on a database: the publication, the slot and the snapshot, which belong together."""
 
 from __future__ import annotations
 
@@ -7,43 +7,42 @@ from contextlib import closing, suppress
 import psycopg2
 from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, connection
 
-from schema.errors import SkwsError, SourceError
-from schema.model import Schema
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.fitting import Fitted
+from skws.sources.postgres.catalog import MatchedTables
 from skws.sources.postgres.locking import check_files, lock_tables
-from skws.sources.postgres.position import Position
 from skws.sources.postgres.publication import drop_publication, ensure_publication
-from skws.sources.postgres.slot import SlotState, create_slot, drop_slot, slot_state
+from skws.sources.postgres.slot import Position, SlotState, create_slot, drop_slot, slot_state
 from skws.sources.postgres.spool import Spool, copy_tables
+from skws_schema.errors import SkwsError, SourceError
+from skws_schema.model import Schema
 
 
-def begin(address: Address, schema: Schema, fitted: Fitted, spool: Spool) -> Position:
-    """Where a new run starts: at the snapshot's first row, or at the slot without one.
+def begin(address: Address, schema: Schema, matched: MatchedTables, spool: Spool) -> Position:
+    """The first position of a new run: the snapshot's first row, or the slot's without a snapshot.
 
-    Raises SourceError; NotYetError if all of it may be tried again.
+    Raises SourceError; NotYetError if it is worth trying again.
     """
     with address.sql() as connected:
         _check_level(connected)
         with connected.cursor() as cursor:
             state = slot_state(cursor, address.slot)
         if state is not None and not _half_made(state, spool):
-            return _taken_up(address, state, spool)
+            return _existing(address, state, spool)
         if state is not None:
             drop_slot(address)
         try:
-            ensure_publication(connected, address, list(fitted.streams.values()))
-            # Before the slot: no change that it brings may be older than the snapshot's rows.
+            ensure_publication(connected, address, list(matched.streams.values()))
+            # Before the slot: none of its changes may be older than the snapshot's rows.
             time = _time(connected)
             spool.begin()
-            return _begun(address, schema, fitted, spool, time)
+            return _create(address, schema, matched, spool, time)
         except BaseException:
             with suppress(SkwsError), address.sql() as left:
                 drop_publication(left, address)
             raise
 
 
-def _begun(address: Address, schema: Schema, fitted: Fitted, spool: Spool, time: int) -> Position:
+def _create(address: Address, schema: Schema, matched: MatchedTables, spool: Spool, time: int) -> Position:
     try:
         with closing(address.replicating()) as replicating:
             lsn, snapshot = create_slot(replicating, address)
@@ -51,11 +50,11 @@ def _begun(address: Address, schema: Schema, fitted: Fitted, spool: Spool, time:
                 if not address.snapshot:
                     spool.remove()
                     return Position(lsn)
-                _copy(address, schema, fitted, spool, snapshot, time)
+                _copy(address, schema, matched, spool, snapshot, time)
                 spool.sort(schema)
                 spool.finish(lsn, time)
             except BaseException:
-                # A slot that nobody knows of would fill the server's disk.
+                # A forgotten slot would fill the server's disk.
                 with suppress(SkwsError):
                     drop_slot(address)
                     spool.remove()
@@ -65,32 +64,34 @@ def _begun(address: Address, schema: Schema, fitted: Fitted, spool: Spool, time:
     return Position(lsn, time=time, spool=0)
 
 
-def _copy(address: Address, schema: Schema, fitted: Fitted, spool: Spool, snapshot: str, time: int) -> None:
-    tables = (*fitted.static.values(), *fitted.streams.values())
+def _copy(
+    address: Address, schema: Schema, matched: MatchedTables, spool: Spool, snapshot: str, time: int
+) -> None:
+    tables = (*matched.static.values(), *matched.streams.values())
     with address.sql() as connected:
-        _enter(connected, snapshot)
+        _use_snapshot(connected, snapshot)
         lock_tables(connected, tables, address.shown)
         check_files(connected, tables, address.shown)
-        copy_tables(connected, fitted.static, schema, time, spool.tables)
-        copy_tables(connected, fitted.streams, schema, time, spool.rows)
+        copy_tables(connected, matched.static, schema, time, spool.tables)
+        copy_tables(connected, matched.streams, schema, time, spool.rows)
 
 
-def static_rows(address: Address, schema: Schema, fitted: Fitted, spool: Spool) -> None:
-    """Copy the static tables as they are now, for a run that goes on without its snapshot."""
+def static_rows(address: Address, schema: Schema, matched: MatchedTables, spool: Spool) -> None:
+    """Copy the present static tables, for a run that resumes without its snapshot."""
     with address.sql() as connected:
         connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
         # Before the first row is read, and so before the transaction's snapshot.
-        lock_tables(connected, fitted.static.values(), address.shown)
-        copy_tables(connected, fitted.static, schema, 0, spool.tables)
+        lock_tables(connected, matched.static.values(), address.shown)
+        copy_tables(connected, matched.static, schema, 0, spool.tables)
 
 
 def _half_made(state: SlotState, spool: Spool) -> bool:
-    """Whether an earlier run was killed before the slot and its snapshot were made."""
+    """Whether an earlier run was killed before the slot and its snapshot were complete."""
     return state.active_pid is None and spool.begun.exists() and spool.point() is None
 
 
-def _taken_up(address: Address, state: SlotState, spool: Spool) -> Position:
-    """The slot is there: its snapshot has to be there too, and nothing behind it confirmed."""
+def _existing(address: Address, state: SlotState, spool: Spool) -> Position:
+    """Resume at an existing slot: its snapshot must be there, and nothing after it confirmed."""
     if state.active_pid is not None:
         raise SourceError(
             f"{address.shown}: the slot {address.slot!r} is being read by the server's process"
@@ -126,7 +127,7 @@ def _time(connected: connection) -> int:
     return int(micros)
 
 
-def _enter(connected: connection, snapshot: str) -> None:
+def _use_snapshot(connected: connection, snapshot: str) -> None:
     connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
     with connected.cursor() as cursor:
         cursor.execute("SET TRANSACTION SNAPSHOT %s", (snapshot,))

@@ -8,13 +8,81 @@ Source: PostgreSQL documentation, "Logical Replication Message Formats".
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
-from schema.errors import SourceError
-from skws.sources.postgres.wire import Wire
+from skws_schema.errors import SourceError
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_UINT32: Final = struct.Struct(">I")
+_INT64: Final = struct.Struct(">q")
+
+
+class Wire:
+    """The fields of one message, in order; every method raises SourceError if the message is cut."""
+
+    __slots__ = ("_at", "_payload")
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._at = 0
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def int16(self) -> int:
+        return self._number(_INT16)
+
+    def int32(self) -> int:
+        return self._number(_INT32)
+
+    def uint32(self) -> int:
+        return self._number(_UINT32)
+
+    def int64(self) -> int:
+        return self._number(_INT64)
+
+    def take(self, count: int) -> bytes:
+        end = self._at + count
+        if count < 0 or end > len(self._payload):
+            raise self._fault("is cut")
+        found = self._payload[self._at : end]
+        self._at = end
+        return found
+
+    def text(self) -> str:
+        """Up to the next zero byte."""
+        end = self._payload.find(b"\0", self._at)
+        if end < 0:
+            raise self._fault("is cut")
+        found = self._payload[self._at : end]
+        self._at = end + 1
+        return found.decode("utf-8", "replace")
+
+    def expect(self, *kinds: str) -> str:
+        """A letter, one of ``kinds``."""
+        found = chr(self.byte())
+        if found not in kinds:
+            raise self._fault(f"has {found!r} where one of {', '.join(kinds)} was expected")
+        return found
+
+    def finish(self) -> None:
+        """Raises SourceError if anything is left."""
+        if self._at != len(self._payload):
+            raise self._fault("is longer than its kind")
+
+    def _number(self, form: struct.Struct) -> int:
+        number: int = form.unpack(self.take(form.size))[0]
+        return number
+
+    def _fault(self, what: str) -> SourceError:
+        kind = chr(self._payload[0]) if self._payload else ""
+        return SourceError(f"a replication message {kind!r} {what} at byte {self._at}")
+
 
 EPOCH_MICROS: Final = 946_684_800_000_000
 """2000-01-01, from which PostgreSQL counts, in microseconds since 1970."""
@@ -46,7 +114,6 @@ class Begin:
 
     lsn: int
     time: int
-    xid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +131,6 @@ class Column:
 
     name: str
     key: bool
-    type_oid: int
-    modifier: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +145,10 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Type:
-    """A type that is not built in."""
+class Other:
+    """A message without changes of rows, by its kind: a type (Y), an origin (O), a logical message (M)."""
 
-    oid: int
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a replicated transaction first came from."""
-
-    lsn: int
-    name: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +179,9 @@ class Delete:
 @dataclass(frozen=True, slots=True)
 class Truncate:
     oids: tuple[int, ...]
-    cascade: bool
-    restart_identity: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What ``pg_logical_emit_message`` wrote."""
-
-    transactional: bool
-    lsn: int
-    prefix: str
-    content: bytes
-
-
-Change: TypeAlias = Begin | Commit | Relation | Type | Origin | Insert | Update | Delete | Truncate | Message
+Change: TypeAlias = Begin | Commit | Relation | Insert | Update | Delete | Truncate | Other
 
 
 def decode(payload: bytes) -> Change:
@@ -154,7 +197,9 @@ def decode(payload: bytes) -> Change:
 
 
 def _begin(wire: Wire) -> Begin:
-    return Begin(wire.int64(), EPOCH_MICROS + wire.int64(), wire.int32())
+    begin = Begin(wire.int64(), EPOCH_MICROS + wire.int64())
+    wire.int32()  # the transaction's number
+    return begin
 
 
 def _commit(wire: Wire) -> Commit:
@@ -177,15 +222,19 @@ def _relation(wire: Wire) -> Relation:
 
 def _column(wire: Wire) -> Column:
     key = bool(wire.byte() & 1)
-    return Column(wire.text(), key, wire.uint32(), wire.int32())
+    column = Column(wire.text(), key)
+    wire.take(8)  # type and modifier
+    return column
 
 
-def _type(wire: Wire) -> Type:
-    return Type(wire.uint32(), wire.text() or "pg_catalog", wire.text())
+def _type(wire: Wire) -> Other:
+    wire.uint32(), wire.text(), wire.text()
+    return Other("Y")
 
 
-def _origin(wire: Wire) -> Origin:
-    return Origin(wire.int64(), wire.text())
+def _origin(wire: Wire) -> Other:
+    wire.int64(), wire.text()
+    return Other("O")
 
 
 def _insert(wire: Wire) -> Insert:
@@ -212,13 +261,15 @@ def _delete(wire: Wire) -> Delete:
 
 
 def _truncate(wire: Wire) -> Truncate:
-    count, flags = wire.int32(), wire.byte()
-    return Truncate(tuple(wire.uint32() for _ in range(count)), bool(flags & 1), bool(flags & 2))
+    count = wire.int32()
+    wire.byte()  # CASCADE, RESTART IDENTITY
+    return Truncate(tuple(wire.uint32() for _ in range(count)))
 
 
-def _message(wire: Wire) -> Message:
-    flags, lsn, prefix = wire.byte(), wire.int64(), wire.text()
-    return Message(bool(flags & 1), lsn, prefix, wire.take(wire.int32()))
+def _message(wire: Wire) -> Other:
+    wire.byte(), wire.int64(), wire.text()
+    wire.take(wire.int32())
+    return Other("M")
 
 
 def _cells(wire: Wire) -> Cells:

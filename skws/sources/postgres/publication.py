@@ -1,4 +1,4 @@
-"""The publication: which tables' changes the server sends. Made if it is not there, else checked.
+"""The publication: the tables whose changes the server sends. Created if missing, else checked.
 
 Each slot has its own, of the slot's name, and it goes with the slot. Two kinds
 may serve several slots: one that the address names, and the one called
@@ -13,13 +13,13 @@ from typing import Final
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
-from schema.errors import SourceError
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.catalog import Table
 from skws.sources.postgres.locking import publishing
+from skws_schema.errors import SourceError
 
 _SHARED: Final = "skws"
-# Comments on what skws has made.
+# The comments on publications that skws has made.
 _OURS: Final = "made by skws"
 _OWN: Final = "made by skws for the slot of this name"
 # Written without parameters: a replication connection takes only such statements.
@@ -37,7 +37,7 @@ _READERS: Final = """
 
 
 def publication_of(statement: cursor, address: Address, *, going_on: bool) -> str:
-    """The name of the publication that a slot is read by, or, unless ``going_on``, of the one to be made."""
+    """The name of a slot's publication; of the one to be created unless ``going_on``."""
     if address.publication is not None:
         return address.publication
     comments = _comments(statement, address.slot, _SHARED)
@@ -48,9 +48,9 @@ def publication_of(statement: cursor, address: Address, *, going_on: bool) -> st
 
 
 def ensure_publication(connected: connection, address: Address, tables: Sequence[Table]) -> None:
-    """A publication of at least ``tables`` for a new slot.
+    """Make a publication of at least ``tables`` for a new slot.
 
-    Raises SourceError if there is one of that name which cannot be used, NotYetError, psycopg2.Error.
+    Raises SourceError if one of that name cannot be used, NotYetError, psycopg2.Error.
     """
     with publishing(connected, tables, address.shown) as statement:
         name = publication_of(statement, address, going_on=False)
@@ -74,7 +74,7 @@ def ensure_publication(connected: connection, address: Address, tables: Sequence
 
 
 def extend_publication(connected: connection, address: Address, tables: Sequence[Table]) -> None:
-    """Adds ``tables`` to the publication of a slot. Raises SourceError if another's lacks some."""
+    """Add ``tables`` to the publication of a slot. Raises SourceError if it is not ours and lacks some."""
     with publishing(connected, tables, address.shown) as statement:
         name = publication_of(statement, address, going_on=True)
         if _comments(statement, name).get(name) in {_OURS, _OWN}:
@@ -84,9 +84,9 @@ def extend_publication(connected: connection, address: Address, tables: Sequence
 
 
 def drop_publication(connected: connection, address: Address) -> tuple[str, ...]:
-    """Drops the publication of a slot that is gone, if skws has made it and no other slot may need it.
+    """Drop the publication of a dropped slot, if skws has made it and no other slot may need it.
 
-    Gives those slots.
+    Returns those slots.
     """
     with connected, connected.cursor() as statement:
         name = publication_of(statement, address, going_on=True)
@@ -101,7 +101,7 @@ def drop_publication(connected: connection, address: Address) -> tuple[str, ...]
 
 
 def _comments(statement: cursor, *names: str) -> dict[str, str | None]:
-    """What stands on those of the publications that are there."""
+    """The comments on those of the publications that exist."""
     statement.execute(_COMMENTS.format(names[0], names[-1]))
     return dict(statement.fetchall())
 

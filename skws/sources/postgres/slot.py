@@ -1,23 +1,107 @@
-"""The replication slot: what makes the server keep its log until skws has read it.
+"""Positions in PostgreSQL's log, and the replication slot: it makes the server keep the log until it is read.
 
 A slot that nobody reads fills the server's disk. So it has a name, its lag is
-told, and it can be dropped.
+shown, and it can be dropped.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from psycopg2.extensions import cursor
+import psycopg2
+from psycopg2.extensions import connection, cursor
 from psycopg2.extras import LogicalReplicationConnection
 
-from schema.errors import NotYetError, SourceError
+from skws.sources.feed import Offset, parse_offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.locking import client_of
-from skws.sources.postgres.lsn import lsn_of
-from skws.sources.postgres.patience import patiently
+from skws_schema.errors import NotYetError, SourceError
+
+
+def lsn_text(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_of(text: str) -> int:
+    """The number of an LSN. Raises SourceError for other texts."""
+    try:
+        high, low = text.split("/")
+        return (int(high, 16) << 32) + int(low, 16)
+    except ValueError:
+        raise SourceError(
+            f"{text!r} is not a position in PostgreSQL's log (expected one like 0/16B3748)"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """All transactions that end before ``lsn`` are read, and ``change`` changes of the next one.
+
+    ``time``: the latest event time given; earlier commit times are raised to it.
+    ``spool``: bytes read of the snapshot, None after it.
+    """
+
+    lsn: int
+    change: int = 0
+    time: int = 0
+    spool: int | None = None
+
+    def offset(self) -> Offset:
+        found: Offset = {"lsn": lsn_text(self.lsn), "change": self.change, "time": self.time}
+        return found if self.spool is None else {**found, "snapshot": self.spool}
+
+    @classmethod
+    def of(cls, offset: Offset) -> Position:
+        """Raises SourceError for an offset of another kind of source."""
+        return parse_offset(offset, "a PostgreSQL source", lambda: cls._parse(offset))
+
+    @classmethod
+    def _parse(cls, offset: Offset) -> Position:
+        spool = offset.get("snapshot")
+        lsn, change, time = lsn_of(offset["lsn"]), int(offset["change"]), int(offset["time"])
+        return cls(lsn, change, time, None if spool is None else int(spool))
+
+
+_LOOK_SECONDS: Final = 0.2
+
+
+def run_with_timeout(connected: connection, statement: Callable[[], None], seconds: float) -> bool:
+    """Run ``statement`` on a connection; False if it was cancelled after ``seconds``.
+
+    It runs in a thread, since libpq blocks signals while it waits. Raises what the
+    statement raises.
+    """
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            statement()
+        except BaseException as error:  # raised again in the calling thread
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    late = False
+    try:
+        left = seconds
+        while thread.is_alive() and left > 0:
+            thread.join(min(_LOOK_SECONDS, left))
+            left -= _LOOK_SECONDS
+        late = thread.is_alive()
+    finally:
+        if thread.is_alive():
+            with suppress(psycopg2.Error):
+                connected.cancel()
+            thread.join()
+    if raised and not late:
+        raise raised[0]
+    return not (late and raised)
+
 
 PLUGIN: Final = "pgoutput"
 SLOT_SECONDS: Final = 60.0
@@ -35,9 +119,9 @@ _OLDEST: Final = """
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A slot as the server sees it; positions in bytes.
+    """A slot as the server shows it; positions in bytes.
 
-    ``confirmed``: what lies before it is gone for us. ``kept``: the server
+    ``confirmed``: the log before it can no longer be read. ``kept``: the server
     keeps its log from there on. ``current``: the end of the log.
     """
 
@@ -53,7 +137,7 @@ class SlotState:
 
 
 def slot_state(statement: cursor, name: str) -> SlotState | None:
-    """The state of a slot; None if there is none. Raises SourceError if it is not one of ours."""
+    """The state of a slot; None if it does not exist. Raises SourceError if it is not one of ours."""
     statement.execute(_STATE.format(name))
     found = statement.fetchone()
     if found is None:
@@ -75,14 +159,14 @@ def slot_state(statement: cursor, name: str) -> SlotState | None:
 
 
 def create_slot(replicating: LogicalReplicationConnection, address: Address) -> tuple[int, str]:
-    """Makes a slot; gives its first position and the name of the snapshot of what is there at that point.
+    """Create a slot; gives its first position, and the name of the snapshot at that position.
 
     The snapshot lives until ``replicating`` runs another command or is
-    closed. Raises psycopg2.Error, NotYetError if transactions that are
-    writing do not end in ``SLOT_SECONDS``.
+    closed. Raises psycopg2.Error, NotYetError if writing transactions do not
+    end in ``SLOT_SECONDS``.
     """
     with replicating.cursor() as statement:
-        made = patiently(
+        made = run_with_timeout(
             replicating,
             lambda: statement.create_replication_slot(address.slot, output_plugin=PLUGIN),
             SLOT_SECONDS,
@@ -97,7 +181,7 @@ def create_slot(replicating: LogicalReplicationConnection, address: Address) -> 
 
 
 def _writers(address: Address) -> str:
-    """The transaction that has been writing for longest."""
+    """The transaction that has been writing the longest, for a message."""
     with address.sql() as connected, connected.cursor() as statement:
         statement.execute(_OLDEST)
         found = statement.fetchone()
@@ -105,9 +189,9 @@ def _writers(address: Address) -> str:
 
 
 def drop_slot(address: Address) -> bool:
-    """Drops the slot of an address; False if there was none. Raises SourceError, also while it is read."""
+    """Drop the slot of an address; False if there is none. Raises SourceError, also while it is read."""
     with address.sql() as connected, connected, connected.cursor() as statement:
-        state = _let_go(statement, address.slot)
+        state = _released(statement, address.slot)
         if state is None:
             return False
         if state.active_pid is not None:
@@ -119,8 +203,8 @@ def drop_slot(address: Address) -> bool:
     return True
 
 
-def _let_go(statement: cursor, name: str) -> SlotState | None:
-    """The state of a slot, once the server has noticed that a reader is gone."""
+def _released(statement: cursor, name: str) -> SlotState | None:
+    """The state of a slot, once the server has noticed that its reader is gone."""
     for _ in range(_RELEASE_TRIES):
         state = slot_state(statement, name)
         if state is None or state.active_pid is None:

@@ -1,14 +1,21 @@
-"""The snapshot, copied to files: the rows that were there when the slot was made.
+r"""The snapshot, copied to files: the rows of all tables when the slot was made.
 
-So the database is not held in a long transaction while a search digests them,
-and they can be read again after a crash, which a snapshot of PostgreSQL
-cannot. The files are JSON lines as replays are; a third one, written last,
-says that they are whole, their checksum, and at which position of the log they stand.
+The copy spares the database a long transaction while a search reads the rows, and
+it can be read again after a crash, unlike a snapshot of PostgreSQL. The files are
+JSON lines, like replays; a header, written last, says that they are complete, with
+their checksum and their position in the log.
+
+Rows of PostgreSQL's COPY in text format: values divided by tabs, ``\N`` for NULL, backslash escapes.
+
+The texts of values are those of the types' output functions, the same that
+logical replication sends; a cast to text gives others (``true`` for ``t``).
 """
 
 from __future__ import annotations
 
 import os
+import re
+from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,21 +23,85 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, Final
 
+import numpy as np
 import orjson
 from psycopg2.extensions import connection
 from psycopg2.sql import SQL, Identifier
 
-from schema.errors import SourceError
-from schema.model import Relation, Schema
+from skws.data.batch import Ints
+from skws.data.record import BadRecord
+from skws.durable.files import summed
 from skws.durable.frames import checked, unchecked
-from skws.durable.summed import summed
-from skws.records import BadRecord
-from skws.replay import Format, Split, read_split
-from skws.replay.splits import END
+from skws.formats import Format, Split, read_split
+from skws.formats.files import END
+from skws.formats.values import EARLIEST, timestamp
 from skws.sources.feed import Item
 from skws.sources.postgres.catalog import Table
-from skws.sources.postgres.copytext import CopiedRows, values
-from skws.sources.postgres.ordering import line_order
+from skws_schema.errors import SourceError
+from skws_schema.model import Relation, Schema
+
+_NO_TIME: Final = (ValueError, KeyError, TypeError)
+
+
+def line_order(path: Path, schema: Schema) -> tuple[Ints, Ints]:
+    """The first and last offsets of the lines of a snapshot, by time; lines without a time come first.
+
+    Takes 16 bytes of memory a row. Raises OSError.
+    """
+    named = {relation.name: relation.time for relation in schema.relations}
+    times, bounds = array("q"), array("q", [0])
+    with path.open("rb") as file:
+        for line in file:
+            times.append(_time(line, named))
+            bounds.append(bounds[-1] + len(line))
+    places = np.array(bounds, dtype=np.int64)
+    order = np.argsort(np.array(times, dtype=np.int64), kind="stable")
+    return places[:-1][order], places[1:][order]
+
+
+def _time(line: bytes, named: Mapping[str, str | None]) -> int:
+    """The time of a row: its attribute's if the relation names one, else the record's own."""
+    try:
+        item = orjson.loads(line)
+        name = named[item["relation"]]
+        return timestamp(item["time"] if name is None else item["row"][name])
+    except _NO_TIME:
+        return EARLIEST
+
+
+_ESCAPE: Final = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.S)
+_LETTERS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+class CopiedRows:
+    """Cuts the output of COPY, in pieces of any size, into rows."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def rows(self, piece: bytes) -> Iterator[bytes]:
+        lines = (self._rest + piece).split(b"\n")
+        self._rest = lines.pop()
+        return iter(lines)
+
+
+def values(row: bytes) -> list[bytes | None]:
+    """The values of a row without its line end; None for NULL."""
+    return [None if text == rb"\N" else _plain(text) for text in row.split(b"\t")]
+
+
+def _plain(text: bytes) -> bytes:
+    return _ESCAPE.sub(_unescaped, text) if b"\\" in text else text
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    code = found[1]
+    if code in _LETTERS:
+        return _LETTERS[code]
+    if code[:1] == b"x" and len(code) > 1:
+        return bytes([int(code[1:], 16)])
+    return bytes([int(code, 8) & 255]) if code.isdigit() else code
+
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PRIVATE: Final = 0o600
@@ -50,7 +121,7 @@ class Spool:
 
     @property
     def sorted(self) -> Path:
-        """The same while they are put in order."""
+        """The rows of streams while they are sorted."""
         return self.folder / f"{self.slot}-sorted.jsonl"
 
     @property
@@ -64,22 +135,22 @@ class Spool:
 
     @property
     def begun(self) -> Path:
-        """There while a slot and its snapshot are being made: what is left of both is of no use then."""
+        """Exists while a slot and its snapshot are being made: an incomplete pair is of no use."""
         return self.folder / f"{self.slot}-begun"
 
     def begin(self) -> None:
-        """Remove what is left of another run, and say that a new one is being made."""
+        """Remove the files of another run, and mark a new snapshot as begun."""
         self.remove()
         with _written(self.begun):
             pass
 
     def point(self) -> tuple[int, int] | None:
-        """Position and time of the snapshot; None if it is not there, or not whole."""
+        """Position and time of the snapshot; None if it is missing or incomplete."""
         header = self._header()
         return None if header is None else (header["lsn"], header["time"])
 
     def check_rows(self) -> None:
-        """Raises SourceError unless the streams' rows are those that were copied."""
+        """Raises SourceError unless the streams' rows are as copied."""
         header = self._header()
         try:
             whole = header is not None and header["rows"] == summed(self.rows)
@@ -92,7 +163,7 @@ class Spool:
             )
 
     def finish(self, lsn: int, time: int) -> None:
-        """Say that the files are whole."""
+        """Mark the files as complete."""
         part = self.header.with_suffix(".part")
         with _written(part) as file:
             header = {"lsn": lsn, "time": time, "rows": summed(self.rows)}
@@ -101,7 +172,7 @@ class Spool:
         self.begun.unlink(missing_ok=True)
 
     def sort(self, schema: Schema) -> None:
-        """Put the streams' rows in order of time; as copied they are where all have the snapshot's."""
+        """Sort the streams' rows by time, unless all have the snapshot's time."""
         if not any(relation.time for relation in schema.relations if not relation.table):
             return
         with _written(self.sorted) as file:
@@ -120,7 +191,7 @@ class Spool:
             raise SourceError(f"{self.rows}: cannot read the snapshot: {error.strerror}") from None
 
     def remove(self) -> None:
-        """The header first: without it, the rest is as good as not there."""
+        """Remove all files, the header first: without it, the others do not count."""
         for path in (self.header, self.rows, self.sorted, self.tables, self.begun):
             path.unlink(missing_ok=True)
 
@@ -155,7 +226,7 @@ def copy_tables(
 
 
 class _Writer:
-    """Takes the rows of one COPY, and writes records."""
+    """Writes the rows of one COPY as records."""
 
     def __init__(self, file: IO[bytes], relation: Relation, time: int) -> None:
         self._file = file
@@ -171,7 +242,7 @@ class _Writer:
         try:
             texts = [value if value is None else value.decode() for value in values(copied)]
         except UnicodeDecodeError:
-            # No JSON, so that it is read as a bad record.
+            # Not JSON, so that it is read as a bad record.
             return b"not UTF-8: " + self._relation.encode() + b"\t" + copied + b"\n"
         row = dict(zip(self._names, texts, strict=True))
         return orjson.dumps({"relation": self._relation, "time": self._time, "row": row}) + b"\n"
@@ -179,7 +250,7 @@ class _Writer:
 
 @contextmanager
 def _written(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that only its owner may read: it holds what the database does."""
+    """A new file that only its owner may read: it holds data of the database."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -192,7 +263,7 @@ def _written(path: Path) -> Iterator[IO[bytes]]:
 
 
 def lines_end(path: Path, start: int, limit: int) -> int:
-    """The position behind ``limit`` lines from ``start`` on, or behind the last. Raises SourceError."""
+    """The offset after ``limit`` lines from ``start`` on, or after the last. Raises SourceError."""
     try:
         with path.open("rb") as file:
             file.seek(start)

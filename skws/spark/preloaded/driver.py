@@ -25,7 +25,7 @@ LOADED: Final = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming.python_streaming_source_runner",
     "pyspark.sql.streaming.transform_with_state_driver_worker",
-    "skws.spark.streaming.keeper",
+    "skws.spark.streaming.shard_server",
     "skws.spark.streaming.processor",
     "skws.spark.streaming.reader",
 )

@@ -10,9 +10,9 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from schema.errors import SkwsError
 from skws.spark.faults import SparkFailedError, translated
 from skws.spark.java_causes import JavaCause, java_causes
+from skws_schema.errors import SkwsError
 
 _PLAN: Final = "=== Streaming Query ==="
 _FAILED: Final = "SparkFailedError: Spark failed: "

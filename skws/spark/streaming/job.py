@@ -15,15 +15,15 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from schema.model import sourced
-from skws.durable.whole import missing
+from skws.durable.files import missing
+from skws.index.cache import pinned
 from skws.spark.streaming.faults import told_briefly
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.live_source import NAME, source_of
-from skws.spark.streaming.outbox import Told, in_order
+from skws.spark.streaming.output_log import Told, in_order
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor
 from skws.spark.streaming.reader import Reading
-from skws.tables.cache import pinned
+from skws_schema.model import sourced
 
 SETTINGS: Final = {
     # transformWithState takes no other; with a changelog, a batch writes what it changed.

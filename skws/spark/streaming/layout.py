@@ -7,8 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from schema.errors import UsageError
-from skws.live.share import Share, Spread
+from skws.queries.partitioning import Part, Partitioning
+from skws_schema.errors import UsageError
 
 MANY: Final = 16  # queries a shard, from which on shards divide queries instead of roots
 MOST_SHARDS: Final = 256
@@ -19,7 +19,7 @@ _WORD: Final = 0xFFFFFFFF
 class Layout:
     """``keys``: what to group by so that every shard has a partition of its own."""
 
-    spread: Spread
+    spread: Partitioning
     keys: tuple[int, ...]
 
     @property
@@ -27,8 +27,8 @@ class Layout:
         return len(self.keys)
 
     @property
-    def shares(self) -> dict[int, Share]:
-        return {key: Share(number, self.shards, self.spread) for number, key in enumerate(self.keys)}
+    def shares(self) -> dict[int, Part]:
+        return {key: Part(number, self.shards, self.spread) for number, key in enumerate(self.keys)}
 
     def shown(self) -> dict[str, Any]:
         """As JSON, for the manifest of the checkpoint."""
@@ -39,7 +39,7 @@ def kept_layout(told: Any, folder: Path, wanted: int | None) -> Layout | None:
     """Inverse of ``shown``; None without one. Raises UsageError if another number of shards is ``wanted``."""
     if told is None:
         return None
-    layout = Layout(Spread(told["spread"]), tuple(told["keys"]))
+    layout = Layout(Partitioning(told["spread"]), tuple(told["keys"]))
     if wanted is not None and wanted != layout.shards:
         raise UsageError(
             f"{folder}: the checkpoint is of {layout.shards} shards, not {wanted}: each keeps its own state"
@@ -52,7 +52,7 @@ def new_layout(shards: int, queries: int) -> Layout:
     """For a run that begins. Raises UsageError."""
     if not 1 <= shards <= MOST_SHARDS:
         raise UsageError(f"spark.skws.shards {shards}: expected 1 to {MOST_SHARDS}")
-    spread = Spread.QUERIES if shards > 1 and queries >= MANY * shards else Spread.ROOTS
+    spread = Partitioning.QUERIES if shards > 1 and queries >= MANY * shards else Partitioning.ROOTS
     return Layout(spread, keys_for(shards))
 
 

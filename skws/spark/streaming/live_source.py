@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from skws.spark.streaming.unread import Unread
+from skws.spark.streaming.lazy_pickle import LazyPickle
 
 if TYPE_CHECKING:
     from skws.spark.streaming.reader import FeedReader, Reading
@@ -20,7 +20,7 @@ INPUT: Final = "shard int, sequence long, parcel binary"
 
 def source_of(reading: Reading) -> type[DataSource]:
     """The data source to register with Spark."""
-    told = Unread(reading)
+    told = LazyPickle(reading)
 
     class LiveSource(DataSource):
         @classmethod
@@ -31,7 +31,7 @@ def source_of(reading: Reading) -> type[DataSource]:
             return INPUT
 
         def simpleStreamReader(self, schema: StructType) -> FeedReader:  # noqa: N802, ARG002 - Spark's names
-            from skws.engine.collector import expect_long_lived_objects  # noqa: PLC0415 - as below
+            from skws.queries.keywords.collector import expect_long_lived_objects  # noqa: PLC0415 - as below
             from skws.spark.streaming.reader import FeedReader  # noqa: PLC0415 - in the reader's own process
 
             if current_thread() is main_thread():

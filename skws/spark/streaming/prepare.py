@@ -15,16 +15,16 @@ from typing import Final
 
 from pyspark import SparkContext
 
-from schema.errors import SkwsError, SourceError
-from schema.load import load_schema
+from skws.jobs.log import Log
 from skws.movie_stream import PAPER_QUERY, movie_files
 from skws.spark.classes import Classes, archive_of, is_whole
 from skws.spark.java import java_cache, use_java
 from skws.spark.local_java import java_options
 from skws.spark.streaming.sessions import session_ahead
 from skws.spark.streaming.watch import SparkWatch
-from skws.watch.log import Log
-from skws.watch.request import WatchRequest
+from skws.spec.job import Job
+from skws_schema.errors import SkwsError, SourceError
+from skws_schema.yaml.load import load_schema
 
 _PATIENCE: Final = 300.0  # seconds for Java to write
 
@@ -37,9 +37,7 @@ def prepare() -> Path:
         raise SourceError(f"{folder}: cannot be written; XDG_CACHE_HOME names another place")
     part = archive.with_suffix(f".{os.getpid()}")
     schema, replay = movie_files()
-    request = WatchRequest(
-        {PAPER_QUERY: PAPER_QUERY}, load_schema(schema), f"replay:{replay}?speed=1e9", sinks=()
-    )
+    request = Job({PAPER_QUERY: PAPER_QUERY}, load_schema(schema), f"replay:{replay}?speed=1e9", sinks=())
     SparkWatch(request, Log(), sinks=[], ahead=session_ahead(None, Classes(part))).run()
     process = _java()
     if process is not None and process.stdin is not None:

@@ -5,6 +5,11 @@ queries, changes of the schema, the records of the last two windows in chunks, o
 the states of queries that keep their own. A batch reads its mark alone
 and writes what it brought. The mark holds the epoch that is committed; a
 search of any other is never trusted.
+
+What a shard keeps in Spark's state store, by name.
+
+Spark opens each variable of state anew in every batch, which takes it some
+25 ms each, whatever it holds: so there is one for all blobs.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 from pyspark.sql import Row
@@ -22,23 +27,67 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     TimerValues,
 )
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from skws.live.share import Share
+from skws.queries.partitioning import Part
 from skws.spark.streaming.frames import Message
-from skws.spark.streaming.lodging import Lodger
-from skws.spark.streaming.parcels import Parcel
-from skws.spark.streaming.shelf import Shelf
-from skws.spark.streaming.unread import Unread
-from windows.tuples import ALWAYS
+from skws.spark.streaming.lazy_pickle import LazyPickle
+from skws.spark.streaming.micro_batch import MicroBatch
+from skws.spark.streaming.shard_client import ShardClient
+from skws_purging.tuples import ALWAYS
 
 if TYPE_CHECKING:
-    from skws.watch.request import WatchRequest
+    from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
+
+    from skws.spec.job import Job
+
+
+Kind = Literal["chunk", "mark", "query", "schema", "state", "table"]
+
+# As objects: texts are sent to Java to be parsed, twice each in every batch.
+_KEY: Final = StructType([StructField("kind", StringType()), StructField("name", StringType())])
+_VALUE: Final = StructType([StructField("head", BinaryType()), StructField("body", BinaryType())])
+
+
+class StateStore:
+    """Blobs, each with a small one that says what it is."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._state: MapState = handle.getMapState("shelf", _KEY, _VALUE)
+
+    def put(self, kind: Kind, name: object, body: bytes, head: bytes = b"") -> None:
+        self._state.updateValue((kind, str(name)), (head, body))
+
+    def find(self, kind: Kind, name: object) -> bytes | None:
+        """The body, if it is there."""
+        found = self._state.getValue((kind, str(name)))
+        return None if found is None else bytes(found[1])
+
+    def get(self, kind: Kind, name: object) -> tuple[bytes, bytes]:
+        """Head and body of what the shard knows to be there."""
+        found = self._state.getValue((kind, str(name)))
+        if found is None:
+            raise RuntimeError(f"the state of a shard has no {kind} {name}, though its mark says so")
+        return bytes(found[0]), bytes(found[1])
+
+    def drop(self, kind: Kind, name: object) -> None:
+        """Nothing happens if it is not there."""
+        self._state.removeKey((kind, str(name)))
+
+    def names(self) -> dict[Kind, list[str]]:
+        """Of all that is there; Spark reads through all of it for that."""
+        found: dict[Kind, list[str]] = {}
+        keys: Iterator[tuple[Kind, str]] = self._state.keys()
+        for kind, name in keys:
+            found.setdefault(kind, []).append(name)
+        return found
+
 
 OUTPUT: Final = "shard int, part int, told binary"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ShardProgress:
     """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks; ``tables``: how many blobs."""
 
     epoch: int = 0
@@ -55,13 +104,13 @@ _MOST_SCHEMAS: Final = 1000  # in one micro-batch
 class MeshProcessor(StatefulProcessor):
     """Runs the shards; ``shares`` by the key that brings a shard to its partition."""
 
-    def __init__(self, run: str, request: WatchRequest, shares: Mapping[int, Share]) -> None:
+    def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
         self._run = run
-        self._request = Unread(request)
+        self._request = LazyPickle(request)
         self._shares = shares
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._shelf = Shelf(handle)
+        self._shelf = StateStore(handle)
         _settle()
 
     def handleInputRows(  # noqa: N802 - Spark's name
@@ -71,9 +120,9 @@ class MeshProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803, ARG002 - Spark's name
     ) -> Iterator[Row]:
         share = self._shares[key[0]]
-        lodger = Lodger(self._run, self._request, share)
+        lodger = ShardClient(self._run, self._request, share)
         try:
-            mark = Mark(**orjson.loads(self._shelf.find("mark", "") or b"{}"))
+            mark = ShardProgress(**orjson.loads(self._shelf.find("mark", "") or b"{}"))
             for row in sorted(rows, key=lambda row: row.sequence):
                 mark, told = self._worked(lodger, mark, bytes(row.parcel))
                 yield from (Row(shard=share.number, part=part, told=blob) for part, blob in enumerate(told))
@@ -81,7 +130,9 @@ class MeshProcessor(StatefulProcessor):
         finally:
             lodger.close()
 
-    def _worked(self, lodger: Lodger, mark: Mark, blob: bytes) -> tuple[Mark, list[bytes]]:
+    def _worked(
+        self, lodger: ShardClient, mark: ShardProgress, blob: bytes
+    ) -> tuple[ShardProgress, list[bytes]]:
         """One parcel: through the mesh, into the log."""
         question = {"op": "work", "epoch": mark.epoch, "chunk": mark.next, "past": False}
         answer = lodger.ask(question, [blob])
@@ -92,9 +143,9 @@ class MeshProcessor(StatefulProcessor):
             self._tell_chunks(lodger, mark, "past")
             answer = lodger.ask({**question, "past": True}, [blob])
         states = len(answer.head["states"])
-        return self._kept(mark, Parcel.from_bytes(blob), answer), answer.blobs[states:]
+        return self._kept(mark, MicroBatch.from_bytes(blob), answer), answer.blobs[states:]
 
-    def _tell(self, lodger: Lodger, mark: Mark) -> None:
+    def _tell(self, lodger: ShardClient, mark: ShardProgress) -> None:
         """All that a mesh is made from."""
         names = self._shelf.names()
         tables = [self._shelf.get("table", number)[1] for number in range(mark.tables)]
@@ -112,12 +163,12 @@ class MeshProcessor(StatefulProcessor):
         chunk, text = self._shelf.get("schema", number)
         return text.decode(), int(chunk)
 
-    def _tell_chunks(self, lodger: Lodger, mark: Mark, op: str) -> None:
+    def _tell_chunks(self, lodger: ShardClient, mark: ShardProgress, op: str) -> None:
         for number in range(mark.oldest, mark.next):
             chunk, records = self._shelf.get("chunk", number)
             lodger.ask({"op": op, "chunk": orjson.loads(chunk)}, [records])
 
-    def _kept(self, mark: Mark, parcel: Parcel, answer: Message) -> Mark:
+    def _kept(self, mark: ShardProgress, parcel: MicroBatch, answer: Message) -> ShardProgress:
         """The log with a parcel in it, and without what is over."""
         head = answer.head
         if parcel.tables:
@@ -138,7 +189,7 @@ class MeshProcessor(StatefulProcessor):
             self._shelf.put("chunk", mark.next, parcel.records, orjson.dumps(head["chunk"]))
         for number in head["dropped"]:
             self._shelf.drop("chunk", number)
-        return Mark(
+        return ShardProgress(
             epoch=mark.epoch + 1,
             oldest=max([mark.oldest, *(number + 1 for number in head["dropped"])]),
             next=mark.next + (head["chunk"] is not None),

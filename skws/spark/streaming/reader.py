@@ -15,24 +15,22 @@ from typing import Final
 
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from schema.model import Schema
-from skws.live.changing import changed
-from skws.replay.policy import place
+from skws.formats.dead_letters import place
+from skws.jobs.checkpoint import kept_tables
+from skws.jobs.control import Command
+from skws.jobs.intake import BatchSizer, Intake
+from skws.jobs.pace import Pace, Rest, replay_rate
+from skws.queries.changing import changed
 from skws.sources.addresses import parse_source
-from skws.sources.awaited import AwaitedFeed
-from skws.sources.clock import SystemClock
-from skws.sources.feed import Batch, Offset
-from skws.spark.streaming.ahead import Polled, PolledAhead
-from skws.spark.streaming.copies import Copies
-from skws.spark.streaming.parcels import Head, Parcel, packed
-from skws.spark.streaming.reins import Reins
+from skws.sources.feed import Batch, Offset, SystemClock
+from skws.sources.retry import RetryingFeed
+from skws.spark.streaming.input_tap import InputTap
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed
+from skws.spark.streaming.prefetch import Polled, Prefetch
+from skws.spark.streaming.replay_control import ReplayControl
 from skws.spark.streaming.standing import commands_between
-from skws.watch.control import Command
-from skws.watch.intake import Appetite, Intake
-from skws.watch.pace import Pace
-from skws.watch.request import WatchRequest
-from skws.watch.speeds import Rest, replay_rate
-from skws.watch.table_log import kept_tables
+from skws.spec.job import Job
+from skws_schema.model import Schema
 
 _FIRST: Final = 50_000  # records in a micro-batch
 _MOST: Final = 200_000
@@ -51,7 +49,7 @@ class Reading:
     ``run``: the id of the checkpoint.
     """
 
-    request: WatchRequest
+    request: Job
     folder: Path
     start: str
     keys: tuple[int, ...]
@@ -69,15 +67,15 @@ class FeedReader(SimpleDataSourceStreamReader):
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._intake = Intake(reading.request.on_error)
-        self._appetite = Appetite(_FIRST, most=_MOST, short=_SHORT, long=_LONG)
+        self._appetite = BatchSizer(_FIRST, most=_MOST, short=_SHORT, long=_LONG)
         self._given: tuple[int, float] | None = None  # so many records in the last micro-batch, and when
         self._rest = Rest(SystemClock())
-        self._feed: PolledAhead | None = None
+        self._feed: Prefetch | None = None
         self._schema = self._schema_known = reading.request.schema
         self._schema_read: tuple[int, tuple[str, ...]] = 0, ()
         self._pace = Pace(SystemClock(), replay_rate(reading.request))
-        self._reins = Reins()
-        self._copies = Copies(reading.folder)
+        self._reins = ReplayControl()
+        self._copies = InputTap(reading.folder)
         self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
         # Where polls that gave nothing came to: (the offset that Spark knows, the feed's).
         self._beyond: tuple[Offset, Offset] | None = None
@@ -98,7 +96,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         if start["ended"] and not greeting:
             self._rest.after(busy=False)
             return iter(()), start
-        self._heed(Reins.of(self._reading.folder))
+        self._heed(ReplayControl.of(self._reading.folder))
         beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
         commands, read_to = self._commands(start["commands"], None)
         feed = self._polled(read_to)
@@ -125,7 +123,7 @@ class FeedReader(SimpleDataSourceStreamReader):
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """The same once more."""
-        items = list(self._polled(end["commands"]).settled().again(start["feed"], end["feed"]))
+        items = list(self._polled(end["commands"]).settled().replay(start["feed"], end["feed"]))
         again = Polled(Batch(items, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
         return self._rows(end, self._parcel(start, end, again, commands, None))
@@ -133,7 +131,7 @@ class FeedReader(SimpleDataSourceStreamReader):
     def commit(self, end: Offset) -> None:
         self._polled().commit(end["feed"])
 
-    def _heed(self, reins: Reins) -> None:
+    def _heed(self, reins: ReplayControl) -> None:
         """A replay stands still while paused, and goes as fast as it is told."""
         if reins == self._reins:
             return
@@ -144,16 +142,16 @@ class FeedReader(SimpleDataSourceStreamReader):
         else:
             self._pace.resume()
 
-    def _polled(self, commands: int | None = None) -> PolledAhead:
+    def _polled(self, commands: int | None = None) -> Prefetch:
         """The feed; records are read by the schema that holds behind an offset of the commands."""
         schema = self._schema if commands is None else self._schema_behind(commands)
         if self._feed is not None and schema is not self._schema:
-            self._feed.adopt(schema)
+            self._feed.change_schema(schema)
         self._schema = schema
         if self._feed is None:
             request = self._reading.request
             source = parse_source(request.source, folder=self._reading.folder / "source", clock=self._pace)
-            self._feed = PolledAhead(AwaitedFeed(source, schema, SystemClock()))
+            self._feed = Prefetch(RetryingFeed(source, schema, SystemClock()))
         return self._feed
 
     def _schema_behind(self, commands: int) -> Schema:
@@ -174,7 +172,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         if time.monotonic() < self._asked + _ASKED_EVERY:
             return None
         self._asked = time.monotonic()
-        return self._polled().settled().behind(feed)
+        return self._polled().settled().lag(feed)
 
     def _most(self) -> int:
         """So many records at once, by how long Spark took for the last ones."""
@@ -198,7 +196,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         polled: Polled,
         commands: tuple[Command, ...],
         behind: str | None,
-    ) -> Parcel:
+    ) -> MicroBatch:
         self._moved, self._beyond = time.monotonic(), None
         read = time.time()
         letters: tuple[str, ...] = ()
@@ -211,11 +209,13 @@ class FeedReader(SimpleDataSourceStreamReader):
         ended, number = end["ended"], end["sequence"]
         watched, notices = self._copies.asked, polled.batch.notices
         reading = polled.seconds + time.perf_counter() - began
-        head = Head(read, commands, letters, bad, reasons, notices, behind, ended, number, watched, reading)
+        head = BatchHeader(
+            read, commands, letters, bad, reasons, notices, behind, ended, number, watched, reading
+        )
         tables = b"" if start["tables"] else packed(list(kept_tables(self._reading.folder)))
-        return Parcel(head, tables, records)
+        return MicroBatch(head, tables, records)
 
-    def _rows(self, end: Offset, parcel: Parcel) -> Rows:
+    def _rows(self, end: Offset, parcel: MicroBatch) -> Rows:
         blob = parcel.to_bytes()
         return iter([(key, end["sequence"], blob) for key in self._reading.keys])
 

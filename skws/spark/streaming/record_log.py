@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from skws.live.retention import Kept, Retention
+from skws_purging.retention import LogPart, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,5 +48,5 @@ class RecordLog:
         return gone
 
 
-def _kept(chunk: Chunk) -> Kept:
-    return Kept(chunk.latest, chunk.after)
+def _kept(chunk: Chunk) -> LogPart:
+    return LogPart(chunk.latest, chunk.after)

@@ -12,10 +12,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from schema.errors import UsageError
 from skws.spark.classes import Classes
 from skws.spark.local_java import LocalJava
 from skws.spark.session import start_session
+from skws_schema.errors import UsageError
 
 # A task whose Python worker was killed is run again, as it is on a cluster.
 _MASTER: Final = "local[*,4]"

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skws.live.share import Share
-from skws.spark.streaming.unread import Unread
+from skws.queries.partitioning import Part
+from skws.spark.streaming.lazy_pickle import LazyPickle
 
 if TYPE_CHECKING:
-    from skws.watch.request import WatchRequest
+    from skws.spec.job import Job
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
     """``daemon``: the process without which a keeper has no reason to live."""
 
-    request: Unread[WatchRequest]
-    share: Share
+    request: LazyPickle[Job]
+    share: Part
     socket: Path
     daemon: int

@@ -14,23 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from schema.evolve import SchemaChange
-from skws.batches import RecordBatch
-from skws.late import Late, late_letters, late_notice
-from skws.live.order import passed_over
-from skws.live.retention import Retention
-from skws.live.search import LiveSearch, Told
-from skws.live.share import Share
-from skws.live.standing import Standing
-from skws.records import Record
-from skws.replay.policy import dead_letter
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.formats.dead_letters import dead_letter
+from skws.formats.late import Late, late_letters, late_notice
+from skws.jobs.control import Command
+from skws.jobs.standing import StandingQueries
+from skws.queries.order import passed_over
+from skws.queries.partitioning import Part
+from skws.queries.session import Session
+from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
-from skws.spark.streaming import insight
-from skws.spark.streaming.parcels import Parcel, unpacked
+from skws.spark.streaming import shard_stats as insight
+from skws.spark.streaming.micro_batch import MicroBatch, unpacked
 from skws.spark.streaming.record_log import Chunk, RecordLog
-from skws.watch.control import Command
-from skws.watch.request import WatchRequest
-from skws.watch.standing import StandingQueries
+from skws.spec.job import Job
+from skws.spec.query import Standing
+from skws_purging.retention import Retention
+from skws_schema.evolution import SchemaChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,12 @@ class Worked:
 class Shard:
     """Works on parcels, one after the other; ``begin`` first."""
 
-    def __init__(self, request: WatchRequest, share: Share) -> None:
+    def __init__(self, request: Job, share: Part) -> None:
         self._request = request
         self._share = share
         self._late: list[Late] = []
-        self._past: list[Told] = []
-        self._live = LiveSearch(
+        self._past: list[LoggedBatch] = []
+        self._live = Session(
             request.stream,
             share,
             lambda record, reached: self._late.append(Late(record, reached)),
@@ -90,20 +91,20 @@ class Shard:
         for one in queries:
             self._standing.stand(one)
 
-    def recall(self, chunk: Chunk, records: bytes) -> None:
+    def replay(self, chunk: Chunk, records: bytes) -> None:
         """Take in a chunk of the log once more: what it leads to was told before."""
         if not self.log.chunks:
-            self._live.stand_at(chunk.position, chunk.now)
-        self._live.recall(self._counting(unpacked(records), chunk.number))
+            self._live.seek(chunk.position, chunk.now)
+        self._live.replay(self._counting(unpacked(records), chunk.number))
         self._late.clear()
         self.log.chunks.append(chunk)
 
-    def stand_at(self, position: int, now: int, states: Mapping[str, bytes]) -> None:
+    def seek(self, position: int, now: int, states: Mapping[str, bytes]) -> None:
         """The log is told: the stream stands here, even if records that led here have left the log."""
-        self._live.stand_at(position, now)
+        self._live.seek(position, now)
         self._live.restore(states)
 
-    def asks_past(self, parcel: Parcel) -> bool:
+    def asks_past(self, parcel: MicroBatch) -> bool:
         """True if the parcel's commands need the log: ``look_back`` on its chunks first."""
         return bool(self.log.chunks) and any(map(self._needs_past, parcel.head.commands))
 
@@ -112,12 +113,12 @@ class Shard:
             return self._live.changing_needs_past
         return command.op == "add" and self._live.adding_needs_past(command.kind)
 
-    def look_back(self, chunk: Chunk, records: bytes) -> None:
+    def replay_silently(self, chunk: Chunk, records: bytes) -> None:
         """A chunk of the log, oldest first, for the next parcel's new queries."""
         batch = self._counting(unpacked(records), chunk.number)
-        self._past.append(Told(chunk.position, chunk.now, batch))
+        self._past.append(LoggedBatch(chunk.position, chunk.now, batch))
 
-    def work(self, parcel: Parcel, number: int) -> Worked:
+    def work(self, parcel: MicroBatch, number: int) -> Worked:
         """Tables, then commands, then records, which will be chunk ``number`` of the log."""
         began = perf_counter()
         live = self._live
@@ -135,7 +136,7 @@ class Shard:
             latest = int(batch.time.max())
             chunk = Chunk(number, *before, latest, live.position, len(parcel.records))
             self.log.chunks.append(chunk)
-        dropped = self.log.trim(Retention(live.keeps, self._request.lateness), live.position)
+        dropped = self.log.trim(Retention(live.keeps, self._request.stream.lateness), live.position)
         told = self._told(parcel, batch) | {"seconds": perf_counter() - began}
         return Worked(results, told, chunk, dropped, added, removed, live.snapshot(), schemas)
 
@@ -167,7 +168,7 @@ class Shard:
         """The records of a chunk, but for those of relations that have gone since, if only for a while."""
         return passed_over(batch, [relation for relation, since in self._since.items() if number < since])
 
-    def _told(self, parcel: Parcel, batch: RecordBatch) -> dict[str, Any]:
+    def _told(self, parcel: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
         """What this shard alone knows; the first one tells of what all of them see, too."""
         load = self._live.load()
         told: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
@@ -203,9 +204,11 @@ class Shard:
     def _letters(self, late: list[Late]) -> list[str]:
         if self._request.dead_letters is None:
             return []
-        letters = late_letters(late, self._standing.stream.schema, self._request.lateness)
+        letters = late_letters(late, self._standing.stream.schema, self._request.stream.lateness)
         return [dead_letter(one).decode().rstrip("\n") for one in letters]
 
     def _notice(self, late: list[Late]) -> str:
         """A line on the first of them; empty if there is none."""
-        return late_notice(late[0], self._standing.stream.schema, self._request.lateness) if late else ""
+        return (
+            late_notice(late[0], self._standing.stream.schema, self._request.stream.lateness) if late else ""
+        )

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import orjson
 
-from schema.errors import StateError
+from skws.durable.files import PRIVATE, GrowingFile, damaged, missing, read
 from skws.durable.frames import all_frames, checked
-from skws.durable.growing import GrowingFile
-from skws.durable.whole import PRIVATE, damaged, missing, read
-from skws.watch.control import Command
-from skws.watch.request import WatchRequest
-from skws.watch.standing import StandingQueries
+from skws.jobs.control import Command
+from skws.jobs.standing import StandingQueries
+from skws.spec.job import Job
+from skws_schema.errors import StateError
 
 
 class Register:
@@ -26,9 +25,7 @@ class Register:
     file must hold, by its name. Raises StateError.
     """
 
-    def __init__(
-        self, request: WatchRequest, path: Path, run: str = "", least: dict[str, int] | None = None
-    ) -> None:
+    def __init__(self, request: Job, path: Path, run: str = "", least: dict[str, int] | None = None) -> None:
         self._path = path
         self._run = run
         self._least = {} if least is None else least

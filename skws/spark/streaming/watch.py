@@ -12,46 +12,45 @@ from uuid import uuid4
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from schema.errors import SkwsError, UsageError
-from skws.engine.collector import expect_long_lived_objects
-from skws.live.standing import Standing
+from skws.jobs.control import Answer, Command
+from skws.jobs.inbox import Inbox
+from skws.jobs.log import Log
+from skws.jobs.metrics import Gauges, Metrics, State
+from skws.jobs.pace import StoppableClock, paced, replay_rate
+from skws.jobs.pipeline import JobListener
+from skws.jobs.publishing import Publishing
+from skws.jobs.signals import ending_on_signals
+from skws.jobs.sink_fanout import SinkFanout
+from skws.jobs.slots import leave_nothing
 from skws.memory import warn_by
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.kinds import checked
+from skws.sinks.addresses import open_sinks
+from skws.sinks.base import Run, Sink
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
-from skws.sources.outage import awaited
+from skws.sources.retry import retry
 from skws.spark.classes import Classes
 from skws.spark.faults import told_plainly
 from skws.spark.interrupts import interrupts_deferred
-from skws.spark.streaming.commanding import Commanding
-from skws.spark.streaming.copies import Copies
-from skws.spark.streaming.delivering import Delivering
-from skws.spark.streaming.insight import Insight
+from skws.spark.streaming.command_log import CommandLog
+from skws.spark.streaming.input_tap import InputTap
 from skws.spark.streaming.job import check_state, start_job, workers_unheard
-from skws.spark.streaming.keepers_ahead import KeepersAhead
-from skws.spark.streaming.lasting import LastingQuery
 from skws.spark.streaming.layout import Layout, kept_layout, new_layout
-from skws.spark.streaming.outgoing import Outgoing
-from skws.spark.streaming.place import Place
+from skws.spark.streaming.output_committer import OutputCommitter
+from skws.spark.streaming.output_merger import OutputMerger
 from skws.spark.streaming.reader import Reading
-from skws.spark.streaming.reins import Reins
+from skws.spark.streaming.replay_control import ReplayControl
+from skws.spark.streaming.restarting import RestartingQuery
+from skws.spark.streaming.run_directory import RunDirectory
+from skws.spark.streaming.run_metrics import RunMetrics
+from skws.spark.streaming.servers_ahead import KeepersAhead
 from skws.spark.streaming.sessions import Ahead, live_session, stopped, told_shards
-from skws.spark.streaming.telling import Telling
-from skws.watch.control import Answer, Command
-from skws.watch.delivery import Delivery
-from skws.watch.gauges import Gauges
-from skws.watch.inbox import Inbox
-from skws.watch.log import Log
-from skws.watch.metrics import Metrics, State
-from skws.watch.pace import StoppableClock
-from skws.watch.pipeline import Onlooker
-from skws.watch.publishing import Publishing
-from skws.watch.request import WatchRequest
-from skws.watch.signals import ending_on_signals
-from skws.watch.sinks import Sink, open_sinks
-from skws.watch.sinks.base import Run
-from skws.watch.slots import leave_nothing
-from skws.watch.speeds import paced, replay_rate
-from windows.window import MICROSECOND
+from skws.spark.streaming.shard_stats import ShardStats
+from skws.spec.job import Job
+from skws.spec.query import Standing
+from skws_schema.errors import SkwsError, UsageError
+from skws_windows.window import MICROSECOND
 
 STATE: Final = "spark.skws.stateLocation"
 
@@ -69,21 +68,21 @@ class SparkWatch:
 
     def __init__(
         self,
-        request: WatchRequest,
+        request: Job,
         log: Log,
         *,
         sinks: Sequence[Sink] | None = None,
         shards: int | None = None,
         answered: Callable[[Answer], None] = lambda _: None,
         each_step: Callable[[], None] = lambda: None,
-        onlooker: Onlooker | None = None,
+        onlooker: JobListener | None = None,
         ahead: Ahead | None = None,
     ) -> None:
         self.request = request
         self._ahead = ahead
         self.clock = StoppableClock()
         self._log = log
-        self._given = request.given()
+        self._given = checked(request)
         warn_by(partial(log.warning, "memory"))
         replay_rate(request)
         self._source = parse_source(request.source)
@@ -97,12 +96,12 @@ class SparkWatch:
         self._began = self.clock.now()
         self._state: State = "starting"
         gauges = self._gauges = Gauges(request, self._began)
-        self._delivering = Delivering(request, log, gauges, self._carried_out)
-        self._telling = Telling(request, self._source.name, gauges, self._delivering)
-        self._reins = Reins()
-        self._place: Place | None = None
-        self._commanding: Commanding | None = None
-        self._query: LastingQuery | None = None
+        self._delivering = OutputMerger(request, log, gauges, self._carried_out)
+        self._telling = RunMetrics(request, self._source.name, gauges, self._delivering)
+        self._reins = ReplayControl()
+        self._place: RunDirectory | None = None
+        self._commanding: CommandLog | None = None
+        self._query: RestartingQuery | None = None
         self._told: Run | None = None
 
     @property
@@ -126,7 +125,7 @@ class SparkWatch:
         return () if self._commanding is None else self._commanding.shown()
 
     @property
-    def insight(self) -> Insight:
+    def insight(self) -> ShardStats:
         """What goes on inside the shards, as of the last micro-batch, if there is an onlooker."""
         return self._delivering.insight
 
@@ -174,7 +173,7 @@ class SparkWatch:
             raise KeyboardInterrupt
 
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
-        place = self._place = stack.enter_context(Place(self.request))
+        place = self._place = stack.enter_context(RunDirectory(self.request))
         layout = kept_layout(place.layout, place.folder, self._shards)
         self._reins.put(place.folder)
         start = uuid4().hex[:12]
@@ -190,13 +189,13 @@ class SparkWatch:
         if self.request.checkpoint is None:
             stack.callback(leave_nothing, self.request.source, self._log)
         copies = self._copied(place)
-        commanding = self._commanding = Commanding(self.request, place, self._inbox, self._given)
+        commanding = self._commanding = CommandLog(self.request, place, self._inbox, self._given)
         self._gauges.schema = commanding.stream.schema
         outgoing = self._open_sinks(stack, place)
         reading = Reading(place.request, place.folder, start, layout.keys, first, place.checkpoint.id)
         state = spark.conf.get(STATE, None) or place.spark.as_uri()
         check_state(spark, state, outgoing.last)
-        query = self._query = LastingQuery(
+        query = self._query = RestartingQuery(
             lambda: start_job(spark, reading, layout, state, outgoing.put),
             lambda: self._gauges.batches,
             lambda: workers_unheard(spark),
@@ -220,9 +219,9 @@ class SparkWatch:
         outgoing.commit()
         self._look_on(copies)
 
-    def _first_offset(self, place: Place, layout: Layout) -> Offset | None:
+    def _first_offset(self, place: RunDirectory, layout: Layout) -> Offset | None:
         """None if the run ends before its source is there."""
-        return awaited(
+        return retry(
             lambda: place.first_offset(layout.shown()),
             self.clock,
             self._goes_on,
@@ -233,7 +232,7 @@ class SparkWatch:
         """Whether the run does, after so long."""
         return not self.clock.stopping.wait(seconds)
 
-    def _hold(self, reins: Reins) -> None:
+    def _hold(self, reins: ReplayControl) -> None:
         """From any thread, also before the run has its folder."""
         self._reins = reins
         if self._place is not None and self._state != "ended":
@@ -248,7 +247,7 @@ class SparkWatch:
                 stack.callback(stopped, spark)
         return spark
 
-    def _open_sinks(self, stack: ExitStack, place: Place) -> Outgoing:
+    def _open_sinks(self, stack: ExitStack, place: RunDirectory) -> OutputCommitter:
         """Give the sinks what an earlier process left in the outbox."""
         run = self._told = Run(
             **place.checkpoint.kept_run(),
@@ -257,15 +256,15 @@ class SparkWatch:
             wait=self._goes_on,
             tell=lambda line: self._log.warning("sink", line),
         )
-        delivery = Delivery(self._sinks, self.request.dead_letters, run)
+        delivery = SinkFanout(self._sinks, self.request.dead_letters, run)
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
         self._delivering.deliver_to(delivery)
         self._delivering.table_letters = place.letters
-        outgoing = Outgoing(place, self._delivering, self.clock, run.held)
+        outgoing = OutputCommitter(place, self._delivering, self.clock, run.held)
         stack.callback(outgoing.close)
         return outgoing
 
-    def _over(self, query: LastingQuery, outgoing: Outgoing) -> bool:
+    def _over(self, query: RestartingQuery, outgoing: OutputCommitter) -> bool:
         if self.clock.stopping.is_set() or self.ended:
             return True
         try:
@@ -277,7 +276,7 @@ class SparkWatch:
                 raise
         return True
 
-    def _step(self, commanding: Commanding, outgoing: Outgoing, copies: Copies) -> None:
+    def _step(self, commanding: CommandLog, outgoing: OutputCommitter, copies: InputTap) -> None:
         """Commands in, what came out to the sinks."""
         commanding.take()
         if outgoing.deliver():
@@ -287,15 +286,15 @@ class SparkWatch:
         self._look_on(copies)
         self._each_step()
 
-    def _copied(self, place: Place) -> Copies:
+    def _copied(self, place: RunDirectory) -> InputTap:
         """For the onlooker, who sees the static tables first."""
-        copies = Copies(place.folder)
+        copies = InputTap(place.folder)
         if self._onlooker is not None:
             copies.ask()
             self._onlooker.load_tables(list(place.checkpoint.tables()))
         return copies
 
-    def _look_on(self, copies: Copies) -> None:
+    def _look_on(self, copies: InputTap) -> None:
         """Records are seen when what they led to is delivered, and by the schema that holds then."""
         if self._onlooker is not None:
             for records in copies.take(self._delivering.parcels):
@@ -307,7 +306,7 @@ class SparkWatch:
         if self._commanding is not None:
             self._commanding.done(commands)
 
-    def _speak_of_schema(self, commanding: Commanding) -> None:
+    def _speak_of_schema(self, commanding: CommandLog) -> None:
         """Metrics and sinks hear which schema holds; relations of earlier ones are in it."""
         self._gauges.schema = commanding.stream.schema
         if self._told is not None:

@@ -1,5 +1,0 @@
-"""Which queries over streams need only constant memory, and how they are run in it.
-
-After Schiff and Özçep, "Bounded-Memory Criteria for Streams with Application
-Time" (AAAI 2020), below "the paper", which extends Arasu et al. (TODS 2004).
-"""

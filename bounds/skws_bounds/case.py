@@ -1,0 +1,314 @@
+"""Evaluates one case of a query in constant memory: synopses for its nodes, and their output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from math import inf, nextafter
+from typing import Any
+
+from skws_bounds.maxref import comparisons, kept
+from skws_bounds.modified import Modified
+from skws_bounds.normal_form import Attr, Constant, Domain, Extreme
+from skws_bounds.synopsis import (
+    Binding,
+    Emit,
+    Interval,
+    Keep,
+    Key,
+    Ranks,
+    RowReader,
+    Step,
+    Synopsis,
+    Table,
+    extend,
+    step_for,
+    table_of,
+)
+from skws_schema.model import Row, Schema, Value
+
+
+class Columns:
+    """The columns that bind each class, and the filters of each class.
+
+    The rows of ``known`` (static relations, finite streams) give the values of extremes.
+    """
+
+    def __init__(
+        self, query: Modified, schema: Schema, known: Mapping[str, Sequence[tuple[int, Row]]]
+    ) -> None:
+        self._query = query
+        self._schema = schema
+        self._known = known
+        closure = query.closure
+        self._pairs = tuple(comparisons(query))
+        atoms = [a for a in query.query.atoms if not a.assumed]
+        self._compared = frozenset(closure.class_of[t] for a in atoms for t in (a.left, a.right))
+        self._values = {
+            t: self._column_values(t) for t in closure.class_of if isinstance(t, Attr) and self._is_known(t)
+        }
+        self.possible = all(known[s.alias] for s in (*query.static, *query.finite))
+        self._intervals = [self._interval(n) for n in range(len(closure.members))] if self.possible else []
+        self._used = self._used_classes()
+
+    def reader(self, alias: str) -> RowReader:
+        """The reader of a stream's rows."""
+        closure = self._query.closure
+        first: dict[int, int] = {}
+        same: list[tuple[int, int]] = []
+        for term, number in closure.class_of.items():
+            if isinstance(term, Attr) and term.stream == alias and number in self._used:
+                column = self._column(term)
+                if number in first:
+                    same.append((column, list(first).index(number)))
+                else:
+                    first[number] = column
+        classes = tuple(first)
+        at = {number: position for position, number in enumerate(classes)}
+        intervals = [(at[n], self._intervals[n]) for n in classes] if self.possible else []
+        return RowReader(
+            classes,
+            tuple(first.values()),
+            tuple(at[n] for n in classes if n in self._compared),
+            tuple((p, interval) for p, interval in intervals if not interval.open),
+            tuple((at[a], at[b]) for a, b in self._pairs if a in at and b in at),
+            tuple(same),
+        )
+
+    def known_rows(self) -> Iterator[tuple[RowReader, list[Key]]]:
+        """The reader and the values of each static relation and finite stream."""
+        for stream in (*self._query.static, *self._query.finite):
+            reader = self.reader(stream.alias)
+            read = (reader.read(time, row) for time, row in self._known[stream.alias])
+            yield reader, [values for values in read if values is not None]
+
+    def known_beside(self, number: int) -> list[Value]:
+        """The values of static relations and finite streams that a class is compared with."""
+        beside = {
+            number,
+            *(b for a, b in self._pairs if a == number),
+            *(a for a, b in self._pairs if b == number),
+        }
+        return [
+            v
+            for n in beside
+            for t in self._query.closure.members[n]
+            if isinstance(t, Attr) and self._is_known(t)
+            for v in self._values[t]
+        ]
+
+    def _used_classes(self) -> frozenset[int]:
+        """Classes that are projected out, compared, joined, or filtered by a constant."""
+        query = self._query
+        joined = {
+            n for n, nodes in enumerate(query.nodes_of_class) if len(nodes) > 1 and n not in query.timed
+        }
+        filtered = {n for n, interval in enumerate(self._intervals) if not interval.open}
+        # Times within a node are equal anyway; those of finite streams are not.
+        several = {
+            n
+            for n, members in enumerate(query.closure.members)
+            if len(members) > 1 and (n not in query.timed or any(self._is_known(t) for t in members))
+        }
+        return query.output | joined | filtered | several | {n for pair in self._pairs for n in pair}
+
+    def _is_known(self, term: object) -> bool:
+        return isinstance(term, Attr) and term.stream in self._query.closure.anchors
+
+    def _column(self, attr: Attr) -> int:
+        stream = self._query.query.stream(attr.stream)
+        return -1 if attr == stream.time else self._schema.relation(stream.relation).columns[attr.name]
+
+    def _column_values(self, term: Attr) -> frozenset[Value]:
+        column = self._column(term)
+        return frozenset(t if column < 0 else r[column] for t, r in self._known[term.stream]) - {None}
+
+    def _interval(self, number: int) -> Interval:
+        closure = self._query.closure
+        fixed = [{t.value} for t in closure.members[number] if isinstance(t, Constant)]
+        fixed += [
+            set(self._values[t]) for t in closure.members[number] if isinstance(t, Attr) and t in self._values
+        ]
+        below = [n for n in range(len(closure.members)) if closure.above[n] >> number & 1]
+        above = [n for n in range(len(closure.members)) if closure.above[number] >> n & 1]
+        lows = [v for n in below for v in self._constants(n)]
+        highs = [v for n in above for v in self._constants(n)]
+        allowed = frozenset(set.intersection(*fixed)) if fixed else None
+        mixed = closure.whole(number) and any(
+            t.domain is Domain.NUMBER for t in closure.members[number] if isinstance(t, Attr)
+        )
+        return Interval(max(lows, default=None), min(highs, default=None), allowed, mixed)
+
+    def _constants(self, number: int) -> Iterator[Any]:
+        for term in self._query.closure.members[number]:
+            if isinstance(term, Constant):
+                yield term.value
+            elif isinstance(term, Extreme):
+                yield self._extreme(term)
+
+    def _extreme(self, extreme: Extreme) -> Any:
+        """A value just outside those of the column, so that all of them lie strictly inside."""
+        values: Any = self._values[extreme.attr] or {0}
+        end = min(values) if extreme.low else max(values)
+        if extreme.domain is Domain.NUMBER:
+            return nextafter(end, -inf if extreme.low else inf)
+        return end - 1 if extreme.low else end + 1
+
+
+Rows = Mapping[str, Sequence[Row]]
+"""The rows of each relation that arrive at one time."""
+Known = Mapping[str, Sequence[tuple[int, Row]]]
+"""The (time, row) of each static relation and finite stream, by alias."""
+
+
+class Node:
+    """One node: reads its tuples, joins them with its children's synopses, and fills its own."""
+
+    def __init__(
+        self, query: Modified, number: int, columns: Columns, *, distinct: bool, probe: set[int]
+    ) -> None:
+        aliases = query.nodes[number]
+        pairs = tuple(comparisons(query))
+        self.children = query.graph.children(number)
+        self.relations = tuple(query.query.stream(a).relation for a in aliases)
+        self._readers = tuple(columns.reader(a) for a in aliases)
+        self._size = len(query.closure.members)
+        bound: set[int] = set()
+        self._steps: list[Step] = []
+        self._probes: list[tuple[int, ...]] = []
+        for reader in self._readers:
+            shared = tuple(c for c in reader.classes if c in bound)
+            rest = tuple(c for c in reader.classes if c not in bound)
+            self._probes.append(shared)
+            self._steps.append(step_for((shared, rest), bound, pairs))
+        self._bound, self._pairs = bound, pairs
+        self._prepare(query, number, columns, distinct=distinct, probe=probe)
+
+    def _prepare(
+        self, query: Modified, number: int, columns: Columns, *, distinct: bool, probe: set[int]
+    ) -> None:
+        needed = kept(query, number)
+        alone = query.graph.roots == (number,)
+        best = () if alone or not distinct else needed.unbounded
+        mode = Keep.FLAG if distinct else Keep.COUNT
+        if best:
+            mode = Keep.LEAST if needed.least else Keep.GREATEST
+        self.best = best[0] if best else -1
+        # The one root keeps nothing: its values go straight to the output.
+        ranks = [] if alone else [c for c in (*needed.ranked, *best) if columns.known_beside(c)]
+        exact = [c for c in needed.classes if c not in ranks and c != self.best]
+        self.classes = (*exact, *ranks)
+        self._exact, self._ranks = exact, [(c, Ranks(columns.known_beside(c))) for c in ranks]
+        self.synopsis = Synopsis(self.classes, tuple(c for c in exact if c in probe), mode)
+
+    def link(self, nodes: Sequence[Node]) -> None:
+        """Add the steps that extend a tuple by the children's synopses."""
+        for child in self.children:
+            self._steps.append(
+                step_for(nodes[child].synopsis.layout, self._bound, self._pairs, nodes[child].best)
+            )
+        self._past = [nodes[child].synopsis.past for child in self.children]
+
+    def arrive(self, time: int, rows: Rows) -> None:
+        """Add the tuples of one time step."""
+        tables: list[Table] = []
+        for reader, relation, probe in zip(self._readers, self.relations, self._probes, strict=True):
+            read = (reader.read(time, row) for row in rows[relation])
+            tables.append(table_of((v for v in read if v is not None), reader.classes, probe))
+        extend([None] * self._size, 1, self._steps, [*tables, *self._past], self._insert)
+
+    def _insert(self, binding: Binding, weight: int) -> None:
+        key = [binding[c] for c in self._exact]
+        key += [rank(binding[c]) for c, rank in self._ranks]
+        self.synopsis.insert(tuple(key), weight if self.best < 0 else binding[self.best])
+
+    def snapshot(self) -> Any:
+        """The synopsis between two time steps, as JSON."""
+        return [self.synopsis.snapshot(), [ranks.snapshot() for _, ranks in self._ranks]]
+
+    def restore(self, state: Any) -> None:
+        """Inverse of ``snapshot``."""
+        entries, ranks = state
+        self.synopsis.restore(entries)
+        for (_, own), first in zip(self._ranks, ranks, strict=True):
+            own.restore(first)
+
+
+class CaseRun:
+    """A running case of a query whose synopses are bounded.
+
+    ``known``: rows of its static relations and finite streams.
+    """
+
+    def __init__(self, query: Modified, schema: Schema, known: Known, *, distinct: bool) -> None:
+        columns = Columns(query, schema, known)
+        self._size = len(query.closure.members)
+        self._outputs = [t.value if isinstance(t, Constant) else None for t in query.query.output]
+        self._classes = [
+            -1 if isinstance(t, Constant) else query.closure.class_of[t] for t in query.query.output
+        ]
+        self.possible = columns.possible
+        shared = [self._shared(query, n) for n in range(len(query.nodes))]
+        self.nodes = [
+            Node(query, n, columns, distinct=distinct, probe=shared[n]) for n in range(len(query.nodes))
+        ]
+        for node in self.nodes:
+            node.link(self.nodes)
+        self._roots = query.graph.roots
+        self._alone = len(query.graph.roots) == 1
+        self._tops = [self._top(query, columns, root) for root in self._roots]
+
+    def _shared(self, query: Modified, number: int) -> set[int]:
+        """Classes by which a node is looked up: those of its parent, or those that all other roots keep."""
+        if query.graph.parents[number]:
+            (parent,) = query.graph.parents[number]
+            return {c for c, nodes in enumerate(query.nodes_of_class) if parent in nodes}
+        others = [set(kept(query, r).exact) for r in query.graph.roots if r != number]
+        return set.intersection(*others) if others else set()
+
+    def _top(self, query: Modified, columns: Columns, first: int) -> tuple[list[Step], list[Table]]:
+        """The steps that join new entries of a root with the other roots and the known rows."""
+        bound: set[int] = set()
+        pairs = tuple(comparisons(query))
+        own = self.nodes[first]
+        steps = [step_for(((), own.classes), bound, pairs, own.best)]
+        tables: list[Table] = []
+        for root in query.graph.roots:
+            if root != first:
+                other = self.nodes[root]
+                steps.append(step_for(other.synopsis.layout, bound, pairs, other.best))
+                tables.append(other.synopsis.past)
+        for reader, rows in columns.known_rows():
+            probe = tuple(c for c in reader.classes if c in bound)
+            rest = tuple(c for c in reader.classes if c not in probe)
+            steps.append(step_for((probe, rest), bound, pairs))
+            tables.append(table_of(rows, reader.classes, probe))
+        return steps, tables
+
+    def step(self, time: int, rows: Rows, put_out: Emit) -> None:
+        """Add all tuples of one time, later than all before; ``put_out`` gets key and count."""
+        if not self.possible:
+            return
+        touched = [node for node in self.nodes if all(r in rows and rows[r] for r in node.relations)]
+        for node in touched:
+            node.arrive(time, rows)
+        emit = partial(self._emit, put_out)
+        for root, (steps, tables) in zip(self._roots, self._tops, strict=True):
+            own = self.nodes[root].synopsis
+            if own.new:
+                extend([None] * self._size, 1, steps, [{(): own.new}, *tables], emit)
+                # The next roots meet its new tuples as past ones, and none twice.
+                own.new.clear() if self._alone else own.pass_on()
+        for node in touched:
+            if node.synopsis.new:
+                node.synopsis.pass_on()
+
+    def _emit(self, put_out: Emit, binding: Binding, weight: int) -> None:
+        put_out(
+            [v if c < 0 else binding[c] for c, v in zip(self._classes, self._outputs, strict=True)], weight
+        )
+
+    @property
+    def entries(self) -> int:
+        """Entries in all synopses."""
+        return sum(node.synopsis.entries for node in self.nodes)

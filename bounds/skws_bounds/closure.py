@@ -1,0 +1,188 @@
+"""The transitive closure P+ of a selection: the order of its terms that follows from it.
+
+Terms that are equal form a class; classes are numbered, and ``above[i]`` has a
+bit for every class that is strictly greater (the paper, preprocessing step 4).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from copy import copy
+from itertools import pairwise
+from math import ceil, floor
+
+from skws_bounds.normal_form import Atom, Attr, Constant, Extreme, Op, Term
+
+
+class Closure:
+    """P+ of atoms with ``<``, ``=`` and ``>`` only, and of ``also``, terms that no atom need hold.
+
+    ``anchors``: aliases whose attributes have finitely many values (static
+    relations, finite streams). ``consistent`` is False if nothing can
+    satisfy the atoms, over the integers where all is discrete.
+    """
+
+    def __init__(self, atoms: Iterable[Atom], also: Iterable[Term] = (), anchors: Iterable[str] = ()) -> None:
+        self.atoms = tuple(atoms)
+        self.anchors = frozenset(anchors)
+        terms = dict.fromkeys([*(t for a in self.atoms for t in (a.left, a.right)), *also])
+        self.class_of = _classes(terms, self.atoms)
+        self.members: list[list[Term]] = [[] for _ in range(max(self.class_of.values(), default=-1) + 1)]
+        for term, number in self.class_of.items():
+            self.members[number].append(term)
+        self._anchored = _mask(i for i, m in enumerate(self.members) if any(map(self._anchor, m)))
+        # A term that equals an integer is an integer, whatever its type.
+        self._discrete = _mask(i for i, m in enumerate(self.members) if any(t.domain.discrete for t in m))
+        constants = [t for t in terms if isinstance(t, Constant)]
+        self._fixed = {self.class_of[t]: t.value for t in constants if isinstance(t.value, int | float)}
+        self.above = [0] * len(self.members)
+        self.below = [0] * len(self.members)
+        self._order(self._steps())
+
+    def adding(self, atoms: tuple[Atom, ...]) -> Closure:
+        """P+ with more atoms between known terms."""
+        if any(atom.op is Op.EQUAL for atom in atoms):
+            return Closure((*self.atoms, *atoms), self.class_of, self.anchors)
+        more = copy(self)
+        more.atoms = (*self.atoms, *atoms)
+        more.above, more.below = self.above.copy(), self.below.copy()
+        more._order(self._ordered(atoms))  # noqa: SLF001 - of the same class
+        return more
+
+    def _ordered(self, atoms: Iterable[Atom]) -> Iterator[tuple[int, int]]:
+        """The (smaller, greater) classes of each atom."""
+        for atom in atoms:
+            left, right = self.class_of[atom.left], self.class_of[atom.right]
+            if atom.op is Op.LESS:
+                yield left, right
+            elif atom.op is Op.GREATER:
+                yield right, left
+
+    def _steps(self) -> Iterator[tuple[int, int]]:
+        """The (smaller, greater) classes of atoms, constants and extremes."""
+        yield from self._ordered(self.atoms)
+        families: dict[object, list[Constant]] = defaultdict(list)
+        for term in self.class_of:
+            if isinstance(term, Constant):
+                families[term.domain.family].append(term)
+        for constants in families.values():
+            for low, high in pairwise(sorted(constants, key=lambda c: c.value)):  # type: ignore[arg-type, return-value]
+                yield self.class_of[low], self.class_of[high]
+        for term in self.class_of:
+            if isinstance(term, Extreme) and term.attr in self.class_of:
+                ends = self.class_of[term], self.class_of[term.attr]
+                yield ends if term.low else ends[::-1]
+
+    def _order(self, steps: Iterable[tuple[int, int]]) -> None:
+        """Add (smaller, greater) classes, with all that follows."""
+        above, below = self.above, self.below
+        for low, high in steps:
+            if above[low] >> high & 1:
+                continue
+            lows, highs = below[low] | 1 << low, above[high] | 1 << high
+            for number in bits(lows):
+                above[number] |= highs
+            for number in bits(highs):
+                below[number] |= lows
+        self.consistent = not any(mask >> i & 1 for i, mask in enumerate(above)) and self._fits()
+
+    def _fits(self) -> bool:
+        """True if there is room between constants for all integers that have to differ."""
+        least: dict[int, int] = {}  # of a fraction the integer below it
+        counted = self._discrete | _mask(self._fixed)
+        for number in sorted(bits(counted), key=lambda i: self.below[i].bit_count()):
+            below = max(
+                [least[low] + 1 for low in bits(self.below[number] & counted) if low in least],
+                default=None,
+            )
+            fixed = self._fixed.get(number, below)
+            if fixed is None:
+                continue
+            if (below is not None and below > ceil(fixed)) or (self.whole(number) and fixed != floor(fixed)):
+                return False
+            least[number] = floor(fixed)
+        return True
+
+    def less(self, low: Term, high: Term) -> bool:
+        """True if ``low < high`` is in P+."""
+        return bool(self.above[self.class_of[low]] >> self.class_of[high] & 1)
+
+    def decided(self, one: Term, other: Term) -> bool:
+        """True if P+ holds one of <, = and > between the two (Definition 6)."""
+        return self.class_of[one] == self.class_of[other] or self.less(one, other) or self.less(other, one)
+
+    def between(self, low: int, high: int) -> bool:
+        """True if some class stands strictly between two: ``low < high`` is redundant (Definition 8, 1)."""
+        return bool(self.above[low] & self.below[high])
+
+    def anchored(self, number: int) -> bool:
+        """True if a class equals a constant or an attribute with finitely many values."""
+        return bool(self._anchored >> number & 1)
+
+    def _anchor(self, term: Term) -> bool:
+        return not isinstance(term, Attr) or term.stream in self.anchors
+
+    def whole(self, number: int) -> bool:
+        """True if the values of a class are discrete: one of its terms at least is an integer, or a time."""
+        return bool(self._discrete >> number & 1)
+
+    def bounded(self, number: int) -> bool:
+        """Whether the values of a class are finitely many (Definition 5).
+
+        Between two bounds there are finitely many integers, but not finitely
+        many fractions or texts: those must be equal to something bounded.
+        """
+        if self.anchored(number):
+            return True
+        below, above = self.below[number] & self._anchored, self.above[number] & self._anchored
+        return bool(self.whole(number) and below and above)
+
+    def because(self, low: Term, high: Term) -> tuple[Atom, ...]:
+        """The atoms of a shortest derivation of ``low < high`` or ``low = high``, without added cases."""
+        steps: dict[Term, list[tuple[Term, bool, Atom]]] = defaultdict(list)
+        for atom in self.atoms:
+            ends = (atom.right, atom.left) if atom.op is Op.GREATER else (atom.left, atom.right)
+            steps[ends[0]].append((ends[1], atom.op is not Op.EQUAL, atom))
+            if atom.op is Op.EQUAL:
+                steps[ends[1]].append((ends[0], False, atom))
+        strict = self.class_of[low] != self.class_of[high]
+        reached: dict[tuple[Term, bool], tuple[Atom, ...]] = {(low, False): ()}
+        queue = [(low, False)]
+        for state in queue:
+            if state == (high, strict):
+                break
+            for term, sharp, atom in steps[state[0]]:
+                after = (term, state[1] or sharp)
+                if after not in reached:
+                    reached[after] = (*reached[state], atom)
+                    queue.append(after)
+        return tuple(a for a in reached.get((high, strict), ()) if not a.case)
+
+
+def _classes(terms: Iterable[Term], atoms: Iterable[Atom]) -> dict[Term, int]:
+    """The number of each term's class."""
+    leader = {term: term for term in terms}
+
+    def find(term: Term) -> Term:
+        while leader[term] != term:
+            term = leader[term]
+        return term
+
+    for atom in atoms:
+        if atom.op is Op.EQUAL:
+            leader[find(atom.left)] = find(atom.right)
+    numbers: dict[Term, int] = {}
+    return {term: numbers.setdefault(find(term), len(numbers)) for term in leader}
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The numbers of the bits that are set, from the least."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _mask(numbers: Iterable[int]) -> int:
+    return sum(1 << number for number in numbers)

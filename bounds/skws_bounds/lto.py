@@ -1,0 +1,119 @@
+"""Locally totally ordered queries (Definition 6), split only where it matters.
+
+Step 4 of the paper's preprocessing adds atoms until the attributes of each
+stream and all constants are totally ordered, which takes exponentially many
+queries. A criterion that holds before stays true when atoms are added: more is
+bounded and more is redundant. So a query that passes is not split any further,
+and one that fails is split first at the joins at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+
+from skws_bounds.maxref import Failure
+from skws_bounds.modified import Modified, modified
+from skws_bounds.normal_form import Atom, Attr, Domain, Op, Query, Term
+from skws_bounds.theorem2 import time_cases
+from skws_schema.budget import StepBudget
+
+MOST_CASES = 2000
+"""The most cases of one query, each with synopses of its own."""
+
+Criterion = Callable[[Modified], tuple[Failure, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A query with the atoms added to it, and its failures in all further cases."""
+
+    query: Modified
+    failures: tuple[Failure, ...]
+
+
+def cases(query: Query, criterion: Criterion) -> Iterator[Case]:
+    """Disjoint cases of a conjunctive query, each of which passes or is split to the end.
+
+    In each the dependency graph is a forest. Raises OverBudgetError.
+    """
+    budget = StepBudget(MOST_CASES, "telling orders apart")
+    for forest in forests(query, budget):
+        yield from _cases(forest, criterion, budget)
+
+
+def forests(query: Query, budget: StepBudget) -> Iterator[Modified]:
+    """Split by the order of streams until the dependency graph is a forest. Raises OverBudgetError."""
+    budget.spend()
+    found = modified(query)
+    if found is None:
+        return
+    ordered = time_cases(found)
+    if not ordered:
+        yield found
+    for atoms in ordered:
+        yield from forests(query.adding(*atoms), budget)
+
+
+def _cases(query: Modified, criterion: Criterion, budget: StepBudget) -> Iterator[Case]:
+    budget.spend()
+    failures = criterion(query)
+    orders = pair_orders(query, failures)
+    if not orders:
+        yield Case(query, failures)
+    for atoms in orders:
+        refined = query.refined(atoms)
+        if refined is not None:
+            yield from _cases(refined, criterion, budget)
+
+
+def pair_orders(query: Modified, failures: tuple[Failure, ...]) -> tuple[tuple[Atom, ...], ...]:
+    """The three orders of an unordered pair; none if all pairs are ordered, or no order would help."""
+    if not failures or not all(f.joins for f in failures):
+        return ()
+    for one, first, other in chain(_blamed(query, failures), _local(query)):
+        if one != other and not query.closure.decided(one, other):
+            return tuple((Atom(one, op, other, case=True),) for op in (first, first.turned, Op.EQUAL))
+    return ()
+
+
+def _blamed(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Term, Op, Term]]:
+    """Pairs with an end of a join at fault, and their order in the case to be tried first.
+
+    First pairs after which the join may be redundant: past a bound of the other
+    side, a comparison follows from two with that bound. The case where it stays
+    as it is comes before, since one failing case is enough.
+    """
+    joins = dict.fromkeys(j for f in failures for j in f.joins)
+    for join in joins:
+        for bound in _beside(query, join.high):
+            if query.closure.less(join.low, bound):
+                yield join.high, Op.LESS, bound
+        for bound in _beside(query, join.low):
+            if query.closure.less(bound, join.high):
+                yield join.low, Op.GREATER, bound
+    for end in dict.fromkeys(e for j in joins for e in (j.low, j.high)):
+        yield from ((end, Op.GREATER, other) for other in _beside(query, end))
+
+
+def _local(query: Modified) -> Iterator[tuple[Term, Op, Term]]:
+    for term in compared(query):
+        if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
+            yield from ((term, Op.GREATER, other) for other in _beside(query, term))
+
+
+def _beside(query: Modified, attr: Attr) -> Iterator[Term]:
+    """The terms that a total order of a node orders with ``attr``: constants, and attributes in atoms."""
+    for other in query.closure.class_of:
+        if other.domain.family is attr.domain.family:
+            beside = isinstance(other, Attr) and query.node_of.get(other.stream) == query.node_of[attr.stream]
+            if not isinstance(other, Attr) or (beside and other in compared(query)):
+                yield other
+
+
+@lru_cache(maxsize=16)
+def compared(query: Modified) -> dict[Term, None]:
+    """The terms that stand in atoms."""
+    return dict.fromkeys(t for a in query.query.atoms for t in (a.left, a.right))

@@ -1,0 +1,247 @@
+"""MaxRef and MinRef, what each node has to keep for later tuples, and failures (Definitions 8 and 9).
+
+An inequality counts as redundant as well where one side equals something with
+finitely many values, or where one node holds both sides: it then follows from
+the filters of each stream and from the other joins.
+
+The paper keeps what one step in a tree needs. Here a node also keeps what its
+children gave it, so that a query may be run although its joins reach further
+(C2, C3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from skws_bounds.closure import Closure, bits
+from skws_bounds.modified import Modified
+from skws_bounds.normal_form import Atom, Attr, Place, Term
+
+
+@dataclass(frozen=True, slots=True)
+class Inequality:
+    """A non-redundant inequality join ``low < high`` in P+, between attributes of two nodes."""
+
+    low: Attr
+    high: Attr
+
+
+@lru_cache(maxsize=16)
+def comparisons(query: Modified) -> tuple[tuple[int, int], ...]:
+    """Each pair of classes (low, high) whose order has to be checked when tuples are joined.
+
+    Left out: comparisons that follow from others (Definition 8), those with a
+    constant or an extreme, and the order of application times between nodes.
+    """
+    return tuple(_comparisons(query))
+
+
+def _comparisons(query: Modified) -> Iterator[tuple[int, int]]:
+    closure = query.closure
+    held = sum(1 << n for n, m in enumerate(closure.members) if any(isinstance(t, Attr) for t in m))
+    for low in bits(held):
+        for high in bits(closure.above[low] & held):
+            both_timed = low in query.timed and high in query.timed
+            if both_timed and query.nodes_of_class[low] and query.nodes_of_class[high]:
+                continue
+            if not closure.between(low, high):
+                yield low, high
+
+
+@lru_cache(maxsize=16)
+def inequality_classes(query: Modified) -> tuple[tuple[int, int], ...]:
+    """The comparisons between attributes of infinite streams that no node can check by itself."""
+    return tuple(
+        (low, high)
+        for low, high in comparisons(query)
+        if query.nodes_of_class[low]
+        and query.nodes_of_class[high]
+        and not query.nodes_of_class[low] & query.nodes_of_class[high]
+        and not (query.closure.anchored(low) or query.closure.anchored(high))
+    )
+
+
+@lru_cache(maxsize=16)
+def inequalities(query: Modified) -> tuple[Inequality, ...]:
+    """The non-redundant inequality joins between nodes, attribute by attribute."""
+    return tuple(
+        Inequality(one, other)
+        for low, high in inequality_classes(query)
+        for one in attributes(query, low)
+        for other in attributes(query, high)
+    )
+
+
+def equalities(query: Modified) -> Iterator[tuple[int, frozenset[int]]]:
+    """Each class that joins two nodes or more, with its nodes, except application times.
+
+    Classes with a constant are left out: each node checks those by itself.
+    """
+    for number, nodes in enumerate(query.nodes_of_class):
+        attributes_only = all(isinstance(t, Attr) for t in query.closure.members[number])
+        if len(nodes) > 1 and number not in query.timed and attributes_only:
+            yield number, nodes
+
+
+def attributes(query: Modified, number: int, node: int | None = None) -> list[Attr]:
+    """The attributes of a class that belong to infinite streams, or to those of one node."""
+    members = [t for t in query.closure.members[number] if isinstance(t, Attr) and t.stream in query.node_of]
+    return [t for t in members if node is None or query.node_of[t.stream] == node]
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """MaxRef and MinRef of a node: its unbounded attributes, by the joins that need them."""
+
+    greatest: tuple[Inequality, ...]
+    least: tuple[Inequality, ...]
+
+
+def references(query: Modified, node: int) -> References:
+    """MaxRef (``greatest``) and MinRef (``least``) of a node (Definition 9), as the joins that make them."""
+    joins = inequalities(query)
+
+    def own(attr: Attr) -> bool:
+        bounded = query.closure.bounded(query.closure.class_of[attr])
+        return query.node_of[attr.stream] == node and not bounded
+
+    return References(tuple(j for j in joins if own(j.high)), tuple(j for j in joins if own(j.low)))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One condition of a theorem that fails in one query of the union.
+
+    ``derived``: the comparisons in P+ at fault; ``atoms``: the atoms of the query
+    that they follow from. ``necessary``: no synopsis of any shape could do without
+    the condition; the others are about the shape of the paper's synopses.
+    ``joins``: inequality joins that might be redundant in all further cases.
+    ``columns``: where the attributes are projected out.
+    """
+
+    condition: str
+    message: str
+    derived: tuple[tuple[Term, Term], ...] = ()
+    streams: tuple[str, ...] = ()
+    attributes: tuple[Attr, ...] = ()
+    necessary: bool = True
+    joins: tuple[Inequality, ...] = ()
+    columns: tuple[Place, ...] = ()
+    atoms: tuple[Atom, ...] = ()
+
+    def explained(self, closure: Closure) -> Failure:
+        """The same with the ``atoms`` that ``derived`` follows from; finding them takes a while."""
+        atoms = dict.fromkeys(a for one, other in self.derived for a in closure.because(one, other))
+        return replace(self, atoms=tuple(atoms))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Classes that a node keeps.
+
+    ``exact``: by their values. ``ranked``: by their rank among the values of static
+    relations and finite streams, which are finitely many. ``unbounded``: those of
+    ``exact`` without bounds. ``least`` and ``greatest``: the unbounded ones that are
+    compared in one direction only.
+    """
+
+    exact: tuple[int, ...]
+    ranked: tuple[int, ...]
+    unbounded: tuple[int, ...]
+    least: tuple[int, ...]
+    greatest: tuple[int, ...]
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        return (*self.exact, *self.ranked)
+
+
+def kept(query: Modified, node: int) -> Kept:
+    """The classes that a node of a forest keeps, or puts out if it is the only root."""
+    inside = query.graph.subtrees[node]
+    own = [n for n, nodes in enumerate(query.nodes_of_class) if nodes & inside]
+    outward = list(_outward(query, inside))
+    valued = {n for n in own if n in query.output or _joins_out(query, n, inside)}
+    valued |= {number for number, _, _ in outward}
+    known = {n for n in own if n not in valued and _meets_known(query, n)}
+    exact = tuple(n for n in own if n in valued)
+    unbounded = tuple(n for n in exact if n in query.unbounded)
+    directions = {n: {up for number, _, up in outward if number == n} for n in unbounded}
+    free = [n for n in unbounded if n not in query.output and not _joins_out(query, n, inside)]
+    return Kept(
+        exact,
+        tuple(n for n in own if n in known),
+        unbounded,
+        tuple(n for n in free if directions[n] == {True}),
+        tuple(n for n in free if directions[n] == {False}),
+    )
+
+
+def keepable(query: Modified, node: int, *, distinct: bool) -> bool:
+    """Whether the synopsis of a node is bounded.
+
+    Of an unbounded class only the least or the greatest value may be kept,
+    when duplicates do not count, and only of one: of two, a tuple may be the
+    least in one and not in the other, and all of them would have to be kept.
+    """
+    if query.graph.roots == (node,):
+        return not distinct or not any(not query.closure.bounded(n) for n in query.output)
+    inside = query.graph.subtrees[node]
+    if not any(query.nodes_of_class[n] & inside for n in query.unbounded):
+        return True
+    needed = kept(query, node)
+    extremes = len(needed.least) + len(needed.greatest)
+    return not needed.unbounded or (distinct and len(needed.unbounded) == 1 == extremes)
+
+
+def unkeepable(query: Modified, *, distinct: bool) -> tuple[Failure, ...]:
+    """Why the synopses of a forest are not bounded: one failure for each node at fault."""
+    return tuple(
+        _failure(query, n) for n in range(len(query.nodes)) if not keepable(query, n, distinct=distinct)
+    )
+
+
+def _failure(query: Modified, node: int) -> Failure:
+    numbers = kept(query, node).unbounded or tuple(sorted(query.output))
+    attrs = [a for n in numbers for a in attributes(query, n)]
+    pairs = [pair for pair in inequality_classes(query) if set(pair) & set(numbers)]
+    joins = tuple(
+        Inequality(one, other)
+        for low, high in pairs
+        for one in attributes(query, low)
+        for other in attributes(query, high)
+    )
+    derived = tuple((j.low, j.high) for j in joins)
+    message = (
+        f"{', '.join(map(str, attrs))} would have to be kept together for what comes after {query.name(node)}"
+    )
+    streams = tuple(dict.fromkeys(a.stream for a in attrs))
+    return Failure("C3", message, derived, streams, tuple(attrs), joins=joins)
+
+
+def _outward(query: Modified, inside: frozenset[int]) -> Iterator[tuple[int, int, bool]]:
+    """Each (own class, other class, whether own is the lesser) compared with later tuples only."""
+    for low, high in inequality_classes(query):
+        within = bool(query.nodes_of_class[low] & inside), bool(query.nodes_of_class[high] & inside)
+        if within == (True, False):
+            yield low, high, True
+        elif within == (False, True):
+            yield high, low, False
+
+
+def _joins_out(query: Modified, number: int, inside: frozenset[int]) -> bool:
+    return number not in query.timed and bool(query.nodes_of_class[number] - inside)
+
+
+def _meets_known(query: Modified, number: int) -> bool:
+    """True if a class is compared with an attribute of a static relation or a finite stream."""
+    if _has_known(query, number):
+        return True
+    return any(_has_known(query, b if a == number else a) for a, b in comparisons(query) if number in (a, b))
+
+
+def _has_known(query: Modified, number: int) -> bool:
+    members = query.closure.members[number]
+    return any(isinstance(t, Attr) and t.stream in query.closure.anchors for t in members)

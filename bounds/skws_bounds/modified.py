@@ -1,0 +1,231 @@
+"""Preprocessing: a query is split into conjunctions, which become modified queries (Definition 7).
+
+Step 1 of the paper splits on ``!=``. SQL has ``<=`` and ``>=`` as well: over
+integers a comparison with a constant becomes strict, all others are split.
+Steps 2 and 3 merge streams with equal timestamps, and make upper-bounded ones
+finite.
+
+A *node* is an infinite stream, or several whose timestamps are equal, merged
+into one; it is named by its aliases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from skws_bounds.closure import Closure
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Extreme, Kind, Op, Query, Stream, Term
+from skws_schema.budget import StepBudget
+
+MOST_STEPS: Final = 50_000
+"""The most steps to split a union into conjunctions and check these: some seconds."""
+_CASES: Final = {
+    Op.DIFFERENT: (Op.LESS, Op.GREATER),
+    Op.AT_MOST: (Op.LESS, Op.EQUAL),
+    Op.AT_LEAST: (Op.GREATER, Op.EQUAL),
+}
+
+
+def conjunctions(query: Query, budget: StepBudget) -> Iterator[Query]:
+    """The disjoint conjunctive queries whose union is ``query``; contradictory ones are left out.
+
+    Exponentially many in the atoms that are split. Raises OverBudgetError.
+    """
+    plain = tuple(_strict(a) for a in query.atoms)
+    settled = [a for a in plain if a.op not in _CASES]
+    terms = [t for a in plain for t in (a.left, a.right)]
+    open_atoms = [a for a in plain if a.op in _CASES]
+    # Depth first without recursion: there may be many atoms.
+    pending = [(Closure(settled, terms), tuple[Atom, ...]())]
+    while pending:
+        closure, chosen = pending.pop()
+        budget.spend()
+        if closure.consistent and len(chosen) == len(open_atoms):
+            yield replace(query, atoms=(*chosen, *settled))
+        elif closure.consistent:
+            atom = open_atoms[len(chosen)]
+            cases = [atom.with_op(op) for op in reversed(_CASES[atom.op])]
+            pending += [(closure.adding((case,)), (*chosen, case)) for case in cases]
+
+
+def _strict(atom: Atom) -> Atom:
+    """``A <= 5`` is ``A < 6`` where A is an integer; a constant comes last."""
+    if not isinstance(atom.left, Attr):
+        atom = Atom(atom.right, atom.op.turned, atom.left, atom.text, atom.place, atom.assumed)
+    shift = {Op.AT_MOST: 1, Op.AT_LEAST: -1}.get(atom.op)
+    value = atom.right.value if isinstance(atom.right, Constant) else None
+    if shift is None or not isinstance(value, int) or not atom.left.domain.discrete:
+        return atom
+    op = Op.LESS if shift > 0 else Op.GREATER
+    bound = Constant(value + shift, atom.right.domain)
+    return Atom(atom.left, op, bound, atom.text, atom.place, atom.assumed, atom.case)
+
+
+def extremes(attrs: Iterator[Attr] | list[Attr]) -> tuple[Atom, ...]:
+    """Atoms that hold each of ``attrs`` between its own extremes."""
+    return tuple(
+        Atom(a, op, Extreme(a, low), assumed=True)
+        for a in attrs
+        for op, low in ((Op.GREATER, True), (Op.LESS, False))
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The dependency graph. ``later``: for each node those that are later by P+."""
+
+    later: tuple[frozenset[int], ...]
+
+    @cached_property
+    def parents(self) -> tuple[frozenset[int], ...]:
+        """For each node the later nodes with no other between; a tree if at most one everywhere."""
+        return tuple(
+            frozenset(p for p in later if not any(p in self.later[q] for q in later)) for later in self.later
+        )
+
+    @cached_property
+    def component(self) -> tuple[int, ...]:
+        """The least node of the connected component of each node."""
+        least = list(range(len(self.later)))
+        for _ in self.later:
+            for node, later in enumerate(self.later):
+                for other in (node, *later):
+                    least[node] = least[other] = min(least[node], least[other])
+        return tuple(least)
+
+    @cached_property
+    def _trees(self) -> frozenset[int]:
+        torn = {self.component[node] for node, parents in enumerate(self.parents) if len(parents) > 1}
+        return frozenset(self.component) - torn
+
+    def is_tree(self, node: int) -> bool:
+        """Whether the component of ``node`` is a tree (Theorem 1, C1)."""
+        return self.component[node] in self._trees
+
+    @cached_property
+    def roots(self) -> tuple[int, ...]:
+        """The nodes that no other has to follow."""
+        return tuple(n for n, parents in enumerate(self.parents) if not parents)
+
+    def depth(self, node: int) -> int:
+        """The distance of a node of a tree to its root."""
+        (parent,) = self.parents[node] or (None,)
+        return 0 if parent is None else 1 + self.depth(parent)
+
+    def children(self, node: int) -> tuple[int, ...]:
+        return tuple(n for n, parents in enumerate(self.parents) if node in parents)
+
+    @cached_property
+    def subtrees(self) -> tuple[frozenset[int], ...]:
+        """Each node of a forest with all below it."""
+        nodes = range(len(self.later))
+        return tuple(frozenset(n for n in nodes if n == top or top in self.later[n]) for top in nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class Modified:
+    """A conjunctive query: its closure, its nodes (of infinite streams), finite and static streams."""
+
+    query: Query
+    closure: Closure
+    nodes: tuple[tuple[str, ...], ...]
+    graph: Graph
+    finite: tuple[Stream, ...]
+    static: tuple[Stream, ...]
+
+    @cached_property
+    def node_of(self) -> dict[str, int]:
+        """The node of each infinite stream, by alias."""
+        return {alias: number for number, node in enumerate(self.nodes) for alias in node}
+
+    @cached_property
+    def nodes_of_class(self) -> tuple[frozenset[int], ...]:
+        """The nodes that have an attribute in each class."""
+        return tuple(
+            frozenset(
+                self.node_of[t.stream] for t in members if isinstance(t, Attr) and t.stream in self.node_of
+            )
+            for members in self.closure.members
+        )
+
+    @cached_property
+    def timed(self) -> frozenset[int]:
+        """The classes of application times."""
+        times = {t: n for t, n in self.closure.class_of.items() if t.domain is Domain.TIME}
+        return frozenset(times.values())
+
+    @cached_property
+    def unbounded(self) -> frozenset[int]:
+        """The classes with attributes of nodes whose values are not finitely many."""
+        return frozenset(
+            n for n, nodes in enumerate(self.nodes_of_class) if nodes and not self.closure.bounded(n)
+        )
+
+    @cached_property
+    def output(self) -> frozenset[int]:
+        """The classes that are projected out."""
+        return frozenset(self.closure.class_of[t] for t in self.query.output if isinstance(t, Attr))
+
+    def name(self, node: int) -> str:
+        return "+".join(self.nodes[node])
+
+    def refined(self, atoms: Iterable[Atom]) -> Modified | None:
+        """With more atoms between attributes of one node and constants; None if contradictory.
+
+        Such atoms change neither the order of time nor which streams are finite.
+        """
+        more = tuple(atoms)
+        closure = self.closure.adding(more)
+        return replace(self, query=self.query.adding(*more), closure=closure) if closure.consistent else None
+
+
+def modified(query: Query) -> Modified | None:
+    """A conjunctive query, preprocessed by steps 2 and 3; None if contradictory."""
+    also = [t for t in query.output if isinstance(t, Attr)]
+    also += [s.time for s in query.streams if s.time is not None]
+    static = [s for s in query.streams if s.kind is Kind.STATIC]
+    first = Closure(query.atoms, also)
+    if not first.consistent:
+        return None
+    finite = _finite(query, first)
+    anchors = [s.alias for s in (*static, *finite)]
+    known = [t for t in first.class_of if isinstance(t, Attr) and t.stream in anchors and _ordered(t)]
+    closure = Closure((*query.atoms, *extremes(known)), also, anchors) if anchors else first
+    if not closure.consistent:
+        return None
+    nodes = _nodes(query, closure, anchors)
+    return Modified(query, closure, nodes, _graph(query, closure, nodes), tuple(finite), tuple(static))
+
+
+def _ordered(attr: Attr) -> bool:
+    return attr.domain not in (Domain.TEXT, Domain.TIME)
+
+
+def _finite(query: Query, closure: Closure) -> list[Stream]:
+    """Streams declared finite, or whose time has an upper bound: a constant or a finite stream's time."""
+    finite = [s for s in query.streams if s.kind is Kind.FINITE]
+    infinite = [s for s in query.streams if s.kind is Kind.INFINITE]
+    ends: list[Term] = [t for t in closure.class_of if isinstance(t, Constant) and t.domain is Domain.TIME]
+    ends += [s.clock for s in finite]
+    for stream in infinite:
+        own = closure.class_of[stream.clock]
+        if any(closure.class_of[end] == own or closure.less(stream.clock, end) for end in ends):
+            finite.append(stream)
+    return finite
+
+
+def _nodes(query: Query, closure: Closure, anchors: list[str]) -> tuple[tuple[str, ...], ...]:
+    groups: dict[int, list[str]] = {}
+    for stream in query.streams:
+        if stream.alias not in anchors and stream.time is not None:
+            groups.setdefault(closure.class_of[stream.time], []).append(stream.alias)
+    return tuple(tuple(group) for group in groups.values())
+
+
+def _graph(query: Query, closure: Closure, nodes: tuple[tuple[str, ...], ...]) -> Graph:
+    times = [closure.class_of[query.stream(node[0]).clock] for node in nodes]
+    above = (closure.above[time] for time in times)
+    return Graph(tuple(frozenset(n for n, t in enumerate(times) if mask >> t & 1) for mask in above))

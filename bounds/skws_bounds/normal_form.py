@@ -1,0 +1,208 @@
+"""Select-project-join queries in normal form (the paper, Definition 4), and unions of them.
+
+A query is a set of streams, a conjunction of atoms ``X op Y`` and a list of
+terms that are projected out. Everything here is immutable and hashable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from skws_schema.model import AttributeType, Value
+
+
+class Domain(StrEnum):
+    """The domain of an attribute; ``TIME`` is the application time of a stream."""
+
+    INTEGER = "integer"
+    NUMBER = "number"
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+    TIME = "application time"
+
+    @property
+    def discrete(self) -> bool:
+        """True if there are finitely many values between two bounds."""
+        return self not in (Domain.NUMBER, Domain.TEXT)
+
+    @property
+    def family(self) -> Domain:
+        """Attributes are compared within one family only."""
+        return Domain.INTEGER if self is Domain.NUMBER else self
+
+    @classmethod
+    def of(cls, kind: AttributeType) -> Domain:
+        return cls.TEXT if kind in (AttributeType.TEXT, AttributeType.STRING) else cls(kind.value)
+
+
+class Op(StrEnum):
+    """Comparisons; the last three are split before any criterion is checked."""
+
+    LESS = "<"
+    EQUAL = "="
+    GREATER = ">"
+    DIFFERENT = "!="
+    AT_MOST = "<="
+    AT_LEAST = ">="
+
+    @property
+    def turned(self) -> Op:
+        """The same comparison with its sides exchanged."""
+        return _TURNED.get(self, self)
+
+
+_TURNED = {Op.LESS: Op.GREATER, Op.GREATER: Op.LESS, Op.AT_MOST: Op.AT_LEAST, Op.AT_LEAST: Op.AT_MOST}
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """An attribute of a stream of the query, which is named by its alias."""
+
+    stream: str
+    name: str
+    domain: Domain
+
+    def __str__(self) -> str:
+        return f"{self.stream}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant; times are microseconds since the epoch.
+
+    A number's domain is its own, whichever attribute it is compared with: equal constants are one term.
+    """
+
+    value: Value
+    domain: Domain
+
+    def __post_init__(self) -> None:
+        if self.domain.family is Domain.INTEGER and isinstance(self.value, int | float):
+            whole = self.value == int(self.value)
+            object.__setattr__(self, "value", int(self.value) if whole else self.value)
+            object.__setattr__(self, "domain", Domain.INTEGER if whole else Domain.NUMBER)
+
+    def __str__(self) -> str:
+        return repr(self.value) if self.domain is Domain.TEXT else str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """A constant below (or above) all values of a bounded attribute, known only when it is run.
+
+    ``attr`` belongs to a static relation or to a finite stream, or is assumed
+    to be bounded.
+    """
+
+    attr: Attr
+    low: bool
+
+    def __str__(self) -> str:
+        return f"{'min' if self.low else 'max'}({self.attr})"
+
+    @property
+    def domain(self) -> Domain:
+        return self.attr.domain
+
+
+Term: TypeAlias = Attr | Constant | Extreme
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an atom stands in the text: offsets of its first character and after its last."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """``left op right``.
+
+    ``text`` and ``place``: as the user wrote it. ``assumed``: promised by the
+    schema, so that no row is filtered by it. ``case``: added by the analysis to
+    distinguish cases.
+    """
+
+    left: Term
+    op: Op
+    right: Term
+    text: str = ""
+    place: Place | None = None
+    assumed: bool = False
+    case: bool = False
+
+    def __str__(self) -> str:
+        return self.text or f"{self.left} {self.op} {self.right}"
+
+    def with_op(self, op: Op) -> Atom:
+        return replace(self, op=op)
+
+
+class Kind(StrEnum):
+    """Whether a stream is infinite, ends at a known time, or is a static relation."""
+
+    INFINITE = "infinite"
+    FINITE = "finite"
+    STATIC = "static"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream or static relation of the query.
+
+    ``relation``: its name in the schema. ``time``: its application time, None
+    if static. ``keywords``: for a node of a candidate network, the keywords
+    that its tuples contain.
+    """
+
+    alias: str
+    relation: str
+    kind: Kind
+    time: Attr | None = None
+    keywords: int = 0
+
+    @property
+    def clock(self) -> Attr:
+        """The application time of a stream that is not static."""
+        if self.time is None:
+            raise ValueError(f"{self.alias} is static")
+        return self.time
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One select-project-join query.
+
+    ``output`` is the list L, its columns
+    named by ``names`` and standing at ``places`` in the text.
+    """
+
+    streams: tuple[Stream, ...]
+    atoms: tuple[Atom, ...]
+    output: tuple[Attr | Constant, ...]
+    names: tuple[str, ...]
+    places: tuple[Place | None, ...] = ()
+
+    def written(self, attr: Attr) -> tuple[Place, ...]:
+        """Where an attribute is projected out in the text."""
+        return tuple(p for t, p in zip(self.output, self.places, strict=False) if t == attr and p)
+
+    def stream(self, alias: str) -> Stream:
+        return next(s for s in self.streams if s.alias == alias)
+
+    def adding(self, *atoms: Atom) -> Query:
+        return replace(self, atoms=(*self.atoms, *atoms))
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Queries with the same columns, together; ``distinct``: duplicates are eliminated. ``text``: the SQL."""
+
+    queries: tuple[Query, ...]
+    distinct: bool
+    text: str = ""

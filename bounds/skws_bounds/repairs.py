@@ -1,0 +1,170 @@
+"""Finds the smallest changes after which a query is bounded; each is tried before it is offered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from skws_bounds.maxref import Failure
+from skws_bounds.modified import MOST_STEPS, conjunctions, modified
+from skws_bounds.normal_form import Atom, Attr, Extreme, Kind, Op, Query, Stream, Union
+from skws_bounds.verdict import Verdict, is_bounded
+from skws_schema.budget import OverBudgetError, StepBudget
+
+MOST_TRIED = 200
+MOST_OFFERED = 6
+_MOST_CHANGES = 3
+
+WINDOW = "give the streams a window, so that old tuples expire"
+"""A repair that always helps, but changes the meaning of the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change to a query, and its text for the user; ``bounds``: the attribute that it bounds."""
+
+    text: str
+    apply: Callable[[Union], Union]
+    bounds: Attr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Changes that together make a query bounded: attributes to bound, and texts of the others."""
+
+    bounds: tuple[Attr, ...]
+    others: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", and ".join((*self._bounds(), *self.others))
+
+    def _bounds(self) -> Iterator[str]:
+        if not self.bounds:
+            return
+        first, each = self.bounds[0], "it" if len(self.bounds) == 1 else "each"
+        conditions = f"{first} > ... AND {first} < ..." + (" and so on" if len(self.bounds) > 1 else "")
+        names = " and ".join(map(str, self.bounds))
+        yield f"bound {names}: give {each} a min and a max in the schema, or add {conditions}"
+
+
+def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
+    """The repairs with the fewest changes, at most ``MOST_OFFERED``; none if more changes are needed."""
+    with StepBudget(MOST_STEPS, "looking for repairs") as budget:
+        return _fewest(union, tuple(_changes(union, verdict.failures)), budget)
+
+
+def _fewest(union: Union, changes: tuple[Change, ...], budget: StepBudget) -> tuple[Repair, ...]:
+    tried = 0
+    for size in range(1, _MOST_CHANGES + 1):
+        found: list[Repair] = []
+        for chosen in combinations(changes, size):
+            tried += 1
+            if tried > MOST_TRIED or len(found) == MOST_OFFERED:
+                break
+            if _helps(_applied(union, chosen), budget):
+                bounds = tuple(c.bounds for c in chosen if c.bounds)
+                found.append(Repair(bounds, tuple(c.text for c in chosen if not c.bounds)))
+        if found:
+            return tuple(found)
+    return ()
+
+
+def _helps(union: Union, budget: StepBudget) -> bool:
+    """Whether a changed query is bounded and can have results; False if the check takes long."""
+    try:
+        possible = all(any(map(modified, conjunctions(query, budget))) for query in union.queries)
+    except OverBudgetError:
+        return False
+    return possible and is_bounded(union, budget)
+
+
+def _applied(union: Union, changes: Iterable[Change]) -> Union:
+    for change in changes:
+        union = change.apply(union)
+    return union
+
+
+def _changes(union: Union, failures: tuple[Failure, ...]) -> Iterator[Change]:
+    """Changes to the parts of the query at fault, the mildest first."""
+    attrs = list(dict.fromkeys(a for f in failures for a in (*f.attributes, *_compared(f))))
+    streams = list(dict.fromkeys(s for f in failures for s in f.streams))
+    yield from map(_bound, _unequal(union, [a for a in attrs if a.domain.discrete]))
+    kinds = {s.alias: s for q in union.queries for s in q.streams}
+    timed = [kinds[s] for s in streams if kinds[s].kind is Kind.INFINITE]
+    others = [s for s in kinds.values() if s.kind is Kind.INFINITE and s not in timed]
+    for one, other in combinations([*timed, *others], 2):
+        yield from (_order(one, other), _order(other, one))
+    put_out = {t for q in union.queries for t in q.output if isinstance(t, Attr)}
+    yield from (_project_away(a) for a in attrs if a in put_out)
+    yield from (_leave_out(a) for a in {a.place: a for f in failures for a in f.atoms}.values() if a.place)
+    if union.distinct:
+        yield Change("keep duplicates (drop DISTINCT)", lambda u: replace(u, distinct=False))
+
+
+def _compared(failure: Failure) -> Iterator[Attr]:
+    for join in failure.joins:
+        yield from (join.low, join.high)
+
+
+def _unequal(union: Union, attrs: Iterable[Attr]) -> list[Attr]:
+    """One of several attributes that are joined by equality: its bounds hold for the others."""
+    pairs = {
+        frozenset((a.left, a.right))
+        for q in union.queries
+        for a in q.atoms
+        if a.op is Op.EQUAL and isinstance(a.left, Attr) and isinstance(a.right, Attr)
+    }
+    found: list[Attr] = []
+    for attr in attrs:
+        if not any(frozenset((attr, other)) in pairs for other in found):
+            found.append(attr)
+    return found
+
+
+def _bound(attr: Attr) -> Change:
+    atoms = tuple(
+        Atom(attr, op, Extreme(attr, low), assumed=True) for op, low in ((Op.GREATER, True), (Op.LESS, False))
+    )
+    return Change(
+        f"bound {attr}", lambda union: _each(union, attr.stream, lambda query: query.adding(*atoms)), attr
+    )
+
+
+def _order(later: Stream, earlier: Stream) -> Change:
+    atom = Atom(later.clock, Op.GREATER, earlier.clock)
+
+    def apply(query: Query) -> Query:
+        aliases = {s.alias for s in query.streams}
+        return query.adding(atom) if {later.alias, earlier.alias} <= aliases else query
+
+    return Change(f"add a time order: {atom}", lambda union: _each(union, later.alias, apply))
+
+
+def _project_away(attr: Attr) -> Change:
+    def apply(query: Query) -> Query:
+        kept = [i for i, term in enumerate(query.output) if term != attr]
+        return replace(
+            query,
+            output=tuple(query.output[i] for i in kept),
+            names=tuple(query.names[i] for i in kept),
+            places=tuple(query.places[i] for i in kept if query.places),
+        )
+
+    return Change(f"project {attr} away", lambda union: _each(union, attr.stream, apply))
+
+
+def _leave_out(atom: Atom) -> Change:
+    def apply(union: Union) -> Union:
+        kept = (
+            replace(q, atoms=tuple(a for a in q.atoms if (a.text, a.place) != (atom.text, atom.place)))
+            for q in union.queries
+        )
+        return replace(union, queries=tuple(kept))
+
+    return Change(f"leave out the condition {atom}", apply)
+
+
+def _each(union: Union, alias: str, apply: Callable[[Query], Query]) -> Union:
+    queries = (apply(q) if alias in {s.alias for s in q.streams} else q for q in union.queries)
+    return replace(union, queries=tuple(queries))

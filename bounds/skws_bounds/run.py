@@ -1,0 +1,257 @@
+"""Runs a query in constant memory, time step by time step, on the synopses of its cases."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from skws_bounds.case import CaseRun, Rows
+from skws_bounds.lto import MOST_CASES, Case, cases
+from skws_bounds.maxref import unkeepable
+from skws_bounds.modified import MOST_STEPS, Modified, conjunctions
+from skws_bounds.naive import added
+from skws_bounds.names import Promises
+from skws_bounds.normal_form import Constant, Domain, Kind, Query, Stream, Union
+from skws_schema.budget import OverBudgetError, StepBudget
+from skws_schema.errors import UsageError
+from skws_schema.model import Row, Schema
+
+
+def horizon(query: Modified) -> int:
+    """The time from which on no finite stream can have tuples; 0 without finite streams.
+
+    Microseconds since the epoch. In the paper it is known before processing starts
+    (Execution Model). Raises UsageError if it does not follow from the query.
+    """
+    ends: dict[str, int] = {}
+    for _ in query.finite:
+        for stream in query.finite:
+            told = [*_by_constants(query, stream), *_by_streams(query, stream, ends)]
+            if told:
+                ends[stream.alias] = min(told)
+    for stream in query.finite:
+        if stream.alias not in ends:
+            raise UsageError(
+                f"when the finite stream {stream.alias} ends is not told: give {stream.clock} a max in the "
+                f"schema, or add a condition such as {stream.clock} < TIMESTAMP '2030-01-01'"
+            )
+    return max(ends.values(), default=0)
+
+
+def _by_constants(query: Modified, stream: Stream) -> Iterator[int]:
+    own = query.closure.class_of[stream.clock]
+    for number, members in enumerate(query.closure.members):
+        for term in members:
+            if isinstance(term, Constant) and term.domain is Domain.TIME and isinstance(term.value, int):
+                if number == own:
+                    yield term.value + 1
+                elif query.closure.above[own] >> number & 1:
+                    yield term.value
+
+
+def _by_streams(query: Modified, stream: Stream, ends: dict[str, int]) -> Iterator[int]:
+    own = query.closure.class_of[stream.clock]
+    for other in query.finite:
+        number = query.closure.class_of[other.clock]
+        if other.alias in ends and (number == own or query.closure.above[own] >> number & 1):
+            yield ends[other.alias]
+
+
+Output = tuple[Any, ...]
+
+
+class Run:
+    """A running union of queries.
+
+    ``tables``: the rows of static relations, by name. ``until``: when finite
+    streams have ended, None if it follows from the query. Raises UsageError if the
+    synopses would not be bounded, or the end of a finite stream is unknown.
+    """
+
+    def __init__(
+        self,
+        union: Union,
+        schema: Schema,
+        tables: Mapping[str, Sequence[Row]],
+        *,
+        until: int | None = None,
+    ) -> None:
+        self.distinct = union.distinct
+        self._seen: set[Output] = set()
+        self.queries = [
+            QueryRun(q, schema, tables, distinct=union.distinct, until=until) for q in union.queries
+        ]
+        self._promises = Promises(schema)
+
+    def step(self, time: int, rows: Rows) -> list[tuple[Output, int]]:
+        """The results that the tuples of one time add, each with its count.
+
+        ``rows``: those of each relation, by name. ``time`` has to grow from
+        call to call. Raises BadRecordsError where a row breaks a bound that
+        the schema promises: the synopses rest on it.
+        """
+        for relation, arrived in rows.items():
+            for column, attribute in self._promises.columns.get(relation, ()):
+                self._promises.check(relation, attribute, (row[column] for row in arrived))
+        found: Counter[Output] = Counter()
+        for run in self.queries:
+            run.step(time, rows, found)
+        if not self.distinct:
+            return list(found.items())
+        fresh = [key for key in found if key not in self._seen]
+        self._seen.update(fresh)
+        return [(key, 1) for key in fresh]
+
+    def end_finite(self) -> None:
+        """End all finite streams, whatever their known end."""
+        for run in self.queries:
+            run.end_finite()
+
+    @property
+    def entries(self) -> int:
+        """Objects in memory: synopsis entries, tuples for finite streams, results not to repeat."""
+        return len(self._seen) + sum(run.entries for run in self.queries)
+
+    def snapshot(self) -> Any:
+        """The state between two steps, as JSON, without static relations."""
+        return [list(self._seen), [run.snapshot() for run in self.queries]]
+
+    def restore(self, state: Any) -> None:
+        """Restore the state from ``snapshot()`` of the same union with the same tables."""
+        seen, queries = state
+        self._seen = set(map(tuple, seen))
+        for run, kept in zip(self.queries, queries, strict=True):
+            run.restore(kept)
+
+
+class QueryRun:
+    """One query of a union.
+
+    Until its finite streams have ended, at ``horizon``, only finitely many
+    tuples have come: they are kept, and joined naively. From then on a finite
+    stream is a static relation, and the synopses take over.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        schema: Schema,
+        tables: Mapping[str, Sequence[Row]],
+        *,
+        distinct: bool,
+        until: int | None = None,
+    ) -> None:
+        self._query = query
+        self._schema = schema
+        self._distinct = distinct
+        self._static = {
+            s.alias: [(0, row) for row in tables.get(s.relation, ())]
+            for s in query.streams
+            if s.kind is Kind.STATIC
+        }
+        self._cases = list(_kept_cases(query, distinct=distinct))
+        self.horizon = max((_horizon(c.query, until) for c in self._cases), default=0)
+        self._bags: dict[str, list[tuple[int, Row]]] | None = defaultdict(list, self._static)
+        self._finite: dict[str, list[tuple[int, Row]]] = {}
+        self.runs: list[CaseRun] = []
+        if not self.horizon:
+            self._hand_over()
+
+    def step(self, time: int, rows: Rows, found: Counter[Output]) -> None:
+        if time >= self.horizon:
+            self.end_finite()
+        if self._bags is None:
+            self._advance(time, rows, found)
+            return
+        new = {s.alias: [(time, r) for r in rows.get(s.relation, ())] for s in self._streams}
+        full = {s.alias: new.get(s.alias, []) for s in self._query.streams}
+        found.update(added(self._query, self._schema, self._bags, full))
+        for alias, items in new.items():
+            self._bags[alias].extend(items)
+
+    @property
+    def entries(self) -> int:
+        kept = sum(len(self._bags[s.alias]) for s in self._streams) if self._bags is not None else 0
+        return kept + sum(run.entries for run in self.runs)
+
+    @property
+    def _streams(self) -> list[Stream]:
+        return [s for s in self._query.streams if s.kind is not Kind.STATIC]
+
+    def _advance(self, time: int, rows: Rows, found: Counter[Output]) -> None:
+        def put_out(values: list[Any], count: int) -> None:
+            found[tuple(values)] += count
+
+        for run in self.runs:
+            run.step(time, rows, put_out)
+
+    def end_finite(self) -> None:
+        """Treat finite streams as static relations from now on."""
+        if self._bags is not None:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Make the synopses and fill them with the tuples so far, whose results are out already."""
+        bags, self._bags = self._bags or {}, None
+        ended = {s.alias for case in self._cases for s in case.query.finite}
+        self._finite = {alias: bags.get(alias, []) for alias in ended}
+        self._begin()
+        by_time: dict[int, dict[str, list[Row]]] = defaultdict(dict)
+        for stream in {s.relation: s for s in self._streams}.values():
+            for time, row in bags.get(stream.alias, ()):
+                by_time[time].setdefault(stream.relation, []).append(row)
+        for time in sorted(by_time):
+            self._advance(time, by_time[time], Counter())
+
+    def _begin(self) -> None:
+        """Make empty synopses over static relations and ended finite streams."""
+        known = self._static | self._finite
+        self.runs = [CaseRun(c.query, self._schema, known, distinct=self._distinct) for c in self._cases]
+
+    def snapshot(self) -> Any:
+        """The state, as JSON: tuples while finite streams last, then synopses."""
+        if self._bags is not None:
+            return {"tuples": {s.alias: self._bags[s.alias] for s in self._streams}}
+        return {
+            "finite": self._finite,
+            "synopses": [[node.snapshot() for node in run.nodes] for run in self.runs],
+        }
+
+    def restore(self, state: Any) -> None:
+        """Inverse of ``snapshot``."""
+        if "tuples" in state:
+            self._bags = defaultdict(list, self._static | _tuples(state["tuples"]))
+            self.runs = []
+            return
+        self._bags, self._finite = None, _tuples(state["finite"])
+        self._begin()
+        for run, nodes in zip(self.runs, state["synopses"], strict=True):
+            for node, kept in zip(run.nodes, nodes, strict=True):
+                node.restore(kept)
+
+
+def _horizon(query: Modified, until: int | None) -> int:
+    if until is None:
+        return horizon(query)
+    return until if query.finite else 0
+
+
+def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:
+    """Tuples by stream, from JSON."""
+    return {alias: [(time, tuple(row)) for time, row in items] for alias, items in bags.items()}
+
+
+def _kept_cases(query: Query, *, distinct: bool) -> Iterator[Case]:
+    """The disjoint cases that a query is run in. Raises UsageError if the synopses of one are not bounded."""
+    criterion = partial(unkeepable, distinct=distinct)
+    try:
+        with StepBudget(MOST_STEPS, "splitting the query") as budget:
+            for conjunction in conjunctions(query, budget):
+                for case in cases(conjunction, criterion):
+                    if case.failures:
+                        raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
+                    yield case
+    except OverBudgetError:
+        raise UsageError(f"this query has more than {MOST_CASES:,} orders to be told apart") from None

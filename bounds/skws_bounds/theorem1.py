@@ -1,0 +1,129 @@
+"""Theorem 1 of the paper: duplicate-preserving queries, conditions C1 to C5."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from skws_bounds.maxref import Failure, attributes, equalities, inequalities, inequality_classes, references
+from skws_bounds.modified import Modified
+from skws_bounds.normal_form import Attr
+
+
+def forms_trees(query: Modified) -> Iterator[Failure]:
+    """C1: the dependency graph of every stream is a tree, its latest stream the root."""
+    for node, parents in enumerate(query.graph.parents):
+        if len(parents) > 1:
+            names = sorted(query.name(p) for p in parents)
+            streams = (*query.nodes[node], *(a for p in sorted(parents) for a in query.nodes[p]))
+            derived = tuple((_time(query, node), _time(query, p)) for p in sorted(parents))
+            message = f"{query.name(node)} comes before {' and '.join(names)}, whose order is not told"
+            yield Failure("C1", message, derived, streams, necessary=False)
+
+
+def joins_within_reach(query: Modified) -> Iterator[Failure]:
+    """C2: a join is between parent and child, between siblings, or between the roots of two trees."""
+    for low, high in inequality_classes(query):
+        pairs = [(a, b) for a in attributes(query, low) for b in attributes(query, high)]
+        if not any(_within_reach(query, *_ends(query, pair)) for pair in pairs):
+            joins = tuple(j for j in inequalities(query) if (j.low, j.high) in pairs)
+            yield _out_of_reach(*pairs[0], joins=joins)
+    for number, nodes in equalities(query):
+        for part in _unreached(query, nodes):
+            one, other = attributes(query, number, min(nodes))[0], attributes(query, number, part)[0]
+            yield _out_of_reach(one, other)
+
+
+def output_is_kept(query: Modified) -> Iterator[Failure]:
+    """C3: an output attribute is at most one step from its root, and bounded unless of the only root."""
+    alone = len(query.graph.roots) == 1
+    for attr in dict.fromkeys(t for t in query.query.output if isinstance(t, Attr)):
+        node = query.node_of.get(attr.stream)
+        if node is None or not query.graph.is_tree(node):
+            continue
+        number = query.closure.class_of[attr]
+        written = query.query.written(attr)
+        if not query.closure.bounded(number) and not (alone and query.graph.depth(node) == 0):
+            message = f"{attr} is projected out and has to be kept, but is not bounded"
+            yield Failure("C3", message, (), (attr.stream,), (attr,), columns=written)
+        elif query.graph.depth(node) > 1:
+            steps = f"{query.graph.depth(node)} steps before the last stream of its tree"
+            message = f"{attr} is projected out, but {attr.stream} comes {steps}"
+            yield Failure("C3", message, (), (attr.stream,), (attr,), necessary=False, columns=written)
+
+
+def equalities_are_bounded(query: Modified) -> Iterator[Failure]:
+    """C4: attributes joined by equality are bounded.
+
+    The paper's exception, a root alone, follows: P+ makes both sides bounded if one is.
+    """
+    for number, nodes in equalities(query):
+        if not query.closure.bounded(number) and all(query.graph.is_tree(n) for n in nodes):
+            yield unbounded_equality("C4", query, number)
+
+
+def inequalities_are_bounded(query: Modified) -> Iterator[Failure]:
+    """C5: MaxRef and MinRef are empty, except for a root alone."""
+    for node in range(len(query.nodes)):
+        if not query.graph.is_tree(node) or (query.graph.roots == (node,)):
+            continue
+        found = references(query, node)
+        for join in dict.fromkeys((*found.greatest, *found.least)):
+            own = join.high if join in found.greatest else join.low
+            message = (
+                f"{own} is compared with {join.low if own is join.high else join.high}, but is not bounded"
+            )
+            streams = (join.low.stream, join.high.stream)
+            yield Failure("C5", message, ((join.low, join.high),), streams, (own,), joins=(join,))
+
+
+CONDITIONS: tuple[Callable[[Modified], Iterator[Failure]], ...] = (
+    forms_trees,
+    joins_within_reach,
+    output_is_kept,
+    equalities_are_bounded,
+    inequalities_are_bounded,
+)
+
+
+def failures(query: Modified) -> tuple[Failure, ...]:
+    """Every failure of a modified query by Theorem 1."""
+    return tuple(failure for condition in CONDITIONS for failure in condition(query))
+
+
+def unbounded_equality(condition: str, query: Modified, number: int) -> Failure:
+    """The failure of a class of equal attributes that is not bounded."""
+    attrs = attributes(query, number)
+    derived = tuple((attrs[0], other) for other in attrs[1:])
+    message = f"{' = '.join(map(str, attrs))} is joined by equality, but is not bounded"
+    return Failure(condition, message, derived, tuple(dict.fromkeys(a.stream for a in attrs)), tuple(attrs))
+
+
+def _time(query: Modified, node: int) -> Attr:
+    return query.query.stream(query.nodes[node][0]).clock
+
+
+def _ends(query: Modified, pair: tuple[Attr, Attr]) -> tuple[int, int]:
+    return query.node_of[pair[0].stream], query.node_of[pair[1].stream]
+
+
+def _within_reach(query: Modified, one: int, other: int) -> bool:
+    if one == other or not (query.graph.is_tree(one) and query.graph.is_tree(other)):
+        return True  # a component that is no tree fails C1
+    if query.graph.component[one] != query.graph.component[other]:
+        return query.graph.depth(one) == query.graph.depth(other) == 0
+    parents = query.graph.parents
+    return parents[one] == parents[other] or one in parents[other] or other in parents[one]
+
+
+def _unreached(query: Modified, nodes: frozenset[int]) -> list[int]:
+    """The first node of a class that no steps within reach connect to its least one."""
+    reached = {min(nodes)}
+    for _ in nodes:
+        reached |= {n for n in nodes for r in reached if _within_reach(query, n, r)}
+    return sorted(nodes - reached)[:1]
+
+
+def _out_of_reach(one: Attr, other: Attr, **more: object) -> Failure:
+    message = f"{one} and {other} are joined, but neither of their streams follows the other directly"
+    streams = (one.stream, other.stream)
+    return Failure("C2", message, ((one, other),), streams, (one, other), necessary=False, **more)  # type: ignore[arg-type]

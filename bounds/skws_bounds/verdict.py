@@ -1,0 +1,306 @@
+"""The verdict on a query: whether it needs only constant memory, and if not, why.
+
+A query fails for a join only where the join is not redundant: neither a constant
+nor an attribute of its nodes lies between its ends. So the search for a locally
+totally ordered query that fails looks only at orders in which both ends lie
+between the same two constants, and first tries total orders in which nothing
+lies between the ends.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, pairwise
+
+from skws_bounds import theorem1, theorem2
+from skws_bounds.closure import Closure, bits
+from skws_bounds.lto import Criterion, compared, forests, pair_orders
+from skws_bounds.maxref import Failure, Inequality, unkeepable
+from skws_bounds.modified import MOST_STEPS, Modified, conjunctions, modified
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Op, Query, Term, Union
+from skws_schema.budget import OverBudgetError, StepBudget
+
+Joins = tuple[Inequality, ...]
+Order = tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """A condition that is to fail for all of some joins."""
+
+    condition: str
+    joins: Joins
+
+    def among(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
+        return tuple(f for f in failures if f.condition == self.condition and set(self.joins) <= set(f.joins))
+
+
+def failing(query: Modified, criterion: Criterion, blame: Blame, budget: StepBudget) -> Modified | None:
+    """A case that fails for the blamed joins however it is split further; None if none does.
+
+    Raises OverBudgetError.
+    """
+    budget.spend()
+    failures = blame.among(criterion(query))
+    if not failures:
+        return None
+    orders: Iterable[Order] = _gaps(query.closure, blame.joins)
+    if not orders:
+        for guessed in filter(None, map(query.refined, _guesses(query, blame.joins))):
+            budget.spend()
+            if blame.among(criterion(guessed)):
+                return guessed
+        orders = pair_orders(query, failures)
+    cases = filter(None, map(query.refined, orders))
+    return next(filter(None, (failing(case, criterion, blame, budget) for case in cases)), None)
+
+
+def _gaps(closure: Closure, joins: Joins) -> list[Order]:
+    """The places of a join's ends among constants; none if they are known for all joins.
+
+    Attributes that equal a constant are joined with nothing.
+    """
+    for low, high in ((j.low, j.high) for j in joins):
+        known = [t for t in closure.class_of if not isinstance(t, Attr)]
+        known = [t for t in known if t.domain.family is low.domain.family]
+        ends = [_above(low, t) for t in known if closure.less(t, high) and not closure.less(t, low)]
+        ends += [_below(high, t) for t in known if closure.less(low, t) and not closure.less(high, t)]
+        free = [t for t in known if isinstance(t, Constant) and not _reached(closure, t, low, high)]
+        if ends or free:
+            free.sort(key=lambda t: t.value)  # type: ignore[arg-type, return-value]
+            floors = [(), *((_above(low, t),) for t in free)]
+            ceilings = [*((_below(high, t),) for t in free), ()]
+            return [(*ends, *floor, *ceiling) for floor, ceiling in zip(floors, ceilings, strict=True)]
+    return []
+
+
+def _reached(closure: Closure, constant: Constant, low: Term, high: Term) -> bool:
+    return closure.decided(low, constant) or closure.decided(high, constant)
+
+
+def _above(term: Term, bound: Term) -> Atom:
+    return Atom(term, Op.GREATER, bound, case=True)
+
+
+def _below(term: Term, bound: Term) -> Atom:
+    return Atom(term, Op.LESS, bound, case=True)
+
+
+def _guesses(query: Modified, joins: Joins) -> Iterator[Order]:
+    """Total orders in which most terms are small, then large; some may be contradictory."""
+    closure = query.closure
+    chains = list(_chains(query))
+    for values in (
+        _values(closure, closure.below, closure.above, 1),
+        _values(closure, closure.above, closure.below, -1),
+    ):
+        numbers = sorted(range(len(values)), key=values.__getitem__)
+        for join in joins:
+            _bring_together(closure, numbers, closure.class_of[join.low], closure.class_of[join.high])
+        place = {number: at for at, number in enumerate(numbers)}
+        ordered = (sorted(chain, key=place.__getitem__) for chain in chains)
+        yield tuple(
+            Atom(
+                closure.members[one][0],
+                Op.LESS if values[one] != values[other] else Op.EQUAL,
+                closure.members[other][0],
+                case=True,
+            )
+            for chain in ordered
+            for one, other in pairwise(chain)
+            if not closure.above[one] >> other & 1
+        )
+
+
+def _values(closure: Closure, below: list[int], above: list[int], sign: int) -> list[int]:
+    """Integers that the classes may have as values: those of constants, else small unused ones."""
+    numbers = range(len(closure.members))
+    fixed = {
+        n: sign * int(t.value)
+        for n in numbers
+        for t in closure.members[n]
+        if isinstance(t, Constant) and isinstance(t.value, int | float)
+    }
+    room = 2 * len(numbers)
+    first, last = min(fixed.values(), default=0) - room, max(fixed.values(), default=0) + room
+    most: dict[int, int] = {}
+    for number in sorted(numbers, key=lambda n: above[n].bit_count()):
+        most[number] = fixed.get(number, min((most[n] - 1 for n in bits(above[number])), default=last))
+    found: dict[int, int] = {}
+    taken = set(fixed.values())
+    for number in sorted(numbers, key=lambda n: below[n].bit_count()):
+        least = max((found[n] + 1 for n in bits(below[number])), default=first)
+        free = (value for value in range(least, most[number] + 1) if value not in taken)
+        found[number] = fixed[number] if number in fixed else next(free, least)
+        taken.add(found[number])
+    return [sign * found[n] for n in numbers]
+
+
+def _bring_together(closure: Closure, numbers: list[int], low: int, high: int) -> None:
+    """Move the classes between two classes before or after them."""
+    first, last = numbers.index(low), numbers.index(high)
+    between = numbers[first + 1 : last]
+    after = [n for n in between if closure.above[low] >> n & 1]
+    before = [n for n in between if n not in after]
+    numbers[first : last + 1] = [*before, low, high, *after]
+
+
+def _chains(query: Modified) -> Iterator[set[int]]:
+    """For each node the classes that a total order of it orders: of its attributes and of constants."""
+    class_of = query.closure.class_of
+    fixed: dict[Domain, set[int]] = defaultdict(set)
+    for term in class_of:
+        if not isinstance(term, Attr):
+            fixed[term.domain.family].add(class_of[term])
+    own: dict[tuple[int, Domain], set[int]] = defaultdict(set)
+    for term in compared(query):
+        if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
+            own[query.node_of[term.stream], term.domain.family].add(class_of[term])
+    for (_, family), numbers in own.items():
+        yield numbers | fixed[family]
+
+
+MOST_LOOKED_AT = 800
+"""The most cases of one query checked for a verdict: about half a second."""
+_LOOK = 10
+"""Steps that a conjunction or a case of it costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``bounded`` is None if Theorem 2 does not apply and nothing is known.
+
+    ``failures``: each failing condition of each stream, once. ``certain``:
+    False if the query fails only for the shape of the paper's synopses (see
+    ``Failure.necessary``), so that other ways of keeping tuples might do.
+    """
+
+    bounded: bool | None
+    distinct: bool
+    failures: tuple[Failure, ...]
+    certain: bool = True
+
+    @property
+    def projection(self) -> str:
+        return "eliminating" if self.distinct else "preserving"
+
+
+def check(union: Union) -> Verdict:
+    """Theorem 1 or Theorem 2 for all queries of a union (a union is bounded if all its queries are)."""
+    failures: list[Failure] = []
+    told_all = True
+    try:
+        with StepBudget(MOST_STEPS, "checking memory") as budget:
+            failures.extend(_failures(union, budget))
+    except OverBudgetError:
+        told_all = False
+    if not failures and not told_all:
+        return Verdict(None, union.distinct, (_too_many(union),), certain=False)
+    found = tuple(_merged(failures))
+    necessary = any(f.necessary for f in found)
+    if not found:
+        return Verdict(True, union.distinct, ())
+    if union.distinct:
+        # Theorem 2 is sufficient only; but what is put out once has to be remembered for ever.
+        remembered = any(f.condition == "C1" for f in found) and not _repeats(union)
+        return Verdict(False if remembered else None, True, found, certain=remembered)
+    return Verdict(False, False, found, certain=necessary and not _repeats(union))
+
+
+def _too_many(union: Union) -> Failure:
+    """The failure of a query with too many cases to check."""
+    split = max(sum(a.op in (Op.DIFFERENT, Op.AT_MOST, Op.AT_LEAST) for a in q.atoms) for q in union.queries)
+    message = "there are too many orders of attributes to tell apart"
+    if split:
+        message += f": each of {split} comparisons by <>, <= or >= doubles them; compare by <, > or ="
+    return Failure("orders", message, necessary=False)
+
+
+def is_bounded(union: Union, budget: StepBudget) -> bool:
+    """Whether a union is bounded; faster than a verdict with reasons."""
+    try:
+        return next(_failures(union, budget), None) is None
+    except OverBudgetError:
+        return False
+
+
+def _failures(union: Union, budget: StepBudget) -> Iterator[Failure]:
+    for query in union.queries:
+        yield from _query_failures(query, budget, distinct=union.distinct)
+
+
+def _query_failures(query: Query, steps: StepBudget, *, distinct: bool) -> Iterator[Failure]:
+    told: set[object] = set()
+    budget = StepBudget(MOST_LOOKED_AT, steps.stage)
+    for conjunction in conjunctions(query, steps):
+        steps.spend(_LOOK)
+        plain = modified(conjunction)
+        if plain is None:
+            continue
+        theorem = theorem2.failures if distinct else theorem1.failures
+        yield from lasting(plain, theorem, told, budget)
+        if distinct and not told:
+            criterion = partial(unkeepable, distinct=True)
+            of_forests = (tuple(lasting(f, criterion, told, budget)) for f in forests(conjunction, budget))
+            yield from next(filter(None, of_forests), ())
+    steps.spend(_LOOK * budget.spent)
+
+
+def lasting(
+    query: Modified, criterion: Criterion, told: set[object], budget: StepBudget
+) -> Iterator[Failure]:
+    """The failures without joins, and those of the first case found that fails however it is split.
+
+    Failures in ``told``, of other queries of the union, are not looked for again.
+    """
+    found = sorted(criterion(query), key=lambda f: not f.necessary)
+    yield from _explained((f for f in found if not f.joins), query, told)
+    for failure in found:
+        for blame in _blames(query, failure):
+            case = _key(failure) not in told and failing(query, criterion, blame, budget)
+            if case:
+                remaining = (f for f in criterion(case) if f.joins and _key(f) not in told)
+                yield from _explained(remaining, case, told)
+                return
+
+
+def _explained(failures: Iterable[Failure], query: Modified, told: set[object]) -> Iterator[Failure]:
+    for failure in failures:
+        told.add(_key(failure))
+        yield failure.explained(query.closure)
+
+
+def _blames(query: Modified, failure: Failure) -> Iterator[Blame]:
+    """The joins for which one case has to fail: one, or two where a stream has to keep several values."""
+    pairs = {(query.closure.class_of[j.low], query.closure.class_of[j.high]): j for j in failure.joins}
+    for joins in combinations(pairs.values(), 2) if len(pairs) > 1 else ((j,) for j in pairs.values()):
+        yield Blame(failure.condition, joins)
+
+
+def _key(failure: Failure) -> object:
+    return failure.condition, failure.streams, failure.attributes
+
+
+def _merged(failures: Iterable[Failure]) -> Iterator[Failure]:
+    """Each condition once for the same attributes, with all atoms at fault."""
+    found: dict[object, Failure] = {}
+    for failure in failures:
+        key = _key(failure)
+        if key in found:
+            atoms = {str(a): a for a in (*found[key].atoms, *failure.atoms)}
+            found[key] = replace(found[key], atoms=tuple(atoms.values()))
+        else:
+            found[key] = failure
+    yield from sorted(found.values(), key=lambda f: f.condition)
+
+
+def _repeats(union: Union) -> bool:
+    """True if some query names a stream twice, which the paper excludes."""
+    for query in union.queries:
+        names = [(s.relation, s.keywords) for s in query.streams if s.time is not None]
+        if len(set(names)) < len(names):
+            return True
+    return False

@@ -1,0 +1,176 @@
+"""Which tuples carry keywords of which queries: the sparse matrix of keyword bitmaps.
+
+Most tuples carry no keyword of most queries; what is not stored is 0, the
+bitmap of free tuples. Entries are kept in order of (slot, query).
+
+A query sleeps while no live tuple carries one of its keywords.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
+
+QUERY_BITS = 20  # queries that a mesh can have over time: about a million
+_QUERY = (1 << QUERY_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordBitmaps:
+    """Tuples (by slot, or by place in a batch) with their keyword bitmaps for queries, in order of both."""
+
+    tuple: Ints
+    query: Ints
+    bitmap: Ints
+
+    def __len__(self) -> int:
+        return len(self.tuple)
+
+    def taken(self, chosen: Flags) -> KeywordBitmaps:
+        return KeywordBitmaps(self.tuple[chosen], self.query[chosen], self.bitmap[chosen])
+
+    def followed_by(self, other: KeywordBitmaps, first: int) -> KeywordBitmaps:
+        """These, then the bitmaps of tuples that are numbered from ``first`` on."""
+        columns = (other.tuple + first, other.query, other.bitmap)
+        own = (self.tuple, self.query, self.bitmap)
+        return KeywordBitmaps(*map(np.concatenate, zip(own, columns, strict=True)))
+
+    @classmethod
+    def none(cls) -> KeywordBitmaps:
+        return cls(NOTHING, NOTHING, NOTHING)
+
+
+class LiveBitmaps:
+    """The bitmaps of live tuples by slot and query."""
+
+    def __init__(self) -> None:
+        self._places: Ints = NOTHING  # slot and query in one integer, sorted
+        self._bitmaps: Ints = NOTHING
+        self._some: Flags = np.empty(0, dtype=bool)  # by slot: whether it has a bitmap
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def append(self, new: KeywordBitmaps, slots: int) -> None:
+        """Add bitmaps of new tuples; ``slots`` are in use."""
+        self._set(
+            np.concatenate([self._places, _place(new.tuple, new.query)]),
+            np.concatenate([self._bitmaps, new.bitmap]),
+            slots,
+        )
+
+    def insert(self, new: KeywordBitmaps, slots: int) -> None:
+        """Add bitmaps of any tuples, for new queries."""
+        places = np.concatenate([self._places, _place(new.tuple, new.query)])
+        order = np.argsort(places, kind="stable")
+        self._set(places[order], np.concatenate([self._bitmaps, new.bitmap])[order], slots)
+
+    def of(self, query: Ints, slots: Ints) -> Ints:
+        """The bitmap of each (query, tuple)."""
+        found = np.zeros(len(slots), dtype=np.int64)
+        if len(slots) and slots.max() >= len(self._some):  # free tuples that came later
+            self._some = np.concatenate([self._some, np.zeros(int(slots.max()) + 1, dtype=bool)])
+        carrying = np.flatnonzero(self._some.take(slots))
+        if len(carrying):
+            places = _place(slots[carrying], query[carrying])
+            first = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
+            hit = self._places[first] == places
+            found[carrying[hit]] = self._bitmaps[first[hit]]
+        return found
+
+    def carried(self, slots: Ints) -> tuple[Ints, KeywordBitmaps]:
+        """All bitmaps of each tuple, with the tuple's position in ``slots``."""
+        first = np.searchsorted(self._places, _place(slots, 0))
+        counts = np.searchsorted(self._places, _place(slots + 1, 0)) - first
+        found = ranges(first, counts)
+        of = np.repeat(np.arange(len(slots), dtype=np.int64), counts)
+        return of, KeywordBitmaps(slots[of], self._places[found] & _QUERY, self._bitmaps[found])
+
+    def all(self) -> KeywordBitmaps:
+        """All that is bitmaps."""
+        return KeywordBitmaps(self._places >> QUERY_BITS, self._places & _QUERY, self._bitmaps)
+
+    def forget(self, query: int) -> None:
+        """Drop all bitmaps for one query."""
+        kept = self._places & _QUERY != query
+        self._set(self._places[kept], self._bitmaps[kept], len(self._some))
+
+    def remap(self, slots: Ints) -> None:
+        """Give tuples their new slots, which keep their order; tuples with negative ones go."""
+        renumbered = slots[self._places >> QUERY_BITS]
+        kept: Flags = renumbered >= 0
+        query = self._places[kept] & _QUERY
+        live = int(slots.max(initial=-1)) + 1
+        self._set(renumbered[kept] << QUERY_BITS | query, self._bitmaps[kept], live)
+
+    def _set(self, places: Ints, bitmaps: Ints, slots: int) -> None:
+        self._places, self._bitmaps = places, bitmaps
+        self._some = np.zeros(slots, dtype=bool)
+        self._some[places >> QUERY_BITS] = True
+
+
+def distinct_pairs(slots: Ints, query: Ints) -> tuple[Ints, Ints]:
+    """Each (slot, query) once."""
+    places = distinct(_place(slots, query))
+    return places >> QUERY_BITS, places & _QUERY
+
+
+def _place(slots: Ints, query: Ints | int) -> Ints:
+    return slots << QUERY_BITS | query
+
+
+class SleepingQueries:
+    """By query: the keywords that live tuples carry, and whether it is awake.
+
+    A sleeping query has no partials, and catches up with the live tuples when it
+    wakes (S-KWS paper, Section 4.1, for the whole mesh of a query instead of each
+    operator). ``everything``: the keywords that a query needs to wake. Tuples with
+    the bitmap ``excluded`` take no part.
+    """
+
+    def __init__(self, everything: int, excluded: int) -> None:
+        self._everything = everything
+        self._excluded = excluded
+        self._carried: Ints = np.zeros(1, dtype=np.int64)
+        self._awake: Flags = np.zeros(1, dtype=bool)
+
+    def enrol(self, query: int) -> None:
+        """Add a query, asleep."""
+        if query >= len(self._awake):
+            more = query + 1
+            self._awake = np.concatenate([self._awake, np.zeros(more, dtype=bool)])
+            self._carried = np.concatenate([self._carried, np.zeros(more, dtype=np.int64)])
+
+    def forget(self, query: int) -> None:
+        """Remove a query."""
+        self._awake[query], self._carried[query] = False, 0
+
+    def carried(self, query: int) -> int:
+        """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
+        return int(self._carried[query])
+
+    def awake(self, queries: Ints) -> Flags:
+        """Which of the queries are awake."""
+        return self._awake[queries]
+
+    def woken(self, bitmaps: KeywordBitmaps) -> Flags:
+        """By query: whether tuples with these bitmaps wake it."""
+        self._carry(bitmaps)
+        woken: Flags = (self._carried == self._everything) & ~self._awake
+        self._awake |= woken
+        return woken
+
+    def settle(self, bitmaps: KeywordBitmaps) -> bool:
+        """Set the bitmaps of all live tuples; True if a query falls asleep."""
+        self._carried[:] = 0
+        self._carry(bitmaps)
+        falling_asleep = self._awake & (self._carried != self._everything)
+        self._awake &= ~falling_asleep
+        return bool(falling_asleep.any())
+
+    def _carry(self, bitmaps: KeywordBitmaps) -> None:
+        taking_part = bitmaps.bitmap != self._excluded
+        np.bitwise_or.at(self._carried, bitmaps.query[taking_part], bitmaps.bitmap[taking_part])

@@ -1,0 +1,251 @@
+"""A hash-join index that grows by batches.
+
+An entry is one 64-bit integer: the leading bits of its hash, then its payload.
+A *run* is a range of entries in order of their *buckets*, which are still
+fewer of these leading bits; its directory tells where each bucket begins. The
+last runs become one when they are of similar size, so that n entries stand in
+about log n runs and each is moved about log n times. All runs are searched at
+once.
+
+Most hashes that are looked up are in no run. A filter finds that out at a tenth
+of the cost of a look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, ranges
+from skws_mesh.columnar.store import written
+
+_LEAST_BITS = 17  # 128 kB, which fits the processor's caches
+_SPARSE = 8  # places for each hash, so that one in eight look-ups passes in vain
+
+
+class HashFilter:
+    """A bitmap for an expected number of hashes; with more of them, more pass in vain."""
+
+    def __init__(self, expected: int = 0) -> None:
+        bits = max(_LEAST_BITS, (expected * _SPARSE * 2).bit_length())
+        self._added = 0
+        self._set(np.zeros(1 << bits, dtype=bool))
+
+    def has_room(self, more: int) -> bool:
+        """True if the filter stays sparse enough with ``more`` hashes."""
+        return (self._added + more) * _SPARSE <= len(self._there)
+
+    def add(self, hashes: Hashes) -> None:
+        self._added += len(hashes)
+        self._there[self._places(hashes)] = True
+
+    def grow(self) -> None:
+        """Double the bitmap; what passed still passes."""
+        self._set(np.repeat(self._there, 2))
+
+    def passing(self, hashes: Hashes) -> Ints:
+        """The positions of the hashes that may be present."""
+        return np.flatnonzero(self._there.take(self._places(hashes)))
+
+    def _places(self, hashes: Hashes) -> Ints:
+        return (hashes >> self._shift).view(np.int64)  # by unsigned numbers NumPy takes twice as long
+
+    def _set(self, there: Flags) -> None:
+        self._there = there
+        self._shift = np.uint64(64 - (len(there).bit_length() - 1))
+
+
+PAIRS: Final = 1 << 18
+"""Pairs that are joined together: enough for NumPy, and some ten megabytes."""
+_LEAST_PAYLOAD_BITS = 20
+_DIGIT = 16  # bits by which NumPy sorts in linear time: several times as fast as by 64
+_NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
+
+
+class _Run(NamedTuple):
+    """``size`` entries in order of their leading ``bits``, one or two a bucket."""
+
+    size: int
+    bits: int
+
+    @property
+    def directory(self) -> int:
+        """Its directory's length: where each bucket begins, and the last one ends."""
+        return (1 << self.bits) + 1
+
+
+class HashIndex:
+    """Entries (hash, payload), looked up by hash; payloads are not negative.
+
+    A look-up may also give an entry whose hash differs in its last bits.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._entries = _NO_ENTRIES  # with space for more
+        self._begins = NOTHING  # places among the entries; with space for more
+        self._set_runs([])
+        self._unordered = _NO_ENTRIES  # left by a renumbering; mostly more come before the next look-up
+        self._set_payload_bits(_LEAST_PAYLOAD_BITS)
+        self._filter = HashFilter()
+
+    def __len__(self) -> int:
+        return self._size + len(self._unordered)
+
+    def add(self, hashes: Hashes, payload: Ints) -> None:
+        """Add entries in any order."""
+        if not len(hashes):
+            return
+        self._make_room(int(payload.max()))
+        self._push((hashes & self._hash_part) | payload.view(np.uint64))
+        if self._filter.has_room(len(hashes)):
+            self._filter.add(hashes)
+        else:
+            self._renew_filter()
+
+    def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """All pairs of equal hashes, as (position in ``hashes``, payload)."""
+        return together(list(self.probed(hashes)))
+
+    def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
+        """The same in parts of at most about PAIRS pairs; entries must not change meanwhile."""
+        wanted = self._filter.passing(hashes)
+        if not len(wanted):
+            return
+        if len(self._unordered):
+            self._push(_NO_ENTRIES)
+        prefixes = hashes.take(wanted) & self._hash_part
+        bucket = ((prefixes >> self._shifts).view(np.int64) + self._directories).ravel()
+        first = self._begins.take(bucket)
+        counts = self._begins.take(bucket + 1) - first
+        asked = np.tile(np.arange(len(wanted)), len(self._runs))
+        for begins, lengths, numbers in _parts(first, counts, asked):
+            of = np.repeat(numbers, lengths)
+            left = self._entries.take(ranges(begins, lengths))
+            left ^= prefixes.take(of)  # of an entry with the hash, its payload
+            hits = np.flatnonzero(left <= self._payload_part)
+            yield wanted.take(of.take(hits)), left.take(hits).view(np.int64)
+
+    def remap(self, new_payload: Ints) -> None:
+        """Renumber payloads from 0 on, in the same order; entries with a negative number go."""
+        left = int(new_payload.max(initial=-1)) + 1
+        self._make_room(left - 1)
+        entries = self._entries[: self._size]
+        if len(self._unordered):
+            entries = np.concatenate([entries, self._unordered])
+        payload = (entries & self._payload_part).view(np.int64)
+        gone = len(new_payload) - left
+        if left and new_payload[gone] == 0:  # the oldest went, and all others moved alike
+            entries = entries.take(np.flatnonzero(payload >= gone)) - np.uint64(gone)
+        else:
+            renumbered = new_payload.take(payload)
+            stays = np.flatnonzero(renumbered >= 0)
+            entries = (entries.take(stays) & self._hash_part) | renumbered.take(stays).view(np.uint64)
+        self._size, self._entries, self._begins = 0, _NO_ENTRIES, NOTHING
+        self._set_runs([])
+        self._unordered = entries
+        self._renew_filter()
+
+    def _push(self, entries: Hashes) -> None:
+        """Add a run, with the unordered entries; merge it with last runs less than twice as large."""
+        if len(self._unordered):
+            entries, self._unordered = np.concatenate([self._unordered, entries]), _NO_ENTRIES
+        first, size = self._size, len(entries)
+        while self._runs and self._runs[-1].size < 2 * size:
+            first -= self._runs[-1].size
+            size += self._runs.pop().size
+        run = _Run(size, max(1, size.bit_length() - 1))
+        if len(entries) < size:
+            entries = np.concatenate([self._entries[first : self._size], entries])
+        ordered, begins = _in_buckets(entries, run.bits)
+        self._size = first + size
+        if first:
+            directories = sum(other.directory for other in self._runs)
+            self._entries = written(self._entries, first, ordered)
+            self._begins = written(self._begins, directories, begins + first)
+        else:
+            self._entries, self._begins = ordered, begins
+        self._set_runs([*self._runs, run])
+
+    def _set_runs(self, runs: list[_Run]) -> None:
+        self._runs = runs  # as their entries, and their directories, stand one after the other
+        self._shifts = np.array([64 - run.bits for run in runs], dtype=np.uint64)[:, None]
+        directories = np.array([run.directory for run in runs], dtype=np.int64)
+        self._directories = (np.cumsum(directories) - directories)[:, None]
+
+    def _set_payload_bits(self, bits: int) -> None:
+        self._payload_part = np.uint64((1 << bits) - 1)
+        self._hash_part = ~self._payload_part
+
+    def _make_room(self, payload: int) -> None:
+        """Make ``payload`` fit, at the cost of bits of the hashes."""
+        if payload <= int(self._payload_part):
+            return
+        old = self._payload_part
+        self._set_payload_bits(payload.bit_length() + 1)
+        left = self._hash_part | old
+        self._entries, self._unordered = self._entries & left, self._unordered & left
+
+    def _renew_filter(self) -> None:
+        self._filter = HashFilter(len(self))
+        for entries in (self._entries[: self._size], self._unordered):
+            self._filter.add(entries)
+
+
+def _in_buckets(entries: Hashes, bits: int) -> tuple[Hashes, Ints]:
+    """Entries in order of their leading ``bits``, and where each bucket begins, and the last one ends."""
+    bucket = _leading(entries, bits)
+    begins = np.zeros((1 << bits) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(bucket, minlength=1 << bits), out=begins[1:])
+    order = np.argsort(bucket.astype(np.uint16), kind="stable")  # a radix sort, by the last digit first
+    if bits > _DIGIT:
+        order = order.take(np.argsort((bucket >> _DIGIT).astype(np.uint16).take(order), kind="stable"))
+    return entries.take(order), begins
+
+
+def _leading(hashes: Hashes, bits: int) -> Ints:
+    return (hashes >> np.uint64(64 - bits)).view(np.int64)
+
+
+def together(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """The pairs of all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    first, second = zip(*parts, strict=True) if parts else ((NOTHING,), (NOTHING,))
+    return np.concatenate(first), np.concatenate(second)
+
+
+def in_parts(pairs: tuple[Ints, Ints]) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs in parts of PAIRS at most."""
+    for begin in range(0, len(pairs[0]), PAIRS):
+        yield pairs[0][begin : begin + PAIRS], pairs[1][begin : begin + PAIRS]
+
+
+def in_fewer_parts(parts: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs in parts of PAIRS or twice as many, where they came in smaller ones."""
+    held: list[tuple[Ints, Ints]] = []
+    for part in parts:
+        held.append(part)
+        if sum(len(first) for first, _ in held) >= PAIRS:
+            yield together(held)
+            held = []
+    if held:
+        yield together(held)
+
+
+def _parts(first: Ints, counts: Ints, numbers: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Ranges of places, in parts with PAIRS places in all; a long range is cut."""
+    total = int(counts.sum())
+    if total <= PAIRS:
+        yield first, counts, numbers
+        return
+    ends = np.cumsum(counts)
+    for begin in range(0, total, PAIRS):
+        end = min(begin + PAIRS, total)
+        low, high = np.searchsorted(ends, (begin, end - 1), side="right")
+        some = slice(int(low), int(high) + 1)
+        before = ends[some] - counts[some]
+        since, until = np.maximum(before, begin), np.minimum(ends[some], end)
+        yield first[some] + (since - before), until - since, numbers[some]

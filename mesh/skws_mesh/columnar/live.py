@@ -1,0 +1,145 @@
+"""The live tuples and their index by join value, which all queries over a schema share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from skws_mesh.columnar.columns import (
+    NOTHING,
+    NULL,
+    Flags,
+    Hashes,
+    Ints,
+    KeySets,
+    TupleColumns,
+    cells,
+    index_hashes,
+)
+from skws_mesh.columnar.hash_index import HashIndex, in_parts
+from skws_mesh.columnar.store import TupleStore
+from skws_schema.model import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class InsertedTuples:
+    """Tuples that were just inserted: the slots from ``first`` on, and their entries by join value."""
+
+    first: int
+    slots: Ints
+    hashes: Hashes
+
+
+class Reserve(Protocol):
+    """Rows of indexed tables, which are not among the live tuples until a join value reaches them.
+
+    Tuples with keywords of a query are inserted before they can be looked for.
+    """
+
+    def demand(self, edge: Ints, values: Ints) -> None:
+        """Insert the free tuples to which edges lead by join values."""
+
+    def counted(self, edge: Ints, values: Ints) -> tuple[Flags, Ints]:
+        """Which edges lead to such tuples alone, and the number of those tuples."""
+
+
+class LiveTuples:
+    """The tuples of the window; some may be dead and not yet purged.
+
+    ``reserve``: tuples that are looked up elsewhere when a join value reaches them.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.key_sets = KeySets(schema)
+        self.reserve: Reserve | None = None
+        self._store = TupleStore(self.key_sets.width)
+        self._index = HashIndex()
+
+    def __len__(self) -> int:
+        return self._store.size
+
+    @property
+    def tuples(self) -> TupleColumns:
+        """The tuples by slot."""
+        return self._store.tuples
+
+    def tuple_in(self, slot: int) -> tuple[int, int, int]:
+        """Relation, start and end of the tuple in a slot."""
+        return self._store.three(slot)
+
+    def insert(self, batch: TupleColumns) -> InsertedTuples:
+        """Add tuples."""
+        first = self._store.append(batch.columns())
+        place, hashes = self._entries(batch.relation, batch.keys)
+        slots = place + first
+        self._index.add(hashes, slots)
+        return InsertedTuples(first, slots, hashes)
+
+    def entries(self, slots: Ints) -> tuple[Ints, Hashes]:
+        """One entry for each of the tuples' join values that is not NULL: place in ``slots``, and hash."""
+        return self._entries(self.tuples.relation[slots], self.tuples.keys.take(slots, axis=0))
+
+    def _entries(self, relation: Ints, keys: Ints) -> tuple[Ints, Hashes]:
+        values, width = keys.ravel(), self.key_sets.width
+        known = np.flatnonzero(values != NULL)  # three times as fast as over rows and columns
+        place = known // width
+        # The number of a tuple's index is its relation's first one and the key set, which ``known`` says.
+        first = (relation - np.arange(len(relation))) * width
+        return place, index_hashes(first.take(place) + known, values.take(known))
+
+    def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """The tuples with given hashes, as (position in ``hashes``, slot)."""
+        return self._index.probe(hashes)
+
+    def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
+        """The same in parts; tuples of the reserve may be inserted between two parts."""
+        if self.reserve is None:
+            return self._index.probed(hashes)
+        return in_parts(self._index.probe(hashes))
+
+    def wanted(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
+        """The hashes of the partners of members by edges, with the members that have any."""
+        values = self._values(members, self.key_sets.source.take(edge))
+        known: Flags = values != NULL
+        if not known.all():
+            edge, values = edge[known], values[known]
+        return known, index_hashes(self.key_sets.edge_index.take(edge), values)
+
+    def gather(self, edge: Ints, members: Ints) -> None:
+        """Insert the partners of members by edges that are in the reserve; called before a look-up."""
+        if self.reserve is not None and len(edge):
+            self.reserve.demand(*self.joining(edge, members))
+
+    def joining(self, edge: Ints, members: Ints) -> tuple[Ints, Ints]:
+        """The edges by which members have partners, with the partners' join values."""
+        values = self._values(members, self.key_sets.source.take(edge))
+        known = values != NULL
+        return edge[known], values[known]
+
+    def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
+        """Which pairs of tuples agree on an edge: the target's relation, and all 64 bits of their values."""
+        near = self._values(source, self.key_sets.source[edge])
+        agree: Flags = near == self._values(target, self.key_sets.target[edge])
+        agree &= self.tuples.relation[target] == self.key_sets.target_relation[edge]
+        return agree
+
+    def _values(self, slots: Ints, key_sets: Ints) -> Ints:
+        return cells(self.tuples.keys, slots, key_sets)
+
+    def end(self, slots: Ints, ticks: Ints) -> None:
+        """End tuples early."""
+        self._store.tuples.end[slots] = ticks
+
+    def compact(self, horizon: int, dropped: Ints = NOTHING) -> Ints:
+        """Drop what ended at or before ``horizon``, and some more slots.
+
+        Gives each slot's new number, -1 for the dropped.
+        """
+        kept: Flags = self.tuples.end > horizon
+        kept[dropped] = False
+        renumbered = self._store.keep(kept)
+        self._index.remap(renumbered)
+        return renumbered

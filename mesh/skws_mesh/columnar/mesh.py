@@ -1,0 +1,352 @@
+"""Joining batches: new partials with all live tuples, waiting ones with new tuples.
+
+One mesh serves all queries of one shape: equally many keywords, searched in
+the same relations, and networks of the same size. They have the same operators,
+so their partials stand in the same tables and are joined together; the query is
+one more column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, pairwise
+
+import numpy as np
+
+from skws_mesh.cngen import CNGen
+from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQueries
+from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed, ranges
+from skws_mesh.columnar.hash_index import PAIRS, HashIndex, in_fewer_parts
+from skws_mesh.columnar.live import InsertedTuples, LiveTuples
+from skws_mesh.columnar.operators import NONE, OperatorCounts, OperatorTable
+from skws_mesh.columnar.pairs import Pairs
+from skws_mesh.columnar.semi_join import Entrances, SemiJoinFilter
+from skws_mesh.columnar.store import NO_MEMBER, Partials
+from skws_mesh.columnar.waiting import NewPartials, Waiting
+from skws_mesh.tree import Tree
+from skws_purging.tuples import ALWAYS
+from skws_schema.memory import check
+
+_FEW = PAIRS >> 6  # partials, whose groups are fewer than PAIRS: not worth counting
+
+
+class ColumnarMesh:
+    """Full mesh of the keyword queries of one shape, fed by batches of tuples with settled lifespans.
+
+    ``accepts_root`` restricts the mesh to results whose root tuple, by slot, it
+    accepts, and ``needed`` to some networks and their prefixes.
+    Queries are numbers below 2**QUERY_BITS.
+
+    A *closed* group waits for tuples with keywords only, or for bridges to
+    such tuples, which are few: such partials and tuples meet in an index of
+    their own, by query.
+
+    Sleeping queries have no partials (``SleepingQueries``).
+    """
+
+    def __init__(
+        self,
+        live: LiveTuples,
+        generator: CNGen,
+        accepts_root: Callable[[Ints], Flags] | None = None,
+        needed: Callable[[Tree], bool] = lambda _: True,
+    ) -> None:
+        self._live = live
+        self._operators = OperatorTable(generator, needed)
+        self._elsewhere: dict[Tree, int] = {}
+        self._accepts_root = accepts_root
+        self._width = generator.max_size
+        self._bitmaps = LiveBitmaps()
+        self._sleep = SleepingQueries(generator.all, self.excluded)
+        self._pairs = Pairs(
+            live, self._bitmaps, self._operators, width=self._width, in_order=bool(generator.sequence)
+        )
+        self._carriers = HashIndex()  # live tuples with keywords: (join value, query) -> slot
+        self._bridges = SemiJoinFilter(live, self._bitmaps, generator)
+        self._waiting = Waiting(self._width, self._operators)
+        self._found: list[Partials] = []  # while partials grow
+        self._new = NewPartials()
+
+    @property
+    def partials(self) -> int:
+        """Waiting partials, dead ones not yet purged included."""
+        return len(self._waiting)
+
+    @property
+    def found(self) -> list[Partials]:
+        """Results found so far for the tuples of the running call."""
+        return self._found
+
+    def held(self) -> Iterator[Partials]:
+        """Partials that wait, and new ones that will; columns are as narrow as stored."""
+        yield self._waiting.partials
+        yield from self._new.partials
+
+    @property
+    def labels(self) -> int:
+        """The number of pairs of a live tuple and a query whose keywords it contains."""
+        return len(self._bitmaps)
+
+    @property
+    def operators(self) -> int:
+        """Operators made so far."""
+        return len(self._operators)
+
+    @property
+    def excluded(self) -> int:
+        """The bitmap of tuples that take no part in a query."""
+        return self._operators.excluded
+
+    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
+        """Take in new live tuples; returns the results that they complete.
+
+        ``bitmaps`` are the new tuples with keywords, by slot. Partials
+        that end by ``horizon`` do not wait.
+        """
+        self._bitmaps.append(bitmaps, len(self._live))
+        slots, hashes = self._entries(bitmaps)
+        self._carriers.add(hashes, slots)
+        entrances = self._bridges.insert(arrived, bitmaps)
+        rooted = self._rooted(bitmaps.taken(self._sleep.awake(bitmaps.query)))
+        front = chain(
+            self._continued(self._waiting.in_open_groups(arrived.hashes), arrived.slots),
+            self._continued(self._waiting.in_closed_groups(hashes), slots),
+            self._bridged(arrived, entrances),
+            (rooted, self._woken(bitmaps)),
+        )
+        return self._grow(front, horizon)
+
+    def add(self, query: int, bitmaps: KeywordBitmaps) -> Partials:
+        """Add a query, given the live tuples with its keywords; returns its results alive now."""
+        self._sleep.enrol(query)
+        self._bitmaps.insert(bitmaps, len(self._live))
+        slots, hashes = self._entries(bitmaps)
+        self._carriers.add(hashes, slots)
+        self._bridges.add(bitmaps)
+        return self._grow(iter([self._woken(bitmaps)]))
+
+    def remove(self, query: int) -> None:
+        """Remove a query with its partials."""
+        self._bitmaps.forget(query)
+        self._sleep.forget(query)
+        self._drop_partials_of_sleepers()
+        self._carriers = HashIndex()
+        slots, hashes = self._entries(self._bitmaps.all())
+        self._carriers.add(hashes, slots)
+
+    def carried(self, query: int) -> int:
+        """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
+        return self._sleep.carried(query)
+
+    def waiting(self) -> OperatorCounts:
+        """Operators that ever had partials, each with the number waiting, once for every join."""
+        return self._operators.waiting(self._waiting.groups)
+
+    def probes(self) -> OperatorCounts:
+        """The same operators, each with how often its output has looked for partners."""
+        return self._operators.probes()
+
+    def add_network(self, tree: Tree) -> int:
+        """The operator number of a network that is evaluated elsewhere."""
+        if tree not in self._elsewhere:
+            self._elsewhere[tree] = self._operators.add_network(tree)
+        return self._elsewhere[tree]
+
+    def network(self, operator: int) -> Tree:
+        """The candidate network of a complete operator."""
+        return self._operators.trees[operator]
+
+    def end(self, slots: Ints) -> None:
+        """End the partials that contain tuples that were ended early."""
+        self._waiting.end(slots, self._live.tuples.end)
+
+    def mark(self, horizon: int, referred: Flags) -> None:
+        """Flag the tuples, by slot, that partials alive after ``horizon`` or bridges need.
+
+        A free tuple that is not flagged may be dropped if it is inserted again on demand.
+        """
+        self._waiting.mark(horizon, referred)
+        self._bridges.mark(referred)
+
+    def mark_carriers(self, carrying: Flags, *, leaving: Collection[int] = ()) -> None:
+        """Flag the tuples, by slot, with keywords of a query other than ``leaving``, or excluded."""
+        known = self._bitmaps.all()
+        carrying[known.tuple[~np.isin(known.query, list(leaving))] if leaving else known.tuple] = True
+
+    def asking(self) -> Iterator[tuple[Ints, Ints]]:
+        """The look-ups that new tuples may answer: edges, each with a member."""
+        yield self._waiting.looking()
+        yield self._bridges.asking()
+
+    def compact(self, horizon: int, slots: Ints) -> None:
+        """Drop what ended at or before ``horizon``; tuples have new slots."""
+        self._bitmaps.remap(slots)
+        self._carriers.remap(slots)
+        self._bridges.compact(slots)
+        self._waiting.compact(horizon, slots)
+        if self._sleep.settle(self._bitmaps.all()):
+            self._drop_partials_of_sleepers()
+
+    def _woken(self, bitmaps: KeywordBitmaps) -> Partials:
+        """The partials of size 1 of queries that new bitmaps wake."""
+        woken = self._sleep.woken(bitmaps)
+        if not woken.any():
+            return Partials.none(self._width)
+        known = self._bitmaps.all()
+        return self._rooted(known.taken(woken[known.query]))
+
+    def _drop_partials_of_sleepers(self) -> None:
+        self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
+
+    def _entries(self, bitmaps: KeywordBitmaps) -> tuple[Ints, Hashes]:
+        """Entries of the index of tuples with keywords: slots, and hashes of join value and query."""
+        taking_part = bitmaps.bitmap != self.excluded
+        slots, query = bitmaps.tuple[taking_part], bitmaps.query[taking_part]
+        place, hashes = self._live.entries(slots)
+        return slots[place], mixed(hashes, query[place])
+
+    def _bridged(self, arrived: InsertedTuples, entrances: Entrances) -> Iterator[Partials]:
+        """Waiting partials joined with new bridges, and those that new tuples complete across old ones."""
+        met = self._waiting.in_closed_groups(entrances.hashes)
+        for on_bridge in self._continued(met, entrances.slots):
+            is_new = on_bridge.members[:, self._width - 2] >= arrived.first
+            yield on_bridge.taken(is_new)
+            again = on_bridge.taken(~is_new)
+            partial, groups, wanted = self._spread(again)
+            for places, slots in self._carriers.probed(mixed(wanted, again.query[partial])):
+                closing = slots >= arrived.first
+                places, slots = places[closing], slots[closing]  # noqa: PLW2901 - fewer of them
+                yield self._pairs.joined(again, groups[places], partial[places], slots)
+
+    def _rooted(self, bitmaps: KeywordBitmaps) -> Partials:
+        """Partials of size 1: tuples that belong to a root."""
+        tuples = self._live.tuples
+        operators = self._operators.roots(tuples.relation[bitmaps.tuple], bitmaps.bitmap)
+        chosen = np.flatnonzero(operators != NONE)
+        slots = bitmaps.tuple[chosen]
+        kept = tuples.start[slots] < tuples.end[slots]
+        if self._accepts_root is not None:
+            kept &= self._accepts_root(slots)
+        chosen, slots = chosen[kept], slots[kept]
+        members = np.full((len(slots), self._width), NO_MEMBER, dtype=np.int64)
+        members[:, 0] = slots
+        return Partials(
+            bitmaps.query[chosen], operators[chosen], members, tuples.start[slots], tuples.end[slots]
+        )
+
+    def _grow(self, front: Iterator[Partials], horizon: int = ALWAYS) -> Partials:
+        """Join new partials with all live tuples until none is new; returns results, lets others wait.
+
+        In a batch the first tuples may end before the last: only partials that outlive ``horizon``
+        wait. Depth first: what grows from one part of the front is joined before the next part is
+        made, so that not all pairs are in memory at once.
+        """
+        self._found, self._new = [Partials.none(self._width)], NewPartials()
+        levels = [_in_fewer_parts(front)]
+        while levels:
+            grown = next(levels[-1], None)
+            if grown is None:
+                levels.pop()
+                continue
+            check()
+            complete = self._operators.complete(grown.operator)
+            if complete.any():
+                self._found.append(grown.taken(complete))
+                grown = grown.taken(~complete)
+            if len(grown):
+                levels.append(self._grown(grown, horizon))
+        if len(self._new):
+            check(self._new.nbytes)
+            self._waiting.add(*self._new.all())
+        self._new = NewPartials()
+        check(2 * sum(part.nbytes for part in self._found))
+        found, self._found = self._found, []
+        return self._pairs.truly_joined(Partials.together(found))
+
+    def _grown(self, front: Partials, horizon: int) -> Iterator[Partials]:
+        """New partials joined with the live tuples, in parts; those that will wait are collected."""
+        for some in self._portions(front):
+            partial, groups, wanted = self._spread(some)
+            stays = np.flatnonzero((some.end > horizon).take(partial) & ~self._operators.passing(groups))
+            if len(stays):
+                self._new.add(some, partial.take(stays), groups.take(stays), wanted.take(stays))
+            for places, slots in in_fewer_parts(self._partners(some, partial, groups, wanted)):
+                yield self._pairs.joined(some, groups.take(places), partial.take(places), slots)
+
+    def _portions(self, front: Partials) -> Iterator[Partials]:
+        """Partials in parts with about PAIRS groups."""
+        if len(front) <= _FEW:
+            yield front
+            return
+        ends = np.cumsum(self._operators.groups(front.operator)[1])
+        cuts = np.searchsorted(ends, np.arange(PAIRS, int(ends[-1]), PAIRS))
+        for begin, end in pairwise([0, *cuts.tolist(), len(front)]):
+            yield front.taken(slice(begin, end)) if cuts.size else front
+
+    def _partners(
+        self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes
+    ) -> Iterator[tuple[Ints, Ints]]:
+        """Live tuples for groups, as (place in ``groups``, slot); ``partial``: each group's partial."""
+        query = front.query.take(partial)
+        is_open, by_query = self._operators.open(groups), mixed(wanted, query)
+        self._gather(front, partial, groups, is_open)
+        yield from _probe_some(self._live.probed, wanted, np.flatnonzero(is_open))
+        yield from _probe_some(self._carriers.probed, by_query, np.flatnonzero(~is_open))
+        bridged = np.flatnonzero(self._operators.bridged(groups))
+        bridged = bridged.take(self._bridges.reached(by_query.take(bridged)))
+        if not len(bridged):
+            return
+        self._gather(front, partial, groups, bridged)
+        for places, slots in _probe_some(self._live.probed, wanted, bridged):
+            there = np.flatnonzero(self._bridges.among(slots))
+            places, slots = places[there], slots[there]  # noqa: PLW2901 - fewer of them
+            is_free = self._bitmaps.of(query[places], slots) == 0
+            yield places[is_free], slots[is_free]
+
+    def _gather(self, front: Partials, partial: Ints, groups: Ints, chosen: Ints | Flags) -> None:
+        """Insert the partners of the chosen groups that are in the reserve."""
+        if self._live.reserve is not None:
+            groups = groups[chosen]
+            members = cells(front.members, partial[chosen], self._operators.node(groups))
+            self._live.gather(self._operators.edge(groups), members)
+
+    def _spread(self, new: Partials) -> tuple[Ints, Ints, Hashes]:
+        """Each partial once for every group of its operator: its place, the group, the hash it waits for.
+
+        NULLs wait for nothing.
+        """
+        first, counts = self._operators.groups(new.operator)
+        partial = np.repeat(np.arange(len(new), dtype=np.int64), counts)
+        groups = ranges(first, counts)
+        self._operators.probed(new.operator, counts)
+        joining = cells(new.members, partial, self._operators.node(groups))
+        known, hashes = self._live.wanted(self._operators.edge(groups), joining)
+        if not known.all():
+            partial, groups = partial[known], groups[known]
+        return partial, groups, hashes
+
+    def _continued(self, met: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
+        """Waiting partials joined with a tuple each; ``met`` gives the number of its slot."""
+        for number, places, groups in met:
+            yield self._pairs.joined(self._waiting.partials, groups, places, slots[number])
+
+
+def _probe_some(
+    probed: Callable[[Hashes], Iterator[tuple[Ints, Ints]]], hashes: Hashes, places: Ints
+) -> Iterator[tuple[Ints, Ints]]:
+    """Probe with the hashes at some places; positions are among all hashes."""
+    if len(places):
+        for positions, found in probed(hashes.take(places)):
+            yield places.take(positions), found
+
+
+def _in_fewer_parts(parts: Iterator[Partials]) -> Iterator[Partials]:
+    """Partials in parts of PAIRS or twice as many, where they come in smaller ones."""
+    held: list[Partials] = []
+    for part in parts:
+        held.append(part)
+        if sum(map(len, held)) >= PAIRS:
+            yield Partials.together(held)
+            held = []
+    if held:
+        yield Partials.together(held)

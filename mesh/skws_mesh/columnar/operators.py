@@ -1,0 +1,220 @@
+"""The operators of the columnar mesh as tables of integers.
+
+An operator's output waits in *groups*: a member and an edge. The operator of a
+match stands at (group, bitmap of the match). Operators are made when first met,
+so start-up costs nothing, and of a large mesh only what is touched costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from skws_mesh.cngen import CNGen, Place
+from skws_mesh.columnar import semi_join
+from skws_mesh.columnar.columns import Flags, Ints, cells, distinct
+from skws_mesh.sequence import FREE
+from skws_mesh.tree import Tree
+from skws_schema.memory import check
+
+NONE = -1
+_AT_ONCE = 1024  # operators made between two checks of the memory budget
+# Operators never met: of trees that lack a keyword, and of complete trees.
+_UNKNOWN, _UNKNOWN_COMPLETE = -2, -3
+
+OperatorCounts: TypeAlias = list[tuple[Tree, int]]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class OperatorTable:
+    """Operators by number. ``trees[op]`` is the tree whose instances the operator puts out.
+
+    ``needed``: whether a tree has an operator at all.
+    """
+
+    def __init__(self, generator: CNGen, needed: Callable[[Tree], bool]) -> None:
+        self._generator = generator
+        self._needed = needed
+        self.trees: list[Tree] = []
+        self._places: list[Place] = []
+        self.excluded = 1 << generator.slots  # the bitmap of tuples that take no part
+        self._complete = np.zeros(64, dtype=bool)
+        self._size = np.ones(64, dtype=np.int64)
+        self._parents = np.zeros((64, generator.max_size), dtype=np.int64)
+        self._edges = np.full((64, generator.max_size), NONE, dtype=np.int64)
+        self._first_group = np.full(64, NONE, dtype=np.int64)
+        self._group_count = np.zeros(64, dtype=np.int64)
+        self._probes = np.zeros(64, dtype=np.int64)
+        self._owner = np.zeros(64, dtype=np.int64)
+        self._ranks = np.full((64, generator.max_size), FREE, dtype=np.int64)
+        self._next = np.full((64, self.excluded + 1), NONE, dtype=np.int32)
+        self._node = np.zeros(64, dtype=np.int64)
+        self._edge = np.zeros(64, dtype=np.int64)
+        self._open = np.zeros(64, dtype=bool)
+        self._bridged = np.zeros(64, dtype=bool)
+        self._passing = np.zeros(64, dtype=bool)
+        self._roots = np.full((len(generator.schema.relations), self.excluded + 1), NONE, dtype=np.int64)
+        for relation, keywords in generator.roots:
+            tree = Tree.single(relation, keywords)
+            if needed(tree):
+                (self._roots[relation, keywords],) = self._add([tree], generator.is_total(tree))
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+    def add_network(self, tree: Tree) -> int:
+        """The number of a network that is evaluated elsewhere."""
+        number = int(self._add([tree], True)[0])
+        size = self._size[number] = len(tree.relations)
+        self._parents[number, 1:size], self._edges[number, 1:size] = tree.parents[1:], tree.edges[1:]
+        return number
+
+    def roots(self, relation: Ints, keywords: Ints) -> Ints:
+        """The operator of each tuple that belongs to a root, else NONE."""
+        return self._roots[relation, keywords]
+
+    def complete(self, operators: Ints) -> Flags:
+        """Which operators put out results."""
+        return self._complete.take(operators)
+
+    def groups(self, operators: Ints) -> tuple[Ints, Ints]:
+        """First group and number of groups of each operator, made if need be."""
+        new = operators.take(np.flatnonzero(self._first_group.take(operators) == NONE))
+        for number, operator in enumerate(distinct(new).tolist()):
+            if number % _AT_ONCE == 0:
+                check()
+            self._expand(operator)
+        return self._first_group.take(operators), self._group_count.take(operators)
+
+    def size(self, operators: Ints) -> Ints:
+        """The number of nodes of each operator's tree."""
+        return self._size.take(operators)
+
+    def joins(self, operators: Ints, node: int) -> tuple[Ints, Ints]:
+        """For each operator the parent of a node, and the edge from it; NONE without such a node."""
+        return self._parents[operators, node], self._edges[operators, node]
+
+    def ranks(self, operators: Ints) -> Ints:
+        """For each operator the ranks of its nodes in the keyword order, FREE where they have none."""
+        return self._ranks[operators]
+
+    def node(self, groups: Ints) -> Ints:
+        """The member that each group joins next."""
+        return self._node.take(groups)
+
+    def open(self, groups: Ints) -> Flags:
+        """Which groups join any free tuple; the others join bridges and tuples with keywords only."""
+        return self._open.take(groups)
+
+    def bridged(self, groups: Ints) -> Flags:
+        """Which groups join bridges besides tuples with keywords."""
+        return self._bridged.take(groups)
+
+    def passing(self, groups: Ints) -> Flags:
+        """Which groups end with a bridge: they do not wait."""
+        return self._passing.take(groups)
+
+    def edge(self, groups: Ints) -> Ints:
+        """The edge by which each group joins."""
+        return self._edge.take(groups)
+
+    def next(self, groups: Ints, keywords: Ints) -> Ints:
+        """The operator of each match, NONE where it leads to no network."""
+        found = cells(self._next, groups, keywords)
+        unknown = np.flatnonzero(found < NONE)
+        if len(unknown):
+            codes = distinct(groups[unknown] * self._next.shape[1] + keywords[unknown])
+            for first in range(0, len(codes), _AT_ONCE):
+                check()
+                self._make(codes[first : first + _AT_ONCE])
+            found = cells(self._next, groups, keywords)
+        return found.astype(np.int64)
+
+    def waiting(self, groups: Ints) -> OperatorCounts:
+        """Each operator ever expanded, with how often one of its groups occurs."""
+        owners = self._owner[groups]
+        return self._expanded(np.bincount(owners, minlength=len(self.trees)))
+
+    def probed(self, operators: Ints, times: Ints) -> None:
+        """Count how often the operators' output has looked for partners."""
+        np.add.at(self._probes, operators, times)  # 7 ns each
+
+    def probes(self) -> OperatorCounts:
+        """Each operator ever expanded, with how often its output has looked for partners."""
+        return self._expanded(self._probes)
+
+    def _expanded(self, counts: Ints) -> OperatorCounts:
+        expanded = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
+        return [(self.trees[operator], int(counts[operator])) for operator in expanded.tolist()]
+
+    def _make(self, codes: Ints) -> None:
+        """Make the operators at some codes: group * width of the table + keywords."""
+        table, trees, places, grow = self._next.ravel(), self.trees, self._places, self._generator.grow
+        groups, keywords = np.divmod(codes, self._next.shape[1])
+        owners, complete = self._owner[groups], table[codes] == _UNKNOWN_COMPLETE
+        met = zip(owners.tolist(), groups.tolist(), keywords.tolist(), complete.tolist(), strict=True)
+        grown = [grow(trees[owner], places[group], *child) for owner, group, *child in met]
+        made = [(place, tree) for place, tree in enumerate(grown) if tree is not None and self._needed(tree)]
+        kept = [place for place, _ in made]
+        new = self._add([tree for _, tree in made], complete[kept])
+        owners, groups = owners[kept], groups[kept]
+        last = self._size[owners]  # the place of the node that is new
+        self._size[new] = last + 1
+        self._parents[new], self._edges[new] = self._parents[owners], self._edges[owners]
+        self._parents[new, last], self._edges[new, last] = self._node[groups], self._edge[groups]
+        table[codes] = NONE
+        table[codes[kept]] = new
+
+    def _add(self, trees: Sequence[Tree], complete: Flags | bool) -> Ints:
+        """Add operators for trees, with the columns of a single node; returns their numbers."""
+        numbers = np.arange(len(self.trees), len(self.trees) + len(trees))
+        self.trees += trees
+        while len(self.trees) > len(self._complete):
+            self._complete = _doubled(self._complete, False)
+            self._first_group = _doubled(self._first_group, NONE)
+            self._group_count = _doubled(self._group_count, 0)
+            self._probes = _doubled(self._probes, 0)
+            self._size = _doubled(self._size, 1)
+            self._parents, self._edges = _doubled(self._parents, 0), _doubled(self._edges, NONE)
+            self._ranks = _doubled(self._ranks, FREE)
+        self._complete[numbers] = complete
+        if self._generator.sequence:
+            for number, tree in zip(numbers.tolist(), trees, strict=True):
+                ranks = map(self._generator.sequence.rank, tree.keywords)
+                self._ranks[number, : len(tree.keywords)] = list(ranks)
+        return numbers
+
+    def _expand(self, operator: int) -> None:
+        tree, largest = self.trees[operator], self._generator.max_size
+        to_bridge = largest >= semi_join.LEAST_SIZE and len(tree.relations) == largest - 2
+        on_bridge = (
+            largest >= semi_join.LEAST_SIZE and len(tree.relations) == largest - 1 and not tree.keywords[-1]
+        )
+        self._first_group[operator] = len(self._places)
+        for place in self._generator.places(tree):
+            group = len(self._places)
+            self._places.append(place._replace(choices=()))  # they are in the table
+            if group == len(self._node):
+                self._node, self._edge = _doubled(self._node, 0), _doubled(self._edge, 0)
+                self._next, self._owner = _doubled(self._next, NONE), _doubled(self._owner, 0)
+                self._open, self._bridged = _doubled(self._open, False), _doubled(self._bridged, False)
+                self._passing = _doubled(self._passing, False)
+            self._owner[group] = operator
+            joins_free = (0, False) in place.choices
+            self._bridged[group] = joins_free and to_bridge
+            self._open[group] = joins_free and not to_bridge
+            self._passing[group] = on_bridge
+            self._node[group] = tree.path[place.depth]
+            self._edge[group] = place.edge.id
+            for keywords, complete in place.choices:  # NumPy takes ten times as long for one by a list
+                self._next[group, keywords] = _UNKNOWN_COMPLETE if complete else _UNKNOWN
+        self._group_count[operator] = len(self._places) - self._first_group[operator]
+
+
+def _doubled(array: npt.NDArray[Scalar], fill: int) -> npt.NDArray[Scalar]:
+    grown: npt.NDArray[Scalar] = np.full((2 * len(array), *array.shape[1:]), fill, dtype=array.dtype)
+    grown[: len(array)] = array
+    return grown

@@ -1,0 +1,185 @@
+"""A semi-join filter: the free tuples next to one that may complete a network; others are not tried.
+
+The last node of a network carries keywords. If the one before it is free, it
+needs a live neighbour with keywords, which in a window few tuples have. So
+partials do not join free tuples there and wait with each of them; they wait
+for a *bridge*, a free tuple with such a neighbour: a semi-join from the far
+end, kept as a filter of the join values by which a bridge can be entered.
+Partials that lack one tuple, by far the most, are then made only where a
+network is about to be complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from skws_mesh.cngen import CNGen
+from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, distinct_pairs
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed, ranges
+from skws_mesh.columnar.hash_index import HashFilter, HashIndex, in_fewer_parts, together
+from skws_mesh.columnar.live import InsertedTuples, LiveTuples
+from skws_mesh.columnar.store import Table
+
+LEAST_SIZE = 4  # of the largest network; in smaller ones all partials that wait are few
+
+
+@dataclass(frozen=True, slots=True)
+class Entrances:
+    """Bridges by slot, once for each of their join values and queries; ``hashes`` are of both."""
+
+    slots: Ints
+    hashes: Hashes
+
+
+class SemiJoinFilter:
+    """The bridges among the live tuples, for all queries of one shape.
+
+    ``bitmaps`` are those of the mesh, which passes on every change of the live tuples.
+    """
+
+    def __init__(self, live: LiveTuples, bitmaps: LiveBitmaps, generator: CNGen) -> None:
+        self._live = live
+        self._bitmaps = bitmaps
+        # A leaf with the root's keyword alone could be spared.
+        self._closing = generator.all & ~(1 << generator.order.root_keyword)
+        self._used = generator.max_size >= LEAST_SIZE and self._closing != 0
+        leaving = generator.edges_from
+        self._edges = np.array([edge.id for some in leaving for edge in some], dtype=np.int64)
+        self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
+        self._first_edge = np.cumsum(self._degree) - self._degree
+        self._closers = Table((NOTHING, NOTHING))  # slot, edge: tuples that may close a network
+        self._index = HashIndex()  # join value -> place among the closers
+        self._is_closer: Flags = np.zeros(0, dtype=bool)  # by slot
+        self._is_bridge: Flags = np.zeros(0, dtype=bool)  # by slot: of any query
+        self._filter = HashFilter()
+        self._is_due = False  # flags and filter: renewed when the next tuples come
+
+    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps) -> Entrances:
+        """Take in new live tuples; returns bridges that are new, or to new tuples."""
+        if not self._used:
+            return _NO_ENTRANCES
+        if self._is_due:
+            self._renew()
+        known, hashes = self._closers.size, self._new_closers(bitmaps)
+        met = self._next_to_closers(arrived)
+        if len(hashes):
+            met = chain(met, self._look_around(known))
+        entrances = self._entrances(list(self._bridged(met)))
+        self._enter(hashes)
+        return entrances
+
+    def add(self, bitmaps: KeywordBitmaps) -> None:
+        """Take in live tuples with keywords of a new query."""
+        if self._used:
+            self._enter(self._new_closers(bitmaps))
+            self._renew()
+
+    def compact(self, slots: Ints) -> None:
+        """Give tuples their new slots; those with negative ones are gone."""
+        if not self._used:
+            return
+        self._index.remap(self._closers.follow(slots))
+        self._is_closer = np.zeros(len(self._live), dtype=bool)
+        self._is_closer[self._closers.columns()[0]] = True
+        self._is_due = True
+
+    def mark(self, referred: Flags) -> None:
+        """Flag the tuples, by slot, next to one that may close a network."""
+        for _, bridges in self._next_to(*self._closers.columns()):
+            referred[bridges] = True
+
+    def asking(self) -> tuple[Ints, Ints]:
+        """The look-ups of bridges: edges, each with a tuple."""
+        source, edge = self._closers.columns()
+        return edge, source
+
+    def reached(self, hashes: Hashes) -> Ints:
+        """The positions of the hashes of join value and query by which there may be a bridge."""
+        return self._filter.passing(hashes)
+
+    def among(self, slots: Ints) -> Flags:
+        """Which tuples are bridges, of any query."""
+        self._is_bridge = _with_space(self._is_bridge, len(self._live))
+        return self._is_bridge.take(slots)
+
+    def _new_closers(self, bitmaps: KeywordBitmaps) -> Hashes:
+        """Append the tuples that may close a network to the closers; returns their hashes."""
+        closing = bitmaps.bitmap & self._closing != 0
+        if not closing.any():
+            return _NO_ENTRANCES.hashes
+        self._is_closer = _with_space(self._is_closer, len(self._live))
+        slots = distinct(bitmaps.tuple[closing])
+        slots = slots[~self._is_closer[slots]]
+        if not len(slots):
+            return _NO_ENTRANCES.hashes
+        self._is_closer[slots] = True
+        relation = self._live.tuples.relation[slots]
+        degree = self._degree[relation]
+        source, edge = np.repeat(slots, degree), self._edges[ranges(self._first_edge[relation], degree)]
+        known_value, hashes = self._live.wanted(edge, source)
+        self._closers.append((source[known_value], edge[known_value]))
+        return hashes
+
+    def _enter(self, hashes: Hashes) -> None:
+        """Index the last closers by their hashes."""
+        self._index.add(hashes, np.arange(self._closers.size - len(hashes), self._closers.size))
+
+    def _next_to_closers(self, arrived: InsertedTuples) -> Iterator[tuple[Ints, Ints]]:
+        """Older closers, each with a new tuple next to it; in parts."""
+        for entry, waiting in self._index.probed(arrived.hashes):
+            yield self._closers.columns()[0][waiting], arrived.slots[entry]
+
+    def _look_around(self, first: int) -> Iterator[tuple[Ints, Ints]]:
+        """The closers from place ``first`` on, each with a live tuple next to it; in parts."""
+        source, edge = (column[first:] for column in self._closers.columns())
+        self._live.gather(edge, source)
+        return self._next_to(source, edge)
+
+    def _next_to(self, source: Ints, edge: Ints) -> Iterator[tuple[Ints, Ints]]:
+        _, hashes = self._live.wanted(edge, source)
+        for place, bridge in self._live.probed(hashes):
+            yield source[place], bridge
+
+    def _entrances(self, found: list[tuple[Ints, Ints]]) -> Entrances:
+        """Enter tuples, each with a query for which it is next to a closer, as bridges."""
+        if not found:
+            return _NO_ENTRANCES
+        slots, query = found[0] if len(found) == 1 else distinct_pairs(*together(found))
+        free = self._bitmaps.of(query, slots) == 0
+        slots, query = slots[free], query[free]
+        self._is_bridge = _with_space(self._is_bridge, len(self._live))
+        self._is_bridge[slots] = True
+        place, hashes = self._live.entries(slots)
+        hashes = mixed(hashes, query[place])
+        while not self._filter.has_room(len(hashes)):
+            self._filter.grow()
+        self._filter.add(hashes)
+        return Entrances(slots[place], hashes)
+
+    def _bridged(self, met: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+        """For pairs of a closer and a tuple next to it: the tuples with the closers' queries, once a part."""
+        for closer, bridge in in_fewer_parts(met):
+            of, carried = self._bitmaps.carried(closer)
+            closing = carried.bitmap & self._closing != 0
+            yield distinct_pairs(bridge[of[closing]], carried.query[closing])
+
+    def _renew(self) -> None:
+        """Find the bridges among the live tuples, for the filter and the flags."""
+        self._is_due = False
+        self._filter = HashFilter()
+        self._is_bridge[:] = False
+        self._entrances(list(self._bridged(self._look_around(0))))
+
+
+def _with_space(flags: Flags, slots: int) -> Flags:
+    """The flags, for at least ``slots`` slots."""
+    if len(flags) >= slots:
+        return flags
+    return np.concatenate([flags, np.zeros(2 * slots - len(flags), dtype=bool)])
+
+
+_NO_ENTRANCES = Entrances(NOTHING, NOTHING.view(np.uint64))

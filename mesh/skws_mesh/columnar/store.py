@@ -1,0 +1,219 @@
+"""Growing tables of live tuples and of partial results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from skws_mesh.columnar.columns import Flags, Ints, TupleColumns
+
+NO_MEMBER = -1
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Partial results: query, operator, members, lifespan.
+
+    ``members`` has one column a node, as many as the largest network has;
+    NO_MEMBER stands where a smaller one ends.
+    """
+
+    query: Ints
+    operator: Ints
+    members: Ints
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.operator)
+
+    def columns(self) -> tuple[Ints, ...]:
+        return self.query, self.operator, self.members, self.start, self.end
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns())
+
+    def rows(self) -> Iterator[tuple[int, int, list[int]]]:
+        """Each row as (query, operator, slots of its members)."""
+        return zip(self.query.tolist(), self.operator.tolist(), self.members.tolist(), strict=True)
+
+    def taken(self, chosen: Ints | Flags | slice) -> Partials:
+        return Partials(*_rows(self.columns(), chosen))
+
+    def parts(self, most: int) -> Iterator[Partials]:
+        """The rows in parts of ``most``."""
+        if len(self) <= most:
+            yield self
+            return
+        for first in range(0, len(self), most):
+            yield self.taken(slice(first, first + most))
+
+    @classmethod
+    def none(cls, width: int) -> Partials:
+        nothing = np.empty(0, dtype=np.int64)
+        return cls(nothing, nothing, np.empty((0, width), dtype=np.int64), nothing, nothing)
+
+    @classmethod
+    def together(cls, parts: list[Partials]) -> Partials:
+        """The rows of several, at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*map(np.concatenate, zip(*(part.columns() for part in parts), strict=True)))
+
+
+_LEAST = 1024  # rows to have space for
+_SPARE = 4  # most space, in times the rows
+
+
+class Table:
+    """Columns of equal length that grow at the end, with space for a quarter more."""
+
+    def __init__(self, empty: tuple[Ints, ...]) -> None:
+        self._columns = list(empty)
+        self.size = 0
+
+    def append(self, rows: tuple[Ints, ...]) -> int:
+        """Append rows, given as columns; returns the place of the first."""
+        first, self.size = self.size, self.size + len(rows[0])
+        pairs = zip(self._columns, rows, strict=True)
+        self._columns = [written(column, first, new, least=_LEAST) for column, new in pairs]
+        return first
+
+    def columns(self) -> tuple[Ints, ...]:
+        """Views of the rows in use; valid until some are dropped, which moves the others."""
+        return tuple(column[: self.size] for column in self._columns)
+
+    def keep(self, kept: Flags) -> Ints:
+        """Drop all other rows; returns each row's new place, -1 for the dropped."""
+        left = int(np.count_nonzero(kept))
+        first, self.size = self.size - left, left
+        chosen: Ints | slice
+        if kept[first:].all():  # the oldest go, as is usual, and the others are moved as one
+            chosen = slice(first, first + left)
+            renumbered = np.arange(-first, left)
+            renumbered[:first] = -1
+        else:
+            chosen = np.flatnonzero(kept)
+            renumbered = np.full(len(kept), -1, dtype=np.int64)
+            renumbered[chosen] = np.arange(left)
+        self._columns = [self._moved(column, chosen) for column in self._columns]
+        return renumbered
+
+    def follow(self, renumbered: Ints) -> Ints:
+        """Renumber the first column, which has places of another table; rows with negative ones go.
+
+        Returns each row's new place, as ``keep`` does.
+        """
+        moved = renumbered.take(self.columns()[0])
+        kept = moved >= 0
+        places = self.keep(kept)
+        self.columns()[0][:] = moved.take(np.flatnonzero(kept))
+        return places
+
+    def _moved(self, column: Ints, chosen: Ints | slice) -> Ints:
+        """Some rows of a column, moved to its beginning; space they hardly need again is freed."""
+        rows = column[chosen] if isinstance(chosen, slice) else column.take(chosen, axis=0)
+        moved = column if len(column) <= _SPARE * max(_LEAST, self.size) else np.empty_like(rows)
+        moved[: self.size] = rows
+        return moved
+
+
+class TupleStore(Table):
+    """The live tuples; a tuple's *slot* is its place."""
+
+    def __init__(self, width: int) -> None:
+        one = np.empty(0, dtype=np.int64)
+        super().__init__((one, one, one, np.empty((0, width), dtype=np.int64), one))
+
+    def three(self, slot: int) -> tuple[int, int, int]:
+        """Relation, start and end of one tuple."""
+        relation, start, end, *_ = self._columns
+        return relation.item(slot), start.item(slot), end.item(slot)
+
+    @property
+    def tuples(self) -> TupleColumns:
+        return TupleColumns(*self.columns())
+
+
+class PartialStore(Table):
+    """Partial results, or results, with members of up to ``width`` tuples.
+
+    There can be millions, so queries, operators and slots take 32 bits here.
+    """
+
+    def __init__(self, width: int) -> None:
+        query, operator, members, start, end = Partials.none(width).columns()
+        small = (column.astype(np.int32) for column in (query, operator, members))
+        super().__init__((*small, start, end))  # type: ignore[arg-type]  # columns are widened when read
+
+    @property
+    def partials(self) -> Partials:
+        """Views of all rows; their columns are as narrow as they are kept."""
+        return Partials(*self.columns())
+
+    def taken(self, chosen: Ints | Flags | slice) -> Partials:
+        """Some rows."""
+        return Partials(*(rows.astype(np.int64, copy=False) for rows in _rows(self.columns(), chosen)))
+
+    def mark(self, horizon: int, referred: Flags) -> None:
+        """Flag the tuples, by slot, that rows which end after ``horizon`` hold."""
+        members = self._columns[2][: self.size][self._columns[4][: self.size] > horizon]
+        referred[members[members != NO_MEMBER]] = True
+
+    def compact(self, horizon: int, slots: Ints) -> Ints:
+        """Drop what ended at or before ``horizon``; members get their tuples' new slots.
+
+        Gives each row's new place, -1 for the dropped.
+        """
+        # Living partials have live members only; NO_MEMBER, being -1, takes the number behind the last.
+        places = self.keep(self._columns[4][: self.size] > horizon)
+        members = self.columns()[2]
+        members[:] = np.append(slots, NO_MEMBER).take(members)
+        return places
+
+    def end(self, slots: Ints, ends: Ints) -> Ints:
+        """End the rows that contain one of ``slots`` with it, given the ends of all tuples.
+
+        Gives the places of the rows that now end earlier.
+        """
+        _, _, members, _, end = self.columns()
+        touched = np.flatnonzero(np.isin(members, slots).any(axis=1))
+        if not len(touched):
+            return touched
+        among = members[touched]
+        earliest = np.where(among == NO_MEMBER, end[touched, None], ends[among]).min(axis=1)
+        earlier = earliest < end[touched]
+        end[touched] = np.minimum(earliest, end[touched])
+        places: Ints = touched[earlier]
+        return places
+
+
+def written(
+    array: npt.NDArray[Scalar], place: int, values: npt.NDArray[Scalar], *, least: int = 0
+) -> npt.NDArray[Scalar]:
+    """The array with values from a place on; where there is no space for them, a copy with a quarter more.
+
+    A copy has space for ``least`` at least, and keeps what stands before the place.
+    """
+    end = place + len(values)
+    if end > len(array):
+        grown = np.empty((max(least, end + end // 4), *array.shape[1:]), dtype=array.dtype)
+        grown[:place] = array[:place]
+        array = grown
+    array[place:end] = values
+    return array
+
+
+def _rows(columns: tuple[Ints, ...], chosen: Ints | Flags | slice) -> Iterator[Ints]:
+    """Some rows of columns, as copies."""
+    if isinstance(chosen, slice):
+        return (column[chosen].copy() for column in columns)
+    places = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+    return (column.take(places, axis=0) for column in columns)  # a fifth of what it takes to index by them

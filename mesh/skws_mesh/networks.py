@@ -1,0 +1,254 @@
+"""Candidate networks as people read them: free trees in one fixed reading order.
+
+CNGen roots a network wherever its node order says. Here the reading starts at
+the terminal node with the first keywords, so the same network always reads
+the same: ``director{tarantino} - movie{} - plays{} - actor{travolta}``.
+
+Networks of one cluster share operators: these are the tree of the networks'
+common prefixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache, partial
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+from skws_mesh.cngen import CNGen
+from skws_mesh.tree import Tree, neighbours
+from skws_schema.graph import Edge, edges, present_edges
+from skws_schema.model import Schema
+
+
+class CandidateNetwork(NamedTuple):
+    """Nodes in preorder from the reading's start.
+
+    ``positions[i]`` is where node ``i`` stands in the tree it was read from;
+    ``parents[i]`` and ``edges[i]`` are -1 at the start.
+    """
+
+    relations: tuple[int, ...]
+    keywords: tuple[int, ...]
+    parents: tuple[int, ...]
+    edges: tuple[int, ...]
+    positions: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.relations)
+
+    @classmethod
+    def of(cls, tree: Tree) -> CandidateNetwork:
+        if tree.parents == _chain(len(tree.parents)) and _slots(tree.keywords[0]) < _slots(tree.keywords[-1]):
+            # Most do not branch, and stand in the order in which they read.
+            positions = tuple(range(len(tree.relations)))
+            return cls(tree.relations, tree.keywords, tree.parents, tree.edges, positions)
+        around = neighbours(tree)
+        reading: list[tuple[int, int, int]] = []
+        _read(tree, around, _reading_start(tree, around), -1, -1, reading)
+        positions, parents, walked = zip(*reading, strict=True)
+        return cls(
+            relations=tuple(map(tree.relations.__getitem__, positions)),
+            keywords=tuple(map(tree.keywords.__getitem__, positions)),
+            parents=parents,
+            edges=walked,
+            positions=positions,
+        )
+
+    def joins(self, schema: Schema) -> tuple[tuple[int, int, str], ...]:
+        """Each join as (node on its left side, node on its right side, its name), in reading order."""
+        return tuple(map(partial(_join, schema), self.parents[1:], range(1, self.size), self.edges[1:]))
+
+    def text(self, schema: Schema, keywords: Sequence[str]) -> str:
+        """One line; joins are named where more than one connects the two relations."""
+        return Wording(schema, keywords).text(self)
+
+
+class Wording:
+    """How the networks of one query read; what a node and a connector read like is found once."""
+
+    def __init__(self, schema: Schema, keywords: Sequence[str]) -> None:
+        self._connectors = _connectors(schema)
+        self._node = cache(partial(node_text, schema, keywords=keywords))
+        self._step = cache(partial(_step_text, self._connectors, edges(schema), self._node))
+        self._join = cache(partial(_join, schema))
+
+    def joins(self, network: CandidateNetwork) -> tuple[tuple[int, int, str], ...]:
+        """As ``CandidateNetwork.joins``."""
+        return tuple(map(self._join, network.parents[1:], range(1, network.size), network.edges[1:]))
+
+    def text(self, network: CandidateNetwork) -> str:
+        """As ``CandidateNetwork.text``."""
+        if network.parents == _chain(network.size):  # most do not branch
+            first = self._node(network.relations[0], network.keywords[0])
+            return " ".join([first, *map(self._step, network.edges[1:], network.keywords[1:])])
+        labels = list(map(self._node, network.relations, network.keywords))
+        branches: list[list[str]] = [[] for _ in labels]  # of each node, the last one first
+        for node in range(network.size - 1, 0, -1):
+            text = f"{self._connectors[network.edges[node]]} {_branching(labels[node], branches[node])}"
+            branches[network.parents[node]].append(text)
+        return _branching(labels[0], branches[0])
+
+
+def _step_text(
+    connectors: Sequence[str], walked: Sequence[Edge], node: Callable[[int, int], str], edge: int, bitmap: int
+) -> str:
+    """A connector, and the node that it leads to."""
+    return f"{connectors[edge]} {node(walked[edge].target, bitmap)}"
+
+
+def _join(schema: Schema, parent: int, node: int, edge: int) -> tuple[int, int, str]:
+    """A join by the node on its left side, the one on its right side, and its name."""
+    left, right = (parent, node) if edge % 2 == 0 else (node, parent)
+    return left, right, schema.joins[edge // 2].name
+
+
+@lru_cache(maxsize=64)
+def _chain(size: int) -> tuple[int, ...]:
+    """The parents of nodes that do not branch."""
+    return tuple(range(-1, size - 1))
+
+
+def _branching(label: str, branches: list[str]) -> str:
+    """A node with its branches, all but the last one in brackets; the last comes first here."""
+    if not branches:
+        return label
+    last, *others = branches
+    return " ".join([label, *(f"[{branch}]" for branch in reversed(others)), last])
+
+
+def node_text(schema: Schema, relation: int, bitmap: int, keywords: Sequence[str]) -> str:
+    """A node of the expanded schema, such as ``movie{pulp, fiction}``."""
+    return f"{schema.relations[relation].name}{{{', '.join(carried(bitmap, tuple(keywords)))}}}"
+
+
+@lru_cache(maxsize=4096)
+def carried(bitmap: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
+    """The keywords of a bitmap."""
+    return tuple(word for slot, word in enumerate(keywords) if bitmap >> slot & 1)
+
+
+@lru_cache(maxsize=64)
+def _connectors(schema: Schema) -> tuple[str, ...]:
+    """For each edge ``-`` where the relations tell the join; else its name, and the side of a self-join."""
+    return tuple(_connector(schema, walked) for walked in edges(schema))
+
+
+def _connector(schema: Schema, walked: Edge) -> str:
+    pair = {walked.source, walked.target}
+    parallel = sum({e.source, e.target} == pair for e in present_edges(schema)) > 2
+    if walked.source == walked.target:
+        name = schema.joins[walked.join].name
+        return f"-({name})->" if walked.forward else f"<-({name})-"
+    return f"-({schema.joins[walked.join].name})-" if parallel else "-"
+
+
+def _reading_start(tree: Tree, around: list[list[tuple[int, int]]]) -> int:
+    """The end whose keywords come first in query order, of several the one with the first reading."""
+    ends = [node for node, near in enumerate(around) if len(near) <= 1]
+    slots = [_slots(tree.keywords[node]) for node in ends]
+    first = min(slots)
+    if slots.count(first) == 1:
+        return ends[slots.index(first)]
+    tied = [node for node, its_slots in zip(ends, slots, strict=True) if its_slots == first]
+    return min(tied, key=lambda node: _reading_code(tree, around, node))
+
+
+@lru_cache(maxsize=256)
+def _slots(bitmap: int) -> tuple[int, ...]:
+    return tuple(slot for slot in range(bitmap.bit_length()) if bitmap >> slot & 1)
+
+
+def _reading_code(
+    tree: Tree, around: list[list[tuple[int, int]]], start: int
+) -> list[tuple[int, int, int, int]]:
+    reading: list[tuple[int, int, int]] = []
+    _read(tree, around, start, -1, -1, reading)
+    return [(tree.relations[n], tree.keywords[n], edge, parent) for n, parent, edge in reading]
+
+
+def _read(
+    tree: Tree,
+    around: list[list[tuple[int, int]]],
+    node: int,
+    edge: int,
+    parent: int,
+    reading: list[tuple[int, int, int]],
+) -> None:
+    """Append (node, its parent's place in the reading, edge) in preorder, the longest branch last."""
+    came = reading[parent][0] if parent >= 0 else -1
+    while True:  # along what does not branch
+        place = len(reading)
+        reading.append((node, parent, edge))
+        branches = [(step, other) for step, other in around[node] if other != came]
+        if len(branches) != 1:
+            break
+        came, parent = node, place
+        ((edge, node),) = branches
+    if branches:
+        branches.sort(key=lambda branch: _branch_code(tree, around, branch[1], branch[0], node))
+    for step, other in branches:
+        _read(tree, around, other, step, place, reading)
+
+
+def _branch_code(
+    tree: Tree, around: list[list[tuple[int, int]]], node: int, edge: int, came: int
+) -> tuple[int, int, int, int, tuple[object, ...]]:
+    below = sorted(
+        _branch_code(tree, around, other, step, node) for step, other in around[node] if other != came
+    )
+    size = 1 + sum(branch[0] for branch in below)
+    return size, tree.relations[node], tree.keywords[node], edge, tuple(below)
+
+
+_CONSIDERED: Final = 2_000
+
+Prefix: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True)
+class OperatorPrefix:
+    """The operator of the first ``size`` nodes of ``tree``, and the drawn ones above it."""
+
+    tree: Tree
+    size: int
+    above: dict[tuple[int, int, int], OperatorPrefix] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """True if its output are results; nothing then stands above it."""
+        return self.size == len(self.tree.relations)
+
+    @property
+    def prefix(self) -> Prefix:
+        return prefix_of(self.tree, self.size)
+
+
+def prefix_of(tree: Tree, size: int) -> Prefix:
+    """What names an operator: relations, keywords, parents and edges of its nodes."""
+    return (tree.relations[:size], tree.keywords[:size], tree.parents[:size], tree.edges[:size])
+
+
+def drawn_networks(generator: CNGen, relation: int, keywords: int, most: int) -> list[Tree]:
+    """At most ``most`` networks of a cluster, the smallest among the first that are found."""
+    if not most:
+        return []
+    found = generator.cluster(Tree.single(relation, keywords))
+    return sorted(islice(found, max(most, _CONSIDERED)), key=_by_size)[:most]
+
+
+def prefix_tree(networks: Iterable[Tree]) -> OperatorPrefix | None:
+    """The operators below networks that have one root; None without networks."""
+    root: OperatorPrefix | None = None
+    for tree in networks:
+        root = at = root or OperatorPrefix(tree, 1)
+        for node in range(1, len(tree.relations)):
+            step = (tree.parents[node], tree.edges[node], tree.keywords[node])
+            at = at.above.setdefault(step, OperatorPrefix(tree, node + 1))
+    return root
+
+
+def _by_size(tree: Tree) -> tuple[int, Prefix]:
+    return len(tree.relations), prefix_of(tree, len(tree.relations))

@@ -1,0 +1,317 @@
+"""The common part of the paper's meshes: a tuple's way through sources and joins (S-KWS paper, Section 4).
+
+Subclasses decide which operators exist, and which of them run. Arrivals are
+numbered, and a composite tuple has the number of its last member: by that an
+operator that wakes up finds what it has missed, whatever the tuples' starts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from skws_mesh.cngen import CNGen
+from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source, tree_gen
+from skws_mesh.paper.removal import Removal
+from skws_mesh.tree import Tree
+from skws_purging.expiry import ExpiryQueue
+from skws_purging.negative_tuples import NegativeTuples
+from skws_purging.policy import PurgePolicy
+from skws_purging.tuples import ALWAYS, Members, StreamTuple, end_of
+from skws_schema.evolution import SchemaChange
+from skws_schema.graph import edges
+from skws_windows.window import FOREVER, Window
+
+Found: TypeAlias = tuple[Tree, Members]
+"""A result: its candidate network, and its tuples in the order of the network's nodes."""
+
+
+class Changed(NamedTuple):
+    """Results that a change of the schema retracts, and those that it adds, among tuples alive then."""
+
+    retracted: list[Found]
+    found: list[Found]
+
+
+class PaperMesh:
+    """Live tuples in, results out, each with its candidate network.
+
+    Ticks are those of ``window``, which tells when all output of a sleeping
+    operator is dead. Tuples need not come in order of their start.
+    """
+
+    def __init__(self, generator: CNGen, window: Window, policy: PurgePolicy[Producer]) -> None:
+        self.sources: dict[tuple[int, int], Source] = {}
+        self._window = window
+        self._policy = policy
+        policy.dries_up = self._output_dries_up
+        self._expiry: ExpiryQueue[StreamTuple] = ExpiryQueue()
+        self._present: set[StreamTuple] = set()
+        self._negative = NegativeTuples(self._output_dries_up)
+        self._networks: dict[Tree, Tree] = {}
+        self._found: list[Found] = []
+        self._arrivals = 0
+        self._horizon = self._now = ALWAYS
+        self._use(generator)
+        self._grow()
+
+    @property
+    def live_tuples(self) -> int:
+        return len(self._present)
+
+    @property
+    def partials(self) -> int:
+        """Composite tuples in output buffers, including dead ones not yet purged."""
+        return sum(len(join.out.entries) for source in self.sources.values() for join in source.above())
+
+    @property
+    def operators(self) -> int:
+        """Joins and the sources at the roots of clusters."""
+        roots = [source for source in self.sources.values() if source.parents or source.complete]
+        return sum(1 + sum(1 for _ in root.above()) for root in roots)
+
+    def insert(self, new: StreamTuple) -> list[Found]:
+        """Add a live tuple; give the results that it completes."""
+        self._found = []
+        self._arrivals += 1
+        self._now = max(self._now, new.start)
+        self._expiry.push(new.end, new)
+        self._present.add(new)
+        source = self._source(new.relation, new.keywords)
+        if not source.out.entries:
+            # Before the tuple is in: an operator that wakes catches up first, then takes it as an arrival.
+            self._source_fills(source)
+        source.out.add((new,), self._arrivals, FOREVER)
+        self._route(source, (new,), keep=True)
+        return self._found
+
+    def end(self, ended: StreamTuple, tick: int) -> list[Found]:
+        """End a live tuple at ``tick``; give the results that this retracts.
+
+        A negative tuple takes the route of its insertion. Composites that hold
+        the tuple stay while late tuples may still join them, that is until
+        ``tick`` lies on the horizon.
+        """
+        self._found = []
+        source = self._source(ended.relation, ended.keywords)
+        self._route(source, (ended,), keep=False)
+        retracted = [result for result in self._found if end_of(result[1]) > tick]
+        self._negative.end(ended, tick)
+        self._expiry.push(tick, ended)
+        if tick <= self._horizon:
+            self.purge(self._horizon)
+        return retracted
+
+    def revive(self, known: StreamTuple, end: int) -> list[Found]:
+        """Prolong a tuple whose deletion proved to be another's; give the results that this adds.
+
+        Happens only when an insertion arrives after the deletion meant for it.
+        """
+        former = known.end
+        self._forget(known)
+        known.end = end
+        lasting = self.insert(known)
+        if former <= known.start:
+            return lasting
+        return [result for result in lasting if end_of(result[1]) > former]
+
+    def purge(self, horizon: int) -> None:
+        """Remove what ended at or before ``horizon``: tuples at once, composites by their policy."""
+        self._horizon = max(self._horizon, horizon)
+        self._now = max(self._now, horizon)
+        touched: dict[Source, None] = {}
+        for end, expired in self._expiry.expired(horizon):
+            # Ended early, it was removed then; prolonged, it is queued again.
+            if expired.end == end and expired in self._present:
+                touched[self._remove(expired)] = None
+        self._policy.sources_expired(touched, horizon)
+        for source in touched:
+            if not source.out.entries:
+                self._source_empties(source)
+        self._policy.time_passes(horizon, self._due())
+        if not self._present:
+            self._policy.nothing_lives()
+
+    def change_schema(self, generator: CNGen, tick: int) -> Changed:
+        """Go on with the candidate networks of a changed schema (Section 4.4).
+
+        The schema keeps the positions of the former one (``skws_schema.evolution``).
+        Operators over what is gone are removed, then those over what is new are
+        added, with what is in the buffers below them; all others stay. Results
+        over a new join among the tuples alive at ``tick`` are found: the join is
+        the last to arrive.
+        """
+        change = SchemaChange(self.generator.schema, generator.schema)
+        removal = Removal(change, self._compatible)
+        retracted = [
+            (self._network(operator), members)
+            for operator, members in removal.results(self.sources.values())
+            if end_of(members) > tick
+        ]
+        for join in removal.joins(self.sources.values()):
+            self._destroy_from(join)
+        self._forget_relations(change)
+        self._use(generator)
+        for join in (join for source in self.sources.values() for join in source.above()):
+            if join.out.entries:
+                self._policy.produces(join, self._due())
+        self._found = []
+        self._grow()
+        return Changed(retracted, [result for result in self._found if end_of(result[1]) > tick])
+
+    # Differences between the meshes
+
+    def _grow(self) -> None:
+        """Make the operators that are missing."""
+        raise NotImplementedError
+
+    def _source_fills(self, source: Source) -> None:
+        """A source is about to get its first tuple."""
+
+    def _source_empties(self, source: Source) -> None:
+        """A source has lost its last tuple."""
+
+    def _output_begins(self, operator: JoinOperator) -> None:
+        """A join is about to have its first output."""
+
+    def _output_dries_up(self, operator: Producer) -> None:
+        """A join has lost its last output."""
+
+    def _activate(self, join: JoinOperator) -> None:
+        """A join has been made."""
+        join.run()
+        self._catch_up(join)
+
+    def _retire(self, join: JoinOperator) -> None:
+        """A join is about to be taken out."""
+
+    # The way of a tuple
+
+    def _route(self, source: Source, members: Members, keep: bool) -> None:
+        """Pass a source tuple to all running joins that read it; ``keep`` their output."""
+        for join in tuple(source.probing):
+            if join.left.out.entries:
+                self._policy.probed(join.left, self._horizon)
+            for left in join.matches_of_right(members) if join.running else ():
+                if self._compatible(left, members[0]):
+                    self._produce(join, left + members, self._arrivals, keep)
+        if source.complete:
+            self._found.append((self._network(source), members))
+        self._pass_up(source, members, self._arrivals, keep)
+
+    def _produce(self, join: JoinOperator, members: Members, arrival: int, keep: bool) -> None:
+        """Put out a result, or a composite tuple for the joins above."""
+        if join.complete:
+            self._found.append((self._network(join), members))
+            return
+        if keep:
+            if not join.out.entries:
+                self._output_begins(join)
+                self._policy.produces(join, self._due())
+            join.out.add(members, arrival, end_of(members))
+        self._pass_up(join, members, arrival, keep)
+
+    def _pass_up(self, operator: Producer, members: Members, arrival: int, keep: bool) -> None:
+        for join in tuple(operator.awake.values()):
+            for right, arrived in join.matches_of_left(members).items():
+                if self._compatible(members, right[0]):
+                    self._produce(join, members + right, max(arrival, arrived), keep)
+
+    def _catch_up(self, join: JoinOperator) -> None:
+        """Join what arrived since the operator stopped, in order of arrival, each pair once."""
+        if not join.left.out.entries:
+            return
+        self._policy.probed(join.left, self._horizon)
+        stopped = join.stopped
+        pairs = [
+            (max(came, arrived), left + right)
+            for left, came in join.left.out.since(stopped)
+            for right, arrived in join.matches_of_left(left).items()
+            if self._compatible(left, right[0])
+        ]
+        pairs += [
+            (arrived, left + right)
+            for right, arrived in (join.right.out.latest(stopped) if stopped else ())
+            for left, came in join.matches_of_right(right).items()
+            if came <= stopped and self._compatible(left, right[0])
+        ]
+        for arrival, members in sorted(pairs, key=lambda pair: pair[0]):
+            self._produce(join, members, arrival, keep=True)
+
+    # The end of a tuple
+
+    def _remove(self, known: StreamTuple) -> Source:
+        """Take a tuple out of its source, and if it ended early, out of all above it."""
+        source = self._source(known.relation, known.keywords)
+        source.out.discard((known,))
+        self._present.discard(known)
+        self._negative.leave(known, source)
+        return source
+
+    def _forget(self, known: StreamTuple) -> None:
+        """Take a tuple out of every output, also where purging has left gaps below."""
+        was_present = known in self._present
+        source = self._remove(known)
+        for join in source.consumers():
+            for operator in (join, *join.above()):
+                self._negative.expunge(known, operator)
+        if was_present and not source.out.entries:
+            self._source_empties(source)
+
+    def _forget_relations(self, change: SchemaChange) -> None:
+        gone = change.removed_relations
+        self.sources = {node: source for node, source in self.sources.items() if node[0] not in gone}
+        self._present = {known for known in self._present if known.relation not in gone}
+        self._negative.forget_relations(gone)
+        self._networks = {t: t for t in self._networks if not t.uses_any(*change.removed)}
+
+    # Operators
+
+    def _use(self, generator: CNGen) -> None:
+        self.generator = generator
+        self._compatible = generator.sequence.compatible
+        self._edges = edges(generator.schema)
+        self._roots = frozenset(generator.roots)
+        self._policy.use(tables=any(relation.table for relation in generator.schema.relations))
+
+    def _source(self, relation: int, keywords: int) -> Source:
+        known = self.sources.get((relation, keywords))
+        if known is None:
+            complete = (relation, keywords) in self._roots and keywords == self.generator.all
+            known = self.sources[relation, keywords] = Source(relation, keywords, complete)
+        return known
+
+    def _join(self, left: Producer, slot: Slot, complete: bool) -> JoinOperator:
+        """Make a join above ``left``, and let it start."""
+        edge = self._edges[slot.edge]
+        join = JoinOperator(left, self._source(edge.target, slot.keywords), slot, edge, complete)
+        join.link()
+        self._activate(join)
+        return join
+
+    def _destroy(self, join: JoinOperator) -> None:
+        """Take a join out of the mesh, with all above it."""
+        for parent in tuple(join.parents.values()):
+            self._destroy(parent)
+        self._retire(join)
+        self._policy.forgets(join)
+        join.unlink()
+
+    def _destroy_from(self, join: JoinOperator) -> None:
+        """Take out a join, and below it those that are left without parents (the paper's list l_rem)."""
+        if not join.linked:
+            return
+        self._destroy(join)
+        below = join.left
+        if isinstance(below, JoinOperator) and not below.parents:
+            self._destroy_from(below)
+
+    def _network(self, operator: Producer) -> Tree:
+        """The candidate network of a complete operator: one object, even if the operator is made again."""
+        if operator.network is None:
+            tree = tree_gen(operator, self.generator)
+            operator.network = self._networks.setdefault(tree, tree)
+        return operator.network
+
+    def _due(self) -> int:
+        """The tick at which all tuples alive now have expired."""
+        return self._window.end(self._now)

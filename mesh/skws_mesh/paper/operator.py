@@ -1,0 +1,258 @@
+"""Operators of the paper's meshes: sources, left-deep joins above them, TreeGen (S-KWS paper, Section 3.3).
+
+A join's left input is the output buffer of the operator below it, its right
+input that of a source. Operators with equal prefixes share all below them,
+except in a forest.
+
+The paper probes by nested loops, since its buffers hold few tuples. Here each
+buffer is indexed on the values by which the operators above join it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from itertools import count, takewhile
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
+
+from skws_mesh.cngen import CNGen
+from skws_mesh.paper.demand import Demand
+from skws_mesh.tree import DEPTH, Tree
+from skws_purging.tuples import Members, StreamTuple, end_of
+from skws_schema.graph import Edge
+from skws_schema.model import Row, Value
+from skws_windows.window import FOREVER
+
+Key: TypeAlias = Value | tuple[Value, ...]
+GetKey: TypeAlias = Callable[[Row], Key]
+Index: TypeAlias = dict[Key, dict[Members, int]]
+Columns: TypeAlias = tuple[int, ...]
+
+_order = count()  # composite tuples with equal ends need no order of their own
+
+
+def key_getter(columns: tuple[int, ...]) -> GetKey:
+    """Reads a row's join value; None if any part of it is NULL, which joins nothing."""
+    if len(columns) == 1:
+        return itemgetter(columns[0])
+    many = itemgetter(*columns)
+
+    def composite(row: Row) -> Key:
+        values: tuple[Value, ...] = many(row)
+        return None if None in values else values
+
+    return composite
+
+
+class Buffer:
+    """Composite tuples, each with the number of the arrival that made it."""
+
+    __slots__ = ("_ends", "_indexes", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[Members, int] = {}
+        self._indexes: dict[tuple[int, Columns], tuple[GetKey, Index]] = {}
+        self._ends: list[tuple[int, int, Members]] = []
+
+    def index(self, node: int, columns: Columns) -> Index:
+        """Entries by the values of member ``node`` in ``columns``, without NULLs."""
+        if (node, columns) not in self._indexes:
+            key_of, index = key_getter(columns), Index()
+            self._indexes[node, columns] = key_of, index
+            for members, arrival in self.entries.items():
+                _enter(index, key_of(members[node].row), members, arrival)
+        return self._indexes[node, columns][1]
+
+    def add(self, members: Members, arrival: int, end: int) -> None:
+        """``end``: when the entry is dead; FOREVER if its owner removes it."""
+        self.entries[members] = arrival
+        if end < FOREVER:
+            heappush(self._ends, (end, next(_order), members))
+        for (node, _), (key_of, index) in self._indexes.items():
+            _enter(index, key_of(members[node].row), members, arrival)
+
+    def discard(self, members: Members) -> None:
+        if self.entries.pop(members, None) is None:
+            return
+        for (node, _), (key_of, index) in self._indexes.items():
+            key = key_of(members[node].row)
+            if key is not None:
+                # The bucket stays the same object: a probe may be reading it.
+                del index[key][members]
+                if not index[key]:
+                    del index[key]
+
+    def drop_dead(self, horizon: int) -> bool:
+        """Remove what ended at or before ``horizon``; True if anything did."""
+        dropped = False
+        while self._ends and self._ends[0][0] <= horizon:
+            members = heappop(self._ends)[2]
+            # Expunged before, or prolonged and entered again.
+            if members in self.entries and end_of(members) <= horizon:
+                self.discard(members)
+                dropped = True
+        return dropped
+
+    def expunge(self, ended: StreamTuple) -> bool:
+        """Remove all that contains a tuple; True if anything does."""
+        gone = [members for members in self.entries if ended in members]
+        for members in gone:
+            self.discard(members)
+        return bool(gone)
+
+    def since(self, arrival: int) -> list[tuple[Members, int]]:
+        """The entries made by later arrivals than ``arrival``."""
+        return [entry for entry in self.entries.items() if entry[1] > arrival]
+
+    def latest(self, arrival: int) -> list[tuple[Members, int]]:
+        """The same where entries are in order of arrival, as they are in sources; reads no others."""
+        return list(takewhile(lambda entry: entry[1] > arrival, reversed(self.entries.items())))
+
+    def clear(self) -> None:
+        self.entries.clear()
+        self._ends.clear()
+        for _, index in self._indexes.values():
+            index.clear()
+
+
+def _enter(index: Index, key: Key, members: Members, arrival: int) -> None:
+    if key is not None:
+        index.setdefault(key, {})[members] = arrival
+
+
+class Slot(NamedTuple):
+    """The node that a join adds: with ``keywords``, by ``edge`` from member ``node``.
+
+    ``branch`` numbers the trees of a forest; it is 0 in a mesh.
+    """
+
+    node: int
+    edge: int
+    keywords: int
+    branch: int = 0
+
+
+class Producer:
+    """A source or a join. ``awake``: the running joins above it, by slot.
+
+    ``complete``: its output are results of the candidate network ``network``
+    (set with the first result).
+    """
+
+    __slots__ = ("awake", "complete", "network", "out", "parents")
+
+    def __init__(self, complete: bool) -> None:
+        self.complete = complete
+        self.out = Buffer()
+        self.parents: dict[Slot, JoinOperator] = {}
+        self.awake: dict[Slot, JoinOperator] = {}
+        self.network: Tree | None = None
+
+    @property
+    def linked(self) -> bool:
+        """False once the operator has been taken out of the mesh."""
+        return True
+
+    def consumers(self) -> tuple[JoinOperator, ...]:
+        """The joins that read the output."""
+        return tuple(self.parents.values())
+
+    def above(self) -> Iterator[JoinOperator]:
+        """All joins that have this operator or one above it on their left, lower ones first."""
+        for parent in tuple(self.parents.values()):
+            yield parent
+            yield from parent.above()
+
+
+class Source(Producer):
+    """The live tuples of one node of the expanded schema.
+
+    ``fed``: the joins whose right input it is; ``probing``: those of them that run.
+    """
+
+    __slots__ = ("fed", "keywords", "probing", "relation")
+
+    def __init__(self, relation: int, keywords: int, complete: bool) -> None:
+        super().__init__(complete)
+        self.relation = relation
+        self.keywords = keywords
+        self.fed: dict[JoinOperator, None] = {}
+        self.probing: dict[JoinOperator, None] = {}
+
+    def consumers(self) -> tuple[JoinOperator, ...]:
+        return (*self.parents.values(), *self.fed)
+
+
+class JoinOperator(Producer):
+    """Joins the output of ``left`` with tuples of ``right``. ``stopped``: the last arrival before sleep."""
+
+    __slots__ = ("_left_key", "_right_key", "_sides", "demand", "edge", "left", "right", "slot", "stopped")
+
+    def __init__(self, left: Producer, right: Source, slot: Slot, edge: Edge, complete: bool) -> None:
+        super().__init__(complete)
+        self.left = left
+        self.right = right
+        self.slot = slot
+        self.edge = edge
+        self.demand = Demand(wanted=complete)
+        self.stopped = 0
+        self._left_key = key_getter(edge.source_columns)
+        self._right_key = key_getter(edge.target_columns)
+        self._sides = (
+            left.out.index(slot.node, edge.source_columns),
+            right.out.index(0, edge.target_columns),
+        )
+
+    def matches_of_left(self, members: Members) -> dict[Members, int]:
+        """The right tuples that a composite tuple of the left input joins, with their arrivals."""
+        return self._bucket(1, self._left_key(members[self.slot.node].row))
+
+    def matches_of_right(self, members: Members) -> dict[Members, int]:
+        """The composite tuples of the left input that a right tuple joins, with their arrivals."""
+        return self._bucket(0, self._right_key(members[0].row))
+
+    def _bucket(self, side: int, key: Key) -> dict[Members, int]:
+        return self._sides[side].get(key, {}) if key is not None else {}
+
+    def link(self) -> None:
+        """Enter this join at the operators below."""
+        self.left.parents[self.slot] = self
+        self.right.fed[self] = None
+
+    def unlink(self) -> None:
+        self.left.parents.pop(self.slot, None)
+        self.right.fed.pop(self, None)
+        self.rest()
+
+    def run(self) -> None:
+        """Take part in the processing of arrivals."""
+        self.left.awake[self.slot] = self
+        self.right.probing[self] = None
+
+    def rest(self) -> None:
+        self.left.awake.pop(self.slot, None)
+        self.right.probing.pop(self, None)
+
+    @property
+    def running(self) -> bool:
+        return self in self.right.probing
+
+    @property
+    def linked(self) -> bool:
+        return self in self.right.fed
+
+
+def tree_gen(operator: Producer, generator: CNGen) -> Tree:
+    """TreeGen: an operator's prefix of candidate networks, from the operators below it (Figure 4.3).
+
+    No operator stores its tree.
+    """
+    if isinstance(operator, Source):
+        return Tree.single(operator.relation, operator.keywords)
+    assert isinstance(operator, JoinOperator)  # noqa: S101 - there are no other operators
+    old = tree_gen(operator.left, generator)
+    edge, keywords = operator.edge, operator.slot.keywords
+    depth = old.path.index(operator.slot.node)
+    element = (depth + 1) * DEPTH + generator.order.label(edge.id, keywords)
+    return old.grow(depth, edge.id, edge.target, keywords, element)

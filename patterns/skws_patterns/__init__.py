@@ -1,0 +1,6 @@
+"""Pattern queries over streams: automata, hierarchical conjunctive queries, and their evaluation.
+
+After Pinto and Riveros, "Complex event recognition meets hierarchical
+conjunctive queries" (PODS 2024), here "the PCEA paper". The package is pure:
+tuples go in, valuations come out, and nothing reads a file, a clock or a socket.
+"""

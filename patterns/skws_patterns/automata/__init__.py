@@ -1,0 +1,1 @@
+"""Automata over streams of tuples: CCEA, PCEA and, without data, PFA."""

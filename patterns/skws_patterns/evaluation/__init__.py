@@ -1,0 +1,1 @@
+"""Streaming evaluation of unambiguous PCEA under a sliding window (PCEA paper, Section 5)."""

@@ -1,0 +1,299 @@
+"""Automata evaluated by columns: Algorithm 1 of the PCEA paper, transition by transition for a whole batch.
+
+Runs are formed and kept, so the bounds of ``evaluator`` do not hold here. This is
+for replays, whose batches are complete when they come, and it gives up where
+partial runs or results become too many for their tuples. It is fast where they
+are few: the only work per tuple is to look up its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from skws_patterns.automata.pcea import Source, State, Transition
+from skws_patterns.automata.predicates import Columns
+from skws_patterns.evaluation.evaluator import holds_function, reach_of
+from skws_patterns.evaluation.runs import NONE, Column, ColumnPlan, Numbers, Runs, Table
+from skws_schema.model import Row
+from skws_windows.guards.columns import Ints
+from skws_windows.window import FOREVER, Window
+
+# The most results of one batch, and the most partial runs for each of its tuples, that are formed.
+MOST_RESULTS: Final = 500_000
+MOST_PARTIAL: Final = 8
+_FEW: Final = 1_000
+
+# A state, and the key columns of its last tuple, by relation: H of the paper.
+Slot: TypeAlias = tuple[State, tuple[tuple[int, Columns], ...]]
+# Of a source: its state, its table, the place in it where the runs of each tuple begin, and their number.
+Near: TypeAlias = tuple[State, Table, Ints, Ints]
+
+
+class TooManyRunsError(Exception):
+    """A batch has too many runs to form them all. None of it is evaluated; the evaluator cannot go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuples:
+    """Tuples in order of arrival: positions, relations, ticks that do not fall, rows."""
+
+    position: Ints
+    relation: Ints
+    tick: Ints
+    rows: list[Row]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def from_tick(self, low: int) -> Tuples:
+        first = int(np.searchsorted(self.tick, low))
+        return Tuples(self.position[first:], self.relation[first:], self.tick[first:], self.rows[first:])
+
+    def followed_by(self, other: Tuples) -> Tuples:
+        return Tuples(
+            np.concatenate([self.position, other.position]),
+            np.concatenate([self.relation, other.relation]),
+            np.concatenate([self.tick, other.tick]),
+            [*self.rows, *other.rows],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Results in order of their last tuples: positions of these, and a row of positions for each label.
+
+    -1 where a label marks nothing.
+    """
+
+    last: Ints
+    marked: Ints
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+
+@dataclass(slots=True)
+class _State:
+    """The runs of a state, and for each key function the numbers of their keys."""
+
+    runs: Runs
+    numbers: dict[Slot, Ints] = field(default_factory=dict)
+    tables: dict[Slot, Table] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Kept:
+    """The state from batch to batch.
+
+    ``column``: that of each label in the runs; ``slots``: the keys that runs are looked up by; ``numbers``:
+    of keys; ``live``: the tuples of the last window.
+    """
+
+    plan: ColumnPlan
+    reach: int
+    column: dict[str, int]
+    slots: tuple[Slot, ...]
+    numbers: Numbers
+    live: Tuples
+    states: dict[State, _State] = field(default_factory=dict)
+
+
+class Batch:
+    """One batch of tuples: forms their runs, and changes the state once all are formed."""
+
+    def __init__(self, kept: Kept, tuples: Tuples) -> None:
+        self._kept = kept
+        self._tuples = tuples
+        self._low = tuples.tick - kept.reach if kept.reach < FOREVER else np.full(len(tuples), -FOREVER)
+        self._alive = kept.live.from_tick(int(self._low[0])).followed_by(tuples)
+        # The first position that is alive when each tuple comes.
+        places = np.searchsorted(self._alive.tick, self._low)
+        self._first = self._alive.position[places]
+        self._states: dict[State, _State] = {}
+        self._of_relation = {r: np.flatnonzero(tuples.relation == r) for r in kept.plan.pcea.relations}
+        self._numbers: dict[tuple[int, Columns], Ints] = {}
+        self._columns: dict[tuple[int, int], Column] = {}
+        self._of_all: dict[tuple[Slot, int, Columns], tuple[Ints, Ints]] = {}
+
+    def taken(self) -> Found:
+        kept, labels = self._kept, len(self._kept.column)
+        results = []
+        for state, transitions in kept.plan.into:
+            formed = [self._step(transition) for transition in transitions]
+            if state in kept.plan.pcea.final:
+                results += [runs for runs, _ in formed]
+            slots = [slot for slot in kept.slots if slot[0] == state]
+            if slots:
+                self._states[state] = self._grown(state, slots, formed)
+        kept.states = self._states
+        self._forget()
+        kept.live = self._alive.from_tick(int(self._low[-1]))
+        found = Runs.together(results, labels)
+        order = np.argsort(found.last, kind="stable")
+        return Found(found.last[order], found.marked[:, order])
+
+    def _step(self, transition: Transition) -> tuple[Runs, Ints]:
+        """The runs that a transition forms, and their last tuples, by number in the batch."""
+        reading = self._reading(transition)
+        near: list[Near] = []
+        # The longest key first: tuples that find nothing by it are not looked up again.
+        for source in sorted(transition.sources, key=lambda source: -len(source.equality.right)):
+            table = self._states[source.state].tables[source.state, source.equality.left]
+            begin, count = self._near(source, transition.unary.relation, reading)
+            near.append((source.state, table, begin, count))
+            kept = np.flatnonzero(count)
+            if len(kept) < len(reading):
+                reading = reading[kept]
+                near = [(state, table, begin[kept], count[kept]) for state, table, begin, count in near]
+        return self._products(transition, reading, near)
+
+    def _near(self, source: Source, relation: int, reading: Ints) -> tuple[Ints, Ints]:
+        """The places in a source's table of the runs that some tuples may gather, and their numbers."""
+        slot, columns = (source.state, source.equality.left), source.equality.right
+        asked = slot, relation, columns
+        every = len(reading) == len(self._of_relation[relation])
+        found = self._of_all.get(asked) if every else None
+        if found is None:
+            number = self._numbered(relation, columns)[reading]
+            table = self._states[source.state].tables[slot]
+            found = table.near(number, self._first[reading], self._tuples.position[reading])
+            if every:
+                self._of_all[asked] = found
+        return found
+
+    def _reading(self, transition: Transition) -> Ints:
+        """The tuples of the batch that a transition reads."""
+        reading = self._of_relation[transition.unary.relation]
+        holds = holds_function(transition.unary)
+        if holds is None:
+            return reading
+        rows = self._tuples.rows
+        passing: Ints = np.flatnonzero([holds(rows[number]) for number in reading.tolist()])
+        kept: Ints = reading[passing]
+        return kept
+
+    def _products(self, transition: Transition, reading: Ints, near: list[Near]) -> tuple[Runs, Ints]:
+        """Every choice of a run from each source, of those that are alive when the tuple comes."""
+        position = self._tuples.position
+        if not near:
+            marked = self._marked(transition, reading)
+            return Runs(self._tuples.tick[reading], position[reading], marked), reading
+        ways = np.ones(len(reading), dtype=np.float64)
+        for _, _, _, count in near:
+            ways *= count
+        self._check(transition, float(ways.sum()))
+        each = ways.astype(np.int64)
+        last = np.repeat(reading, each)
+        rest = np.arange(len(last)) - np.repeat(np.cumsum(each) - each, each)
+        place = np.repeat(np.arange(len(reading)), each)
+        start = self._tuples.tick[last]
+        chosen: list[tuple[State, Runs, Ints]] = []
+        for state, table, begin, count in near:
+            several = count[place]
+            numbers = table.order[begin[place] + rest % several]
+            chosen.append((state, table.runs, numbers))
+            rest //= several
+            start = np.minimum(start, table.runs.start[numbers])
+        alive = start >= self._low[last]
+        if not alive.all():
+            last, start = last[alive], start[alive]
+            chosen = [(state, runs, numbers[alive]) for state, runs, numbers in chosen]
+        marked = self._marked(transition, last)
+        for state, runs, numbers in chosen:
+            for column in self._kept.plan.marked[state]:
+                # Some runs of a state may lack a label that others have; no other source has it.
+                marked[column] = runs.marked[column][numbers]
+        return Runs(start, self._tuples.position[last], marked), last
+
+    def _marked(self, transition: Transition, last: Ints) -> Ints:
+        """The positions of labels, with only the last tuples marked."""
+        marked = np.full((len(self._kept.column), len(last)), NONE, dtype=np.int64)
+        position = self._tuples.position[last]
+        for label in transition.labels:
+            marked[self._kept.column[label]] = position
+        return marked
+
+    def _check(self, transition: Transition, ways: float) -> None:
+        final = transition.target in self._kept.plan.pcea.final
+        most = MOST_RESULTS if final else MOST_PARTIAL * len(self._tuples) + _FEW
+        if ways > most:
+            raise TooManyRunsError
+
+    def _grown(self, state: State, slots: list[Slot], formed: list[tuple[Runs, Ints]]) -> _State:
+        """A state with its new runs, without those that have left the window."""
+        labels, lasts = len(self._kept.column), [last for _, last in formed]
+        former = self._kept.states.get(state) or _State(Runs.none(labels))
+        alive = former.runs.start >= self._low[0]
+        runs = Runs.together([former.runs.taken(alive), *(new for new, _ in formed)], labels)
+        grown = _State(runs)
+        base, until = int(self._first[0]), int(self._tuples.position[-1]) + 1
+        for slot in slots:
+            kept = former.numbers[slot][alive] if slot in former.numbers else np.empty(0, dtype=np.int64)
+            grown.numbers[slot] = number = np.concatenate([kept, self._under(slot, np.concatenate(lasts))])
+            grown.tables[slot] = Table.of(number, runs, base, until)
+        return grown
+
+    def _under(self, slot: Slot, last: Ints) -> Ints:
+        """The numbers of the keys that runs are looked up by, from their last tuples."""
+        number = np.full(len(last), NONE, dtype=np.int64)
+        for relation, columns in slot[1]:
+            if relation in self._of_relation:
+                number = np.maximum(number, self._numbered(relation, columns)[last])
+        return number
+
+    def _numbered(self, relation: int, columns: Columns) -> Ints:
+        """The numbers of a key of the tuples of a relation, NONE for the others."""
+        found = self._numbers.get((relation, columns))
+        if found is None:
+            mine = self._of_relation[relation]
+            told = [self._column(relation, column) for column in columns]
+            found = self._numbers[relation, columns] = np.full(len(self._tuples), NONE, dtype=np.int64)
+            found[mine] = self._kept.numbers.of(told, len(mine))
+        return found
+
+    def _column(self, relation: int, column: int) -> Column:
+        found = self._columns.get((relation, column))
+        if found is None:
+            rows = map(self._tuples.rows.__getitem__, self._of_relation[relation].tolist())
+            found = self._columns[relation, column] = Column.of(map(itemgetter(column), rows))
+        return found
+
+    def _forget(self) -> None:
+        """Drop the keys that no run has any more, when these are most of them."""
+        used = [numbers for state in self._states.values() for numbers in state.numbers.values()]
+        if len(self._kept.numbers) > 2 * sum(map(len, used)) + _FEW:
+            self._kept.numbers.forget_but(np.concatenate([*used, np.empty(0, dtype=np.int64)]))
+
+
+class ColumnarEvaluator:
+    """Evaluates a planned automaton under a window, batch by batch, with the results of ``Evaluator``."""
+
+    def __init__(self, plan: ColumnPlan, window: Window) -> None:
+        none = np.empty(0, dtype=np.int64)
+        sources = {(s.state, s.equality.left): None for t in plan.pcea.transitions for s in t.sources}
+        self._kept = Kept(
+            plan,
+            reach_of(window),
+            {label: column for column, label in enumerate(plan.labels)},
+            tuple(sources),
+            Numbers(),
+            Tuples(none, none, none, []),
+        )
+
+    def live(self) -> Iterator[tuple[int, int, Row, int]]:
+        """The tuples that later results may contain: position, relation, row, tick."""
+        live = self._kept.live
+        columns = live.position.tolist(), live.relation.tolist(), live.rows, live.tick.tolist()
+        yield from zip(*columns, strict=True)
+
+    def take(self, tuples: Tuples) -> Found:
+        """The results that a batch completes. Raises TooManyRunsError; after that only ``live`` is valid."""
+        if len(tuples):
+            return Batch(self._kept, tuples).taken()
+        none = Runs.none(len(self._kept.column))
+        return Found(none.last, none.marked)

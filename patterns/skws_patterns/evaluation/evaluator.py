@@ -1,0 +1,265 @@
+"""Algorithm 1 of the PCEA paper: tuples in, valuations out, under a sliding window.
+
+An update reads the tuple once for every transition of its relation and enters
+the new runs; its time does not depend on the number of results. The automaton
+is laid out beforehand as a program for each relation.
+
+The paper's H is cut into tables, one for each state and left key function, so
+that transitions which compare a state's tuples alike share their entries. A
+table has two generations of entries. When the older one has wholly left the
+window it is dropped and the younger takes its place, so expired entries are
+reclaimed at no cost per tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+from skws_patterns.automata.pcea import PCEA, State, Transition
+from skws_patterns.automata.predicates import Columns, Unary
+from skws_patterns.evaluation.heap import Heaps, Mark, Node, Valuation, count, insert, valuations
+from skws_schema.model import Row, Value
+from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, by_position
+
+# One value, a tuple of several, () if nothing is compared; None if a NULL makes it undefined.
+Key: TypeAlias = Value | tuple[Value, ...]
+Table: TypeAlias = list[dict[Key, Node]]
+# A table, and the number of the key under which a tuple is looked up or entered.
+Place: TypeAlias = tuple[Table, int]
+# (sources, labels, places that the target's runs are entered at, whether it is final)
+Step: TypeAlias = tuple[tuple[Place, ...], frozenset[str], tuple[Place, ...], bool]
+Holds: TypeAlias = Callable[[Row], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class RelationProgram:
+    """The effect of a tuple of one relation: its keys, then the steps of each predicate it satisfies."""
+
+    keys: tuple[Callable[[Row], Key], ...]
+    steps: tuple[tuple[Holds | None, tuple[Step, ...]], ...]
+
+
+class Program:
+    """The programs of a PCEA by relation, and the tables they share."""
+
+    def __init__(self, pcea: PCEA, relations: int) -> None:
+        sources = {(s.state, s.equality.left): None for t in pcea.transitions for s in t.sources}
+        self._tables: dict[tuple[State, Any], Table] = {slot: [{}, {}] for slot in sources}
+        self.tables = tuple(self._tables.values())
+        self.relations = tuple(self._of_relation(pcea, number) for number in range(relations))
+
+    def _of_relation(self, pcea: PCEA, relation: int) -> RelationProgram | None:
+        mine = [t for t in pcea.transitions if t.unary.relation == relation]
+        keys: dict[Columns, int] = {}
+        by_unary: dict[Unary, list[Step]] = {}
+        for transition in mine:
+            step = self._step(transition, keys, transition.target in pcea.final)
+            by_unary.setdefault(transition.unary, []).append(step)
+        if not mine:
+            return None
+        steps = tuple((holds_function(unary), tuple(found)) for unary, found in by_unary.items())
+        return RelationProgram(tuple(map(key_function, keys)), steps)
+
+    def _step(self, transition: Transition, keys: dict[Columns, int], final: bool) -> Step:
+        def numbered(columns: Columns) -> int:
+            return keys.setdefault(columns, len(keys))
+
+        sources = [
+            (self._tables[s.state, s.equality.left], numbered(s.equality.right)) for s in transition.sources
+        ]
+        entered = []
+        for (state, left), table in self._tables.items():
+            columns = dict(left).get(transition.unary.relation) if state == transition.target else None
+            if columns is not None:
+                entered.append((table, numbered(columns)))
+        return tuple(sources), transition.labels, tuple(entered), final
+
+
+def key_function(columns: Columns) -> Callable[[Row], Key]:
+    """The function that takes the values of some columns from a row; it gives None if one is NULL."""
+    if not columns:
+        return lambda _: ()
+    take: Callable[[Row], Any] = itemgetter(*columns)
+    if len(columns) == 1:
+        return take
+
+    def together(row: Row) -> Key:
+        values: tuple[Value, ...] = take(row)
+        return None if None in values else values
+
+    return together
+
+
+def holds_function(unary: Unary) -> Holds | None:
+    """The tests of a predicate as one function; None if there are none."""
+    tests = [test.holds for test in unary.tests]
+    if not tests:
+        return None
+    if len(tests) == 1:
+        return tests[0]
+    return lambda row: all(test(row) for test in tests)
+
+
+_ALWAYS: Final = -4 * FOREVER
+
+
+class Evaluator:
+    """Evaluates an unambiguous PCEA with equality predicates over one stream.
+
+    ``relations``: how many the schema has. Results are the valuations whose
+    tuples lie in one window: for a count window of w |i - min| <= w as in the
+    paper, for a time window of w all starts less than w apart. Where windows
+    are of an expression, ``reach`` is set before each tuple.
+    An ambiguous automaton gives a result once for each of its runs.
+    """
+
+    def __init__(self, pcea: PCEA, relations: int, window: Window) -> None:
+        self._program = Program(pcea, relations)
+        # How far before the next tuple the first of a result may be, in ticks. What has left stays out.
+        self.reach = reach_of(window)
+        self._by_count = by_position(window)
+        self._turned = _ALWAYS  # when the younger generation began
+        self._tick = self._low = _ALWAYS
+        self._fired: list[Node] = []
+        self._products: list[list[list[Heaps]]] = [[], []]
+        # The position of the last tuple. A caller may skip tuples that no transition reads by setting it.
+        self.position = -1
+
+    def feed(self, relation: int, row: Row, tick: int = 0) -> Iterator[Valuation]:
+        """The results that a tuple completes; read them before feeding the next tuple.
+
+        ``tick``: its time in microseconds, not before that of an earlier tuple;
+        ignored where positions are the ticks.
+        """
+        self.update(relation, row, tick)
+        return self.results()
+
+    def results(self) -> Iterator[Valuation]:
+        """The results of the last update, with output-linear delay."""
+        for node in self._fired:
+            yield from valuations(node, self._low)
+
+    def count(self) -> int:
+        """The number of results of the last update, counted without forming them."""
+        return sum(count(node, self._low) for node in self._fired)
+
+    def entries(self) -> int:
+        """The number of entries in the tables, at most the tuples of two windows."""
+        return sum(len(generation) for table in self._program.tables for generation in table)
+
+    def update(self, relation: int, row: Row, tick: int = 0) -> bool:
+        """Read the next tuple; true if it completes results. Raises ValueError if time goes back."""
+        self.position = position = self.position + 1
+        if self._by_count:
+            tick = position
+        low = tick - self.reach
+        if low < self._low:
+            raise ValueError(f"the tuple at position {position} comes before an earlier one in time")
+        self._low = low
+        if low > self._turned:
+            self._turn_over(tick)
+        self._tick = tick
+        program = self._program.relations[relation]
+        if program is None:
+            self._fired = []
+            return False
+        return self._fire(program, row, position, tick, low)
+
+    def _fire(self, program: RelationProgram, row: Row, position: int, tick: int, low: int) -> bool:
+        """Fire transitions on the entries of the tables, then enter the new runs, for later tuples only."""
+        keys = [take(row) for take in program.keys]
+        fired: list[Node] = []
+        entering: list[tuple[tuple[Place, ...], Node]] = []
+        for holds, steps in program.steps:
+            if holds is not None and not holds(row):
+                continue
+            for step in steps:
+                sources, labels, places, final = step
+                if sources:
+                    node = self._gather(step, keys, (position, labels), tick, low)
+                    if node is None:
+                        continue
+                else:
+                    node = (tick, None, None, 1, (position, labels), None)
+                if final:
+                    fired.append(node)
+                if places:
+                    entering.append((places, node))
+        for places, node in entering:
+            _enter(places, node, keys, low)
+        self._fired = fired
+        return bool(fired)
+
+    def _gather(self, step: Step, keys: list, mark: Mark, start: int, low: int) -> Node | None:  # type: ignore[type-arg]
+        """The node that gathers a run from each source (extend of the paper); None if one has none."""
+        products: list[Heaps] = []
+        for (young, old), number in step[0]:
+            key = keys[number]
+            first = young.get(key)
+            second = old.get(key)
+            latest = _ALWAYS
+            if first is not None and first[0] >= low:
+                latest = first[0]
+                if second is not None and second[0] >= low:
+                    if second[0] > latest:
+                        latest = second[0]
+                    products.append((first, second))
+                else:
+                    products.append((first,))
+            elif second is not None and second[0] >= low:
+                latest = second[0]
+                products.append((second,))
+            else:
+                return None
+            if latest < start:
+                start = latest
+        if step[2]:
+            self._products[0].append(products)
+        return (start, None, None, 1, mark, products)
+
+    def _turn_over(self, tick: int) -> None:
+        """Drop the older generation: everything in it began before the window.
+
+        Live runs may still refer to it; emptying its products keeps them from
+        holding the whole past.
+        """
+        for products in self._products[1]:
+            products.clear()
+        if self._low > self._tick:  # the younger one has left the window as well
+            for products in self._products[0]:
+                products.clear()
+            self._products[0] = []
+            for table in self._program.tables:
+                table[0] = {}
+        self._products = [[], self._products[0]]
+        for table in self._program.tables:
+            table[1], table[0] = table[0], {}
+        self._turned = tick
+
+
+def _enter(places: tuple[Place, ...], node: Node, keys: list, low: int) -> None:  # type: ignore[type-arg]
+    """Add a run to the entries of its state (union of the paper), except where its key is undefined."""
+    start = node[0]
+    for (young, _), number in places:
+        key = keys[number]
+        if key is None:
+            continue
+        heap = young.get(key)
+        if heap is None or heap[0] < low:
+            young[key] = node
+        elif heap[0] <= start:
+            young[key] = (start, heap, None, 1, node[4], node[5])
+        else:
+            young[key] = insert(heap, node, low)
+
+
+def reach_of(window: Window) -> int:
+    """How far before the last tuple of a result the first may be, in ticks."""
+    if isinstance(window, CountWindow):
+        return window.size
+    if isinstance(window, TimeWindow):
+        return window.length - 1
+    return 2 * FOREVER

@@ -1,0 +1,122 @@
+"""The grammar of patterns and of conjunctive queries, and its error messages."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from skws_schema.errors import PatternError
+from skws_windows.language.grammar import unquoted
+
+_GRAMMAR: Final = r"""
+    pattern: ["pattern"i ":"] _expression [_WHERE condition (_AND condition)*] [_WITHIN window]
+
+    _expression: conjunction | alternation
+    alternation: conjunction (_OR conjunction)+
+    conjunction: sequence (_AND sequence)*
+    sequence: _repeated (";" _repeated)*
+    _repeated: _primary | repetition
+    repetition: _primary "+"
+    _primary: atom | "(" _expression ")"
+    atom: (NAME | STAR | STRING) [NAME]
+
+    condition: _operand (COMPARISON _operand)+ -> comparison
+             | (reference | NAME) "~" STRING -> contains
+    _operand: reference | _constant
+    reference: NAME "." NAME
+    window: (NUMBER NAME)+
+
+    rule: NAME "(" [_terms] ")" _ARROW body_atom ("," body_atom)*
+    body_atom: NAME "(" [_terms] ")"
+    _terms: _term ("," _term)*
+    _term: NAME | _constant
+    _constant: STRING | NUMBER | TRUE | FALSE
+
+    _WHERE.2: /where\b/i
+    _WITHIN.2: /within\b/i
+    _AND.2: /and\b/i
+    _OR.2: /or\b/i
+    TRUE.2: /true\b/i
+    FALSE.2: /false\b/i
+    _ARROW: "<-" | ":-"
+    STAR: "*"
+    COMPARISON: "=" | "!=" | "<=" | ">=" | "<" | ">"
+    NAME: /[^\W\d]\w*/
+    NUMBER: /-?\d+(\.\d+)?/
+    STRING: /"(\\.|[^"\\])*"/ | /'(\\.|[^'\\])*'/
+    %ignore /\s+/
+"""
+
+_WORDS: Final = {
+    "_WHERE": "'where'",
+    "_WITHIN": "'within'",
+    "_AND": "'AND'",
+    "_OR": "'OR'",
+    "SEMICOLON": "';'",
+    "PLUS": "'+'",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "COMMA": "','",
+    "DOT": "'.'",
+    "TILDE": "'~'",
+    "STAR": "'*'",
+    "_ARROW": "'<-'",
+    "COMPARISON": "a comparison (=, !=, <, <=, >, >=)",
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "STRING": "a quoted text",
+    "TRUE": "true",
+    "FALSE": "false",
+    "$END": "the end",
+}
+
+
+@cache
+def _parser() -> Lark:
+    return Lark(
+        _GRAMMAR, parser="lalr", start=["pattern", "rule"], propagate_positions=True, maybe_placeholders=False
+    )
+
+
+def parse(text: str, start: str) -> Tree[Token]:
+    """The syntax tree of a ``pattern`` or a ``rule``. Raises PatternError with carets at the place."""
+    try:
+        return _parser().parse(text, start=start)
+    except UnexpectedInput as error:
+        raise _fault(text, error) from None
+
+
+def _fault(text: str, error: UnexpectedInput) -> PatternError:
+    place, word, names = len(text.rstrip()), "", set[str]()
+    if isinstance(error, UnexpectedCharacters):
+        place, names = error.pos_in_stream or 0, error.allowed
+        word = text[place]
+    elif isinstance(error, UnexpectedToken):
+        names = error.accepts or error.expected
+        if error.token.type != "$END":
+            place, word = error.pos_in_stream or 0, str(error.token)
+    found = f"unexpected {word!r}" if word else "the text ends here"
+    expected = " or ".join(sorted({_WORDS[name] for name in names if name in _WORDS}))
+    return PatternError.at(
+        text, place, place + len(word), f"{found}; expected {expected or 'something else'}"
+    )
+
+
+def constant_value(token: Token) -> str | int | float | bool:
+    """The value of a constant's token."""
+    match token.type:
+        case "STRING":
+            return unquoted(token)
+        case "TRUE" | "FALSE":
+            return token.type == "TRUE"
+        case _:
+            return float(token) if "." in token else int(token)
+
+
+def span(tree: Tree[Token] | Token) -> tuple[int, int]:
+    """The offsets at which a tree or token begins and ends in its text."""
+    where = tree if isinstance(tree, Token) else tree.meta
+    return where.start_pos or 0, where.end_pos or 0

@@ -1,0 +1,242 @@
+"""Expressions over letters: what a pattern says about the order of tuples.
+
+A letter is one way to read one tuple: its relation and the variable it is
+marked with. The tuples of a result, in order, spell a word of letters, and a
+result is its word and the positions. So two patterns have a result in common
+only if they have a word in common, and a deterministic automaton over letters
+gives every result once (the input-output determinism of complex event
+recognition). ``Derivatives`` gives what is left of an expression after a letter
+(Brzozowski), computed once for each expression.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final, TypeAlias
+
+from skws_schema.budget import StepBudget
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Letter:
+    """A tuple of a relation (its position in the schema), marked with a variable."""
+
+    relation: int
+    variable: str
+
+
+class _Hashed:
+    """Computes its hash once: expressions are often used as keys, and as deep as the pattern."""
+
+    def __init_subclass__(cls) -> None:
+        cls.__hash__ = _Hashed.__hash__  # type: ignore[method-assign]
+
+    def __hash__(self) -> int:
+        own = vars(self)
+        if "_hash" not in own:
+            own["_hash"] = hash((type(self).__name__, *own.values()))
+        return int(own["_hash"])
+
+    def __getstate__(self) -> dict[str, object]:
+        """The fields without the hash, which differs between processes."""
+        return {name: value for name, value in vars(self).items() if name != "_hash"}
+
+
+@dataclass(frozen=True)
+class Read(_Hashed):
+    """One tuple."""
+
+    letter: Letter
+
+
+@dataclass(frozen=True)
+class Sequence(_Hashed):
+    """All of the first part before all of the second, and so on."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Conjunction(_Hashed):
+    """All parts, in any order, of different tuples."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Alternation(_Hashed):
+    """One of the parts."""
+
+    parts: frozenset[Expression]
+
+
+@dataclass(frozen=True)
+class Star(_Hashed):
+    """Any number of times the body, one after the other."""
+
+    body: Expression
+
+
+Expression: TypeAlias = Read | Sequence | Conjunction | Alternation | Star
+
+_REMEMBERED: Final = 1 << 14
+EMPTY: Final = Sequence(())
+NOTHING: Final = Alternation(frozenset())
+
+
+def sequence(*parts: Expression) -> Expression:
+    """Parts one after the other, in normal form."""
+    flat: list[Expression] = []
+    for part in parts:
+        if part == NOTHING:
+            return NOTHING
+        flat += part.parts if isinstance(part, Sequence) else (part,)
+    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+
+
+def conjunction(*parts: Expression) -> Expression:
+    """Parts in any order, in normal form: the order of the arguments does not matter."""
+    flat: list[Expression] = []
+    for part in parts:
+        if part == NOTHING:
+            return NOTHING
+        if part != EMPTY:
+            flat += part.parts if isinstance(part, Conjunction) else (part,)
+    if not flat:
+        return EMPTY
+    return flat[0] if len(flat) == 1 else Conjunction(tuple(sorted(flat, key=canonical)))
+
+
+def alternation(*parts: Expression) -> Expression:
+    """One of several parts, in normal form."""
+    flat: set[Expression] = set()
+    for part in parts:
+        flat |= part.parts if isinstance(part, Alternation) else {part}
+    return next(iter(flat)) if len(flat) == 1 else Alternation(frozenset(flat))
+
+
+def star(body: Expression) -> Expression:
+    """Any number of times the body, in normal form."""
+    return body if isinstance(body, Star) else Star(body)
+
+
+def repeated(body: Expression) -> Expression:
+    """One or more times the body, which then occurs twice; the body itself if it is repeated already."""
+    if isinstance(body, Sequence) and body.parts and body.parts[-1] == star(sequence(*body.parts[:-1])):
+        return body
+    return sequence(body, star(body))
+
+
+def size(expression: Expression) -> int:
+    """The number of places at which a tuple is read."""
+    match expression:
+        case Read():
+            return 1
+        case Star(body):
+            return size(body)
+        case _:
+            return sum(map(size, expression.parts))
+
+
+@lru_cache(_REMEMBERED)
+def canonical(expression: Expression) -> str:
+    """A text that is the same for equal expressions in every process, to order them by."""
+    match expression:
+        case Read(letter):
+            return f"{letter.relation}.{letter.variable}"
+        case Star(body):
+            return f"*{canonical(body)}"
+        case Alternation(parts):
+            return f"|({' '.join(sorted(map(canonical, parts)))})"
+        case Sequence(parts) | Conjunction(parts):
+            return f"{type(expression).__name__}({' '.join(map(canonical, parts))})"
+
+
+@lru_cache(_REMEMBERED)
+def letters(expression: Expression) -> frozenset[Letter]:
+    """The letters that occur."""
+    match expression:
+        case Read(letter):
+            return frozenset({letter})
+        case Star(body):
+            return letters(body)
+        case _:
+            return frozenset().union(*map(letters, expression.parts))
+
+
+@lru_cache(_REMEMBERED)
+def nullable(expression: Expression) -> bool:
+    """True if the empty word satisfies it."""
+    match expression:
+        case Read():
+            return False
+        case Star():
+            return True
+        case Alternation(parts):
+            return any(map(nullable, parts))
+        case _:
+            return all(map(nullable, expression.parts))
+
+
+class Derivatives:
+    """The derivatives of the expressions of one pattern; each part that is built costs a step."""
+
+    def __init__(self, budget: StepBudget) -> None:
+        self._budget = budget
+        self._known: dict[Expression, dict[Letter, Expression]] = {}
+
+    def of(self, expression: Expression) -> dict[Letter, Expression]:
+        """The letters that can come first, in order, each with what is left after it."""
+        known = self._known.get(expression)
+        if known is None:
+            found: defaultdict[Letter, list[Expression]] = defaultdict(list)
+            for letter, left in self._ways(expression):
+                found[letter].append(left)
+            ordered = sorted(found.items(), key=itemgetter(0))
+            known = self._known[expression] = {letter: alternation(*ways) for letter, ways in ordered}
+        return known
+
+    def in_common(self, first: Expression, second: Expression) -> bool:
+        """True if some word satisfies both."""
+        waiting, seen = [(first, second)], {(first, second)}
+        for one, other in waiting:
+            self._budget.spend()
+            if nullable(one) and nullable(other):
+                return True
+            left, right = self.of(one), self.of(other)
+            following = dict.fromkeys((left[letter], right[letter]) for letter in left if letter in right)
+            waiting += [pair for pair in following if pair not in seen]
+            seen |= following.keys()
+        return False
+
+    def _ways(self, expression: Expression) -> Iterator[tuple[Letter, Expression]]:
+        match expression:
+            case Read(letter):
+                self._budget.spend()
+                yield letter, EMPTY
+            case Star(body):
+                for letter, left in self._parts(body, 1):
+                    yield letter, sequence(left, expression)
+            case Alternation(parts):
+                for part in parts:
+                    yield from self._parts(part, 1)
+            case Conjunction(parts):
+                for i, part in enumerate(parts):
+                    for letter, left in self._parts(part, len(parts)):
+                        yield letter, conjunction(*parts[:i], left, *parts[i + 1 :])
+            case Sequence(parts):
+                for i, part in enumerate(parts):
+                    for letter, left in self._parts(part, len(parts) - i):
+                        yield letter, sequence(left, *parts[i + 1 :])
+                    if not nullable(part):
+                        break
+
+    def _parts(self, part: Expression, size: int) -> Iterator[tuple[Letter, Expression]]:
+        """The derivatives of a part of an expression that has ``size`` of them."""
+        for letter, left in self.of(part).items():
+            self._budget.spend(size)
+            yield letter, left

@@ -1,0 +1,274 @@
+"""States of the automata of patterns, and the runs that a tuple may gather from them.
+
+A PCEA compares a tuple only with the last tuples of the runs that it gathers.
+So all tuples of a class must lie together in the run tree: every tuple between
+two that are compared must carry the value.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from skws_patterns.automata.pcea import PCEA, Source, Transition
+from skws_patterns.automata.predicates import Columns, Equality
+from skws_patterns.language.expression import Derivatives, Expression, Letter, Read, letters
+from skws_patterns.language.resolve import Reading, Resolved
+from skws_schema.budget import StepBudget
+
+
+class Alphabet:
+    """Letters and classes by number; sets of them are bit masks."""
+
+    def __init__(self, readings: Mapping[Letter, Reading]) -> None:
+        self._order = sorted(readings)
+        self._readings = readings
+        self._bit = {letter: 1 << number for number, letter in enumerate(self._order)}
+        self._letters: dict[Expression, int] = {}
+        self._classes: dict[Expression, int] = {}
+        self._alike = _alike(self._order, readings)
+        self._coincide: dict[tuple[int, int], bool] = {}
+
+    def letters(self, expression: Expression) -> int:
+        """The letters of an expression."""
+        if expression not in self._letters:
+            self._letters[expression] = sum(self._bit[letter] for letter in letters(expression))
+        return self._letters[expression]
+
+    def classes(self, expression: Expression) -> int:
+        """The classes of the letters of an expression."""
+        if expression not in self._classes:
+            found = (self._readings[letter].classes for letter in letters(expression))
+            self._classes[expression] = sum(1 << number for number in frozenset[int]().union(*found))
+        return self._classes[expression]
+
+    def may_coincide(self, first: int, second: int) -> bool:
+        """True if one tuple could be read as a letter of each of two sets."""
+        pair = first, second
+        if pair not in self._coincide:
+            self._coincide[pair] = any(self._alike[number] & second for number in _bits(first))
+        return self._coincide[pair]
+
+    def variables(self, found: int) -> list[str]:
+        """The variables of some letters."""
+        return sorted({self._order[number].variable for number in _bits(found)})
+
+
+def _alike(order: Iterable[Letter], readings: Mapping[Letter, Reading]) -> list[int]:
+    """For each letter the letters that the same tuple could be read as."""
+    of_relation: defaultdict[int, list[tuple[int, Letter]]] = defaultdict(list)
+    for number, letter in enumerate(order):
+        of_relation[letter.relation].append((number, letter))
+    return [
+        sum(
+            1 << number
+            for number, other in of_relation[letter.relation]
+            if not readings[letter].unary.excludes(readings[other].unary)
+        )
+        for letter in order
+    ]
+
+
+def first_bit(mask: int) -> int:
+    """The number of the lowest bit."""
+    return (mask & -mask).bit_length() - 1
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield first_bit(mask)
+        mask &= mask - 1
+
+
+MOST_TRANSITIONS: Final = 20_000
+MOST_STEPS: Final = 1_000_000
+"""Steps of compiling one pattern: some seconds."""
+
+
+class NotExpressibleError(Exception):
+    """A layout cannot make the comparisons of the pattern; another layout may."""
+
+
+class TooManyTransitionsError(Exception):
+    """The automaton takes too long to compile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A state: the rest of a part of the pattern, and the variant of the last tuple.
+
+    ``part`` distinguishes the states of parts that are read on their own. Last
+    tuples of different relations share a state, since the tuple's relation
+    tells them apart; those of one relation do if they carry the same columns.
+    """
+
+    part: Hashable
+    left: Expression
+    variant: int
+
+
+Sources: TypeAlias = tuple[Progress, ...]
+Way = TypeVar("Way")
+# A last step: the states it gathers, and the letter it reads.
+End: TypeAlias = tuple[Sources, Letter]
+
+
+class Step(NamedTuple):
+    """A letter that is read and gathers runs from the sources."""
+
+    sources: Sources
+    letter: Letter
+    target: Progress
+
+
+@dataclass(slots=True)
+class Behind:
+    """Runs into a state that end with one relation: one last letter; all classes and letters, as bits."""
+
+    last: Letter
+    classes: int = 0
+    letters: int = 0
+
+    def add(self, classes: int, letters: int) -> bool:
+        """Add classes and letters; returns whether any is new."""
+        known = self.classes, self.letters
+        self.classes |= classes
+        self.letters |= letters
+        return (self.classes, self.letters) != known
+
+
+class Layout:
+    """The steps made so far, without duplicates; checks the comparisons of each."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self.resolved = resolved
+        self.budget = StepBudget(MOST_STEPS, "compiling the pattern")
+        self.derivatives = Derivatives(self.budget)
+        self._variants = _variants(resolved.readings)
+        self._steps: dict[Step, None] = {}
+        self._behind: defaultdict[Progress, dict[int, Behind]] = defaultdict(dict)
+        self._alphabet = Alphabet(resolved.readings)
+
+    def reading(self, letter: Letter) -> Reading:
+        return self.resolved.readings[letter]
+
+    def step(self, sources: Sources, letter: Letter, part: Hashable, left: Expression) -> Step:
+        """The step by which ``letter`` gathers runs from ``sources``. Raises TooManyTransitionsError."""
+        self.budget.spend()
+        step = Step(sources, letter, Progress(part, left, self._variants[letter]))
+        self._steps[step] = None
+        if len(self._steps) > MOST_TRANSITIONS:
+            raise TooManyTransitionsError
+        return step
+
+    def counted(self, ways: Iterable[Way]) -> Iterator[Way]:
+        """The same ways; each costs a step."""
+        for way in ways:
+            self.budget.spend()
+            yield way
+
+    def settle(self, steps: Sequence[Step]) -> None:
+        """Check all steps of a part, once it is laid out. Raises NotExpressibleError."""
+        following: defaultdict[Progress, list[Step]] = defaultdict(list)
+        for step in steps:
+            for source in step.sources:
+                following[source].append(step)
+        pending, queued = deque(steps), set(steps)
+        while pending:
+            self.budget.spend()
+            step = pending.popleft()
+            queued.remove(step)
+            if self._extend(step):
+                again = [later for later in following[step.target] if later not in queued]
+                pending += again
+                queued.update(again)
+        for step in steps:
+            self._check(step)
+
+    def pcea(self, final: Iterable[Progress]) -> PCEA:
+        """The automaton of all steps. Raises TooManyTransitionsError."""
+        transitions: dict[Transition, None] = {}
+        for step in self._steps:
+            transitions.update(dict.fromkeys(self._transitions(step)))
+            if len(transitions) > MOST_TRANSITIONS:
+                raise TooManyTransitionsError
+        return PCEA(tuple(transitions), frozenset(final)).trimmed()
+
+    def may_coincide(self, one: Expression, other: Expression) -> bool:
+        """True if one tuple could be read as a letter of each."""
+        return self._alphabet.may_coincide(self._alphabet.letters(one), self._alphabet.letters(other))
+
+    def shared(self, one: Expression, other: Expression, letter: Letter) -> bool:
+        """True if ``letter`` carries all classes that two expressions have in common."""
+        classes = self._alphabet.classes
+        return not classes(one) & classes(other) & ~classes(Read(letter))
+
+    def _transitions(self, step: Step) -> Iterator[Transition]:
+        """A transition for each way in which the sources' last tuples are compared with the letter's."""
+        unary = self.reading(step.letter).unary
+        labels = frozenset({step.letter.variable})
+        ways = [self._sources(state, step.letter) for state in step.sources]
+        for sources in product(*ways):
+            yield Transition(sources, unary, labels, step.target)
+
+    def _sources(self, source: Progress, letter: Letter) -> list[Source]:
+        """A source for each set of columns of the letter's tuple that the last tuples are compared with."""
+        later = self.reading(letter)
+        lefts: defaultdict[Columns, list[tuple[int, Columns]]] = defaultdict(list)
+        for relation, behind in sorted(self._behind[source].items()):
+            earlier = self.reading(behind.last)
+            shared = sorted(earlier.classes & later.classes)
+            left = relation, tuple(earlier.columns[c] for c in shared)
+            lefts[tuple(later.columns[c] for c in shared)].append(left)
+        return [Source(source, Equality(tuple(left), right)) for right, left in lefts.items()]
+
+    def _extend(self, step: Step) -> bool:
+        """Add the classes and letters behind a step to its target; returns whether any is new."""
+        letter = Read(step.letter)
+        classes, letters = self._alphabet.classes(letter), self._alphabet.letters(letter)
+        for source in step.sources:
+            for behind in self._behind[source].values():
+                classes |= behind.classes
+                letters |= behind.letters
+        known = self._behind[step.target].setdefault(step.letter.relation, Behind(step.letter))
+        return known.add(classes, letters)
+
+    def _check(self, step: Step) -> None:
+        alphabet, letter = self._alphabet, step.letter
+        mine = alphabet.classes(Read(letter))
+        gathered = [list(self._behind[source].values()) for source in step.sources]
+        for behind in (b for each in gathered for b in each):
+            lost = behind.classes & mine & ~alphabet.classes(Read(behind.last))
+            if lost:
+                raise self._lost(lost, behind.last, letter)
+        for first, second in combinations(gathered, 2):
+            for one, other in product(first, second):
+                apart = one.classes & other.classes & ~mine
+                if apart:
+                    raise self._lost(apart, letter, None)
+                if alphabet.may_coincide(one.letters, other.letters):
+                    names = [", ".join(alphabet.variables(b.letters)) for b in (one, other)]
+                    raise NotExpressibleError(
+                        f"nothing tells the tuples of {names[0]} from those of {names[1]}"
+                    )
+
+    def _lost(self, classes: int, between: Letter, later: Letter | None) -> NotExpressibleError:
+        text = self.resolved.class_texts[first_bit(classes)]
+        upto = f" when {later.variable} comes" if later else " while others wait for it"
+        return NotExpressibleError(
+            f"{text} cannot be compared{upto}: {between.variable} can come between, "
+            "and does not carry the value"
+        )
+
+
+def _variants(readings: dict[Letter, Reading]) -> dict[Letter, int]:
+    """A number for each letter; letters of one relation share it if their classes have the same columns."""
+    known: defaultdict[int, dict[frozenset[tuple[int, int]], int]] = defaultdict(dict)
+    found = {}
+    for letter in sorted(readings):
+        variants = known[letter.relation]
+        found[letter] = variants.setdefault(frozenset(readings[letter].columns.items()), len(variants))
+    return found

@@ -1,0 +1,140 @@
+"""The conditions of a pattern for each letter: the tests of its tuples, and the values they must share.
+
+Attributes that the conditions equate form a *class*. All tuples of a result
+with an attribute of a class have one value there, however often a repetition
+reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from skws_patterns.automata.predicates import Compared, Contains, Same, Test, Unary, comparable, typed
+from skws_patterns.language.expression import Letter, letters
+from skws_patterns.language.parse import Agreement, Filter, Keyword, Pattern, Reference, Span
+from skws_schema.errors import PatternError, UsageError, nearest
+from skws_schema.model import Attribute, Row, Schema
+
+# From a text, a relation and the columns to search, the test of rows. Raises UsageError.
+TextMatch: TypeAlias = Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A letter's conditions: the predicate of its tuples, and the column of each class it is in."""
+
+    unary: Unary
+    columns: dict[int, int] = field(hash=False)
+
+    @property
+    def classes(self) -> frozenset[int]:
+        return frozenset(self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The readings of a pattern's letters, and a text for each class."""
+
+    readings: dict[Letter, Reading]
+    class_texts: tuple[str, ...]
+
+
+def resolve(pattern: Pattern, schema: Schema, text_match: TextMatch) -> Resolved:
+    """Check the conditions against the schema. Raises PatternError with carets at the place."""
+    classes = _classes(pattern)
+    resolver = _Resolver(pattern, schema, text_match)
+    for members in classes:
+        resolver.check_types(members)
+    readings = {letter: resolver.reading(letter, classes) for letter in letters(pattern.expression)}
+    return Resolved(readings, tuple(" = ".join(map(str, members)) for members in classes))
+
+
+def _classes(pattern: Pattern) -> list[list[Reference]]:
+    classes: list[dict[tuple[str, str], Reference]] = []
+    for condition in pattern.conditions:
+        if isinstance(condition, Agreement):
+            merged = {(r.variable, r.attribute): r for r in condition.references}
+            for known in [c for c in classes if c.keys() & merged.keys()]:
+                classes.remove(known)
+                merged = known | merged
+            classes.append(merged)
+    return [list(members.values()) for members in classes]
+
+
+class _Resolver:
+    def __init__(self, pattern: Pattern, schema: Schema, text_match: TextMatch) -> None:
+        self._pattern = pattern
+        self._schema = schema
+        self._text_match = text_match
+
+    def reading(self, letter: Letter, classes: list[list[Reference]]) -> Reading:
+        tests: list[Test] = []
+        columns: dict[int, int] = {}
+        for number, members in enumerate(classes):
+            mine = self._columns(letter, members)
+            if mine:
+                columns[number] = mine[0]
+            if len(mine) > 1:
+                tests.append(Same(tuple(mine)))
+        for condition in self._pattern.conditions:
+            if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
+                tests.append(self._compared(letter, condition))
+            elif isinstance(condition, Keyword) and condition.variable == letter.variable:
+                tests.append(self._contains(letter, condition))
+        return Reading(Unary(letter.relation, tuple(dict.fromkeys(tests))), columns)
+
+    def check_types(self, references: list[Reference]) -> None:
+        """Raises PatternError for equated attributes that are never equal."""
+        first: tuple[Reference, Attribute] | None = None
+        for reference in references:
+            mine = (x for x in letters(self._pattern.expression) if x.variable == reference.variable)
+            for letter in sorted(mine):
+                column = self._column(letter, reference.attribute, reference.span)
+                attribute = self._schema.relations[letter.relation].attributes[column]
+                first = first or (reference, attribute)
+                if not comparable(first[1], attribute):
+                    raise self._fault(
+                        reference.span,
+                        f"{first[0]} is of type {first[1].type} and {reference} of type {attribute.type}: "
+                        "they are never equal",
+                    )
+
+    def _columns(self, letter: Letter, references: Iterable[Reference]) -> list[int]:
+        mine = [r for r in references if r.variable == letter.variable]
+        return list(dict.fromkeys(self._column(letter, r.attribute, r.span) for r in mine))
+
+    def _column(self, letter: Letter, attribute: str, span: Span) -> int:
+        relation = self._schema.relations[letter.relation]
+        if attribute not in relation.columns:
+            raise self._fault(
+                span,
+                f"{relation.name} ({letter.variable}) has no attribute {attribute!r}"
+                f"{nearest(attribute, relation.columns)}",
+            )
+        return relation.columns[attribute]
+
+    def _compared(self, letter: Letter, condition: Filter) -> Compared:
+        column = self._column(letter, condition.reference.attribute, condition.span)
+        attribute = self._schema.relations[letter.relation].attributes[column]
+        try:
+            return Compared(column, condition.operator, typed(condition.value, attribute))
+        except ValueError as error:
+            raise self._fault(condition.span, str(error)) from None
+
+    def _contains(self, letter: Letter, condition: Keyword) -> Contains:
+        relation = self._schema.relations[letter.relation]
+        if condition.attribute is not None:
+            columns: tuple[int, ...] = (self._column(letter, condition.attribute, condition.span),)
+        else:
+            columns = relation.search_columns
+        try:
+            matches = self._text_match(condition.text, letter.relation, columns)
+        except UsageError as error:  # its other lines show the place in the keywords only
+            reason = str(error).splitlines()[0]
+            raise self._fault(condition.span, f"the keywords {condition.text!r}: {reason}") from None
+        return Contains(condition.text, columns, matches)
+
+    def _fault(self, span: Span, message: str) -> PatternError:
+        return PatternError.at(self._pattern.text, *span, message)

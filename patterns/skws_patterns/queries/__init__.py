@@ -1,0 +1,1 @@
+"""Hierarchical conjunctive queries: their definition, their q-trees, and their automata."""

@@ -1,0 +1,245 @@
+"""From a hierarchical conjunctive query to an unambiguous PCEA (PCEA paper, Theorem 4.1, Appendix B).
+
+States are the nodes of the compact q-tree: an atom that has been read, or a
+variable below which all atoms have been read. The last tuple to arrive below a
+variable completes it, and gathers the subtrees that hang from the path between
+them.
+
+A tuple may stand for several atoms at once. Then a variable has several states,
+one for each set of atoms that the last tuple stood for; sets of different
+relations share a state, since the tuple's relation tells them apart. Without
+self-joins one state for each variable is left, as in the paper, and an
+automaton of quadratic size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Final
+
+from skws_patterns.automata.pcea import PCEA, Source, Transition
+from skws_patterns.automata.predicates import Columns, Compared, Equality, Operator, Same, Test, Unary
+from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Constant, Term
+from skws_patterns.queries.qtree import FRESH, Inner, compact, qtree
+from skws_schema.budget import OverBudgetError, StepBudget
+from skws_schema.errors import PatternError
+
+# There are exponentially many sets of atoms, and so many states.
+MOST_OF_ONE_RELATION: Final = 10
+
+# A column of the tuple, or the term of an atom in it.
+_Member = int | Term
+
+
+def self_joins(query: ConjunctiveQuery) -> list[tuple[frozenset[int], Unary]]:
+    """SJ_Q: the sets of atoms that one tuple can satisfy together, each with the predicate of such tuples.
+
+    Sets of one atom first. Exponential in the number of atoms of one relation:
+    raises PatternError if there are too many.
+    """
+    found = []
+    relations = {atom.relation for atom in query.atoms}
+    by_relation = [[i for i, a in enumerate(query.atoms) if a.relation == r] for r in sorted(relations)]
+    for atoms in by_relation:
+        if len(atoms) > MOST_OF_ONE_RELATION:
+            raise PatternError(
+                f"the query has {len(atoms)} atoms of one relation, and at most {MOST_OF_ONE_RELATION} can "
+                "be told apart in every way; write it as a pattern, in which atoms are different tuples"
+            )
+        for size in range(1, len(atoms) + 1):
+            for chosen in combinations(atoms, size):
+                unary = unary_of([query.atoms[i] for i in chosen])
+                if unary is not None:
+                    found.append((frozenset(chosen), unary))
+    return sorted(found, key=lambda pair: (len(pair[0]), sorted(pair[0])))
+
+
+def unary_of(atoms: list[Atom]) -> Unary | None:
+    """The tuples that satisfy all of some atoms of one relation at once; None if there are none."""
+    tests: list[Test] = []
+    for columns, terms in _classes(atoms):
+        constants = [term.value for term in terms if isinstance(term, Constant)]
+        if any(value != constants[0] for value in constants):
+            return None
+        if constants:
+            tests += [Compared(column, Operator.EQUAL, constants[0]) for column in columns]
+        elif len(columns) > 1 or any(sum(t in atom.terms for atom in atoms) > 1 for t in terms):
+            tests.append(Same(tuple(columns)))  # even of one column: a NULL does not join itself
+    return Unary(atoms[0].relation, tuple(tests))
+
+
+def _classes(atoms: list[Atom]) -> list[tuple[list[int], list[Term]]]:
+    """Columns that must be equal, with their terms."""
+    parts: list[tuple[set[int], set[Term]]] = []
+    for column in range(len(atoms[0].terms)):
+        columns, terms = {column}, {atom.terms[column] for atom in atoms} - {None}
+        for part in [p for p in parts if p[1] & terms]:
+            parts.remove(part)
+            columns |= part[0]
+            terms |= part[1]
+        parts.append((columns, terms))
+    return [(sorted(columns), list(terms)) for columns, terms in sorted(parts, key=lambda p: min(p[0]))]
+
+
+# Beyond this a query with self-joins takes too long to compile.
+MOST_TRANSITIONS: Final = 20_000
+MOST_SOURCES: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class AtomState:
+    """One atom has been read."""
+
+    atom: int
+
+    def __str__(self) -> str:
+        return str(self.atom)
+
+
+@dataclass(frozen=True, slots=True)
+class VariableState:
+    """All atoms below a variable have been read; ``variant``: the atoms that the last tuple stood for."""
+
+    variable: str
+    variant: int = 0
+
+    def __str__(self) -> str:
+        return self.variable + "'" * self.variant
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The atoms that a tuple which completes a variable stands for."""
+
+    atoms: frozenset[int]
+    unary: Unary
+
+
+def automaton_of(query: ConjunctiveQuery) -> PCEA:
+    """The PCEA of a hierarchical query; labels are the positions of the atoms, as texts.
+
+    Raises ValueError if the query is not hierarchical, PatternError if
+    self-joins make the automaton too large.
+    """
+    return _Construction(query).pcea()
+
+
+class _Construction:
+    def __init__(self, query: ConjunctiveQuery) -> None:
+        self._query = query
+        self._tree = compact(qtree(query))
+        self._lasts = [_Last(atoms, unary) for atoms, unary in self_joins(query)]
+        self._place = {variable: place for place, variable in enumerate(query.variables)}
+        self._known_columns: dict[tuple[frozenset[int] | str, ...], Columns] = {}
+        self._known: dict[frozenset[int], frozenset[str]] = {}
+        self._variants = {node.variable: self._variants_of(node) for node in self._tree.inner_nodes()}
+
+    def pcea(self) -> PCEA:
+        starts = [
+            Transition((), last.unary, self._labels(last), AtomState(*last.atoms))
+            for last in self._lasts
+            if len(last.atoms) == 1
+        ]
+        if len(self._query.atoms) == 1:
+            return PCEA(tuple(starts), frozenset({AtomState(0)}))
+        transitions = list(starts)
+        try:
+            with StepBudget(MOST_SOURCES, "compiling the query") as budget:
+                for transition in self._completions():
+                    budget.spend(len(transition.sources))
+                    transitions.append(transition)
+                    if len(transitions) > MOST_TRANSITIONS:
+                        raise self._too_large(f"{MOST_TRANSITIONS:,} transitions")
+        except OverBudgetError:
+            raise self._too_large(f"{MOST_SOURCES:,} sources of transitions") from None
+        root = self._tree.variable
+        final = {VariableState(root, variant) for variant in range(len(self._variants[root]))}
+        return PCEA(tuple(transitions), frozenset(final)).trimmed()
+
+    def _too_large(self, size: str) -> PatternError:
+        if len(self._lasts) == len(self._query.atoms):
+            return PatternError(f"the query's automaton has more than {size}: ask for fewer atoms")
+        return PatternError(
+            "the query's atoms of one relation coincide in too many ways: its automaton has more "
+            f"than {size}; write it as a pattern, in which atoms are different tuples"
+        )
+
+    def _completions(self) -> Iterator[Transition]:
+        for node in self._tree.inner_nodes():
+            for variant, lasts in enumerate(self._variants[node.variable]):
+                for last in lasts.values():
+                    target = VariableState(node.variable, variant)
+                    for sources in self._encodings(node, last):
+                        yield Transition(sources, last.unary, self._labels(last), target)
+
+    def _variants_of(self, node: Inner) -> list[dict[int, _Last]]:
+        """The states of a variable, each with at most one set of atoms for every relation."""
+        variants: list[dict[int, _Last]] = []
+        counts: Counter[int] = Counter()
+        below = node.atoms()
+        for last in self._lasts:
+            if last.atoms <= below:
+                relation = last.unary.relation
+                place = counts[relation]
+                counts[relation] += 1
+                if place == len(variants):
+                    variants.append({})
+                variants[place][relation] = last
+        return variants
+
+    def _encodings(self, node: Inner, last: _Last) -> Iterator[tuple[Source, ...]]:
+        """The ways to have read all atoms below a node but those of the last tuple: C of the paper."""
+        ways: list[list[Source]] = []
+        for child in self._incomplete(node, last):
+            if isinstance(child, int):
+                read = _Last(frozenset({child}), Unary(self._query.atoms[child].relation))
+                ways.append([Source(AtomState(child), self._equality([read], last))])
+            else:
+                ways.append(
+                    [
+                        Source(VariableState(child.variable, i), self._equality(list(v.values()), last))
+                        for i, v in enumerate(self._variants[child.variable])
+                    ]
+                )
+        return product(*ways)
+
+    def _incomplete(self, node: Inner, last: _Last) -> Iterator[Inner | int]:
+        """The subtrees that hang from the paths between a node and the last tuple's atoms."""
+        for child in node.children:
+            if isinstance(child, int):
+                if child not in last.atoms:
+                    yield child
+            elif child.atoms() & last.atoms:
+                yield from self._incomplete(child, last)
+            else:
+                yield child
+
+    def _equality(self, earlier: list[_Last], later: _Last) -> Equality:
+        """The equality predicate over the variables that the two have in common."""
+        shared = self._variables(earlier[0]) & self._variables(later)
+        for last in earlier[1:]:
+            shared &= self._variables(last)
+        order = sorted(shared - {FRESH}, key=self._place.__getitem__)
+        left = tuple(sorted((last.unary.relation, self._columns(last, order)) for last in earlier))
+        return Equality(left, self._columns(later, order))
+
+    def _variables(self, last: _Last) -> frozenset[str]:
+        known = self._known.get(last.atoms)
+        if known is None:
+            found = (self._query.atoms[i].variables for i in last.atoms)
+            known = self._known[last.atoms] = frozenset[str]().union(*found)
+        return known
+
+    def _columns(self, last: _Last, order: list[str]) -> Columns:
+        known = self._known_columns.get((last.atoms, *order))
+        if known is None:
+            atoms = [self._query.atoms[i] for i in sorted(last.atoms)]
+            known = tuple(next(a.column(v) for a in atoms if v in a.variables) for v in order)
+            self._known_columns[last.atoms, *order] = known
+        return known
+
+    def _labels(self, last: _Last) -> frozenset[str]:
+        return frozenset(map(str, last.atoms))

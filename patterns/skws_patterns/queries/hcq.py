@@ -1,0 +1,159 @@
+"""Conjunctive queries over streams, and which are full, acyclic, hierarchical (PCEA paper, Section 4)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import TypeAlias
+
+from skws_patterns.root import RootKey, root_key
+from skws_schema.errors import PatternError
+from skws_schema.model import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Stands for one value, the same wherever it occurs."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that the tuple must have."""
+
+    value: Value
+
+    def __str__(self) -> str:
+        return repr(self.value) if isinstance(self.value, str) else str(self.value)
+
+
+# None for an attribute written ``_``: a variable that occurs nowhere else.
+Term: TypeAlias = Variable | Constant | None
+
+
+@dataclass(frozen=True)
+class Atom:
+    """R(terms): a tuple of a relation (its position in the schema), one term for each attribute."""
+
+    relation: int
+    terms: tuple[Term, ...]
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        return frozenset(term.name for term in self.terms if isinstance(term, Variable))
+
+    def column(self, variable: str) -> int:
+        """The first column in which a variable occurs."""
+        return self.terms.index(Variable(variable))
+
+    def text(self, relation_names: tuple[str, ...]) -> str:
+        terms = ", ".join("_" if term is None else str(term) for term in self.terms)
+        return f"{relation_names[self.relation]}({terms})"
+
+
+@dataclass(frozen=True)
+class ConjunctiveQuery:
+    """Q(head) <- atoms: a bag of atoms, identified by their position (the identifiers I(Q) of the paper).
+
+    Its results are t-homomorphisms: each atom is mapped to a position of the
+    stream, and two atoms may be mapped to the same one.
+    """
+
+    head: tuple[str, ...]
+    atoms: tuple[Atom, ...]
+
+    def __post_init__(self) -> None:
+        if not self.atoms:
+            raise ValueError("a query has at least one atom")
+        unknown = set(self.head) - set(self.variables)
+        if unknown:
+            raise ValueError(f"the head's {min(unknown)} is in no atom")
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """In order of their first occurrence."""
+        found = [t.name for atom in self.atoms for t in atom.terms if isinstance(t, Variable)]
+        return tuple(dict.fromkeys(found))
+
+    def atoms_of(self, variable: str) -> frozenset[int]:
+        """The atoms that a variable occurs in: atoms(x) of the paper."""
+        return self._atoms_of.get(variable, frozenset())
+
+    @cached_property
+    def _atoms_of(self) -> dict[str, frozenset[int]]:
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for i, atom in enumerate(self.atoms):
+            for variable in atom.variables:
+                found[variable].append(i)
+        return {variable: frozenset(atoms) for variable, atoms in found.items()}
+
+
+def is_full(query: ConjunctiveQuery) -> bool:
+    """Every variable is in the head."""
+    return set(query.variables) <= set(query.head)
+
+
+def is_hierarchical(query: ConjunctiveQuery) -> bool:
+    """Full, and the atoms of any two variables are disjoint or one set contains the other."""
+    return is_full(query) and breaking_pair(query) is None
+
+
+def breaking_pair(query: ConjunctiveQuery) -> tuple[str, str] | None:
+    """Two variables whose atoms overlap without one containing the other."""
+    for first, second in combinations(query.variables, 2):
+        a, b = query.atoms_of(first), query.atoms_of(second)
+        if a & b and not (a <= b or b <= a):
+            return first, second
+    return None
+
+
+def is_acyclic(query: ConjunctiveQuery) -> bool:
+    """There is a join tree: removing ears leaves nothing (Graham, Yu and Ozsoyoglu)."""
+    edges = [set(atom.variables) for atom in query.atoms]
+    while True:
+        for edge in edges:
+            edge -= {v for v in edge if sum(v in other for other in edges) == 1}
+        ear = next((i for i, e in enumerate(edges) if _in_another(edges, i, e)), None)
+        if ear is None:
+            return len(edges) <= 1
+        del edges[ear]
+
+
+def _in_another(edges: list[set[str]], place: int, edge: set[str]) -> bool:
+    return any(edge <= other for i, other in enumerate(edges) if i != place)
+
+
+def refuse_unless_hierarchical(query: ConjunctiveQuery, relation_names: tuple[str, ...]) -> None:
+    """Raises PatternError that names the offending variables and the alternative."""
+    missing = [v for v in query.variables if v not in query.head]
+    if missing:
+        raise PatternError(
+            f"the query is not full: {', '.join(missing)} must be in the head "
+            "(or be written _ where it occurs only once)"
+        )
+    pair = breaking_pair(query)
+    if pair is None:
+        return
+    shown = [_atoms_text(query, variable, relation_names) for variable in pair]
+    raise PatternError(
+        f"the query is not hierarchical, by {pair[0]} and {pair[1]}: {pair[0]} is in {shown[0]}; "
+        f"{pair[1]} is in {shown[1]}; these overlap and neither contains the other. No automaton with "
+        "equality predicates can evaluate it; a keyword search over the same joins can, by the mesh"
+    )
+
+
+def _atoms_text(query: ConjunctiveQuery, variable: str, relation_names: tuple[str, ...]) -> str:
+    return ", ".join(query.atoms[i].text(relation_names) for i in sorted(query.atoms_of(variable)))
+
+
+def root_of_query(query: ConjunctiveQuery) -> RootKey | None:
+    """The root of a query: its variables that occur in every atom; None if there is none."""
+    everywhere = [v for v in query.variables if len(query.atoms_of(v)) == len(query.atoms)]
+    found = [{(a.relation, a.column(v)) for a in query.atoms} for v in everywhere]
+    return root_key(list(zip(everywhere, found, strict=True)))

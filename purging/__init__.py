@@ -1,1 +1,0 @@
-"""Removal of tuples whose lifespan has passed (S-KWS paper, Section 4.3)."""

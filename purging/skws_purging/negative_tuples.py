@@ -1,0 +1,49 @@
+"""Negative tuples: deletions that travel the way of their insertions (S-KWS paper, Section 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic
+
+from skws_purging.eager import purge_upwards
+from skws_purging.policy import Op
+from skws_purging.tuples import StreamTuple
+
+
+class NegativeTuples(Generic[Op]):
+    """Tuples that were deleted or replaced, until no output holds them any more.
+
+    Composites that hold such a tuple are kept until its end is on the horizon:
+    before, a late tuple may still join them. ``dries_up`` is called with an
+    operator that has lost its last output.
+    """
+
+    def __init__(self, dries_up: Callable[[Op], None]) -> None:
+        self._dries_up = dries_up
+        self._ended: set[StreamTuple] = set()
+
+    def end(self, ended: StreamTuple, tick: int) -> None:
+        """End a live tuple early."""
+        ended.end = tick
+        self._ended.add(ended)
+
+    def leave(self, gone: StreamTuple, source: Op) -> None:
+        """A tuple has left its source: if it ended early, composites that hold it are expunged."""
+        if gone in self._ended:
+            self._ended.discard(gone)
+            purge_upwards(
+                source.consumers(),
+                lambda operator: self.expunge(gone, operator),
+                lambda operator: operator.consumers(),
+            )
+
+    def expunge(self, ended: StreamTuple, operator: Op) -> bool:
+        """Take a tuple out of one output; True if it was there."""
+        expunged = operator.out.expunge(ended)
+        if expunged and not operator.out.entries:
+            self._dries_up(operator)
+        return expunged
+
+    def forget_relations(self, relations: Iterable[int]) -> None:
+        """Drop the tuples of relations that have been removed."""
+        self._ended = {ended for ended in self._ended if ended.relation not in relations}

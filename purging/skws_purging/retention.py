@@ -1,0 +1,43 @@
+"""How long a log keeps records: until nothing alive can depend on them.
+
+A tuple lives for a window. Its number among equal tuples, and whether it replaced
+another, depend on tuples that were alive at its start: so records are kept for
+two windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from skws_windows.window import CountWindow, TimeWindow, Window
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """A part of a log: its latest time (None without records), and the position after it."""
+
+    latest: int | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """``windows``: those of all readers of the log. ``lateness`` in microseconds."""
+
+    windows: Collection[Window]
+    lateness: int = 0
+
+    def over(self, part: LogPart, now: int, position: int) -> bool:
+        """True if a part is no longer needed at event time ``now`` and ``position`` in the stream."""
+        if self.lateness and part.latest is not None and part.latest >= now - self.lateness:
+            return False  # some of its records may still wait for late ones
+        return all(self._passed(window, part, now, position) for window in self.windows)
+
+    def _passed(self, window: Window, part: LogPart, now: int, position: int) -> bool:
+        match window:
+            case TimeWindow(length):
+                return part.latest is None or part.latest < now - self.lateness - 2 * length
+            case CountWindow(size):
+                return part.after < position - 2 * (size + 1)
+        return False

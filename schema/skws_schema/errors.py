@@ -1,0 +1,136 @@
+"""Every error that skws shows to a user, by whose fault it is.
+
+A message names the offender, its place, and what was expected. The exit code is
+part of the command line's contract.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+
+class SkwsError(Exception):
+    """Base of all errors with a message for the user."""
+
+    exit_code = 1
+
+
+class UsageError(SkwsError):
+    """The command line or a query cannot be understood."""
+
+    exit_code = 2
+
+
+class ConfigurationError(UsageError):
+    """A file that configures a run, as one of queries, is wrong. The message holds every problem found."""
+
+    exit_code = 3
+
+
+class QueryError(UsageError):
+    """A keyword query cannot be run as written."""
+
+
+class PatternError(UsageError):
+    """A pattern or a conjunctive query cannot be run as written."""
+
+    @classmethod
+    def at(cls, text: str, start: int, end: int, message: str) -> PatternError:
+        """A fault at ``text[start:end]``: the message, its line, and carets below the place."""
+        return cls(f"{message}\n{_marked(text, start, end)}")
+
+
+class SqlError(UsageError):
+    """A query in SQL cannot be read, or is not select-project-join."""
+
+    @classmethod
+    def at(cls, text: str, start: int, end: int, message: str) -> SqlError:
+        """A fault at ``text[start:end]``: line and column from 1, the message, the line with carets below."""
+        line = text.count("\n", 0, start) + 1
+        column = start - text.rfind("\n", 0, start)
+        return cls(f"line {line}, column {column}: {message}\n{_marked(text, start, end)}")
+
+
+def _marked(text: str, start: int, end: int) -> str:
+    """The line of ``text`` that ``start`` is in, and carets below ``text[start:end]``."""
+    line_start = text.rfind("\n", 0, start) + 1
+    line = text[line_start:].split("\n", 1)[0]
+    column = start - line_start
+    carets = "^" * max(1, min(end, line_start + len(line)) - start)
+    return f"  {line}\n  {' ' * column}{carets}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault in a configuration file; ``line`` and ``column`` count from 1."""
+
+    source: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}: {self.message}"
+
+
+class SchemaError(SkwsError):
+    """A schema (or other configuration) is wrong. Carries every problem found."""
+
+    exit_code = 3
+
+    def __init__(self, problems: Sequence[Problem] | str) -> None:
+        self.problems: tuple[Problem, ...] = () if isinstance(problems, str) else tuple(problems)
+        text = problems if isinstance(problems, str) else "\n".join(map(str, problems))
+        super().__init__(text)
+
+
+class SourceError(SkwsError):
+    """A replay, a stream or a runtime that is needed is not available."""
+
+    exit_code = 4
+
+
+class NotYetError(SourceError):
+    """A server is away or busy for now: a retry may help."""
+
+
+class MemoryBudgetError(SkwsError):
+    """A run needs more memory than its budget, or than the system gives."""
+
+
+class BadRecordsError(SkwsError):
+    """Records could not be read and the policy is to fail."""
+
+    exit_code = 5
+
+
+class StateError(SkwsError):
+    """The state of a run cannot be written or read."""
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """``"; did you mean X?"`` for the candidate closest to ``name`` in any case, else the empty string."""
+    folded: dict[str, str] = {}
+    for candidate in candidates:
+        folded.setdefault(candidate.casefold(), candidate)
+    found = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[found[0]]!r}?" if found else ""
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Names the byte at fault."""
+    return f"byte 0x{error.object[error.start]:02X} is not UTF-8"
+
+
+def nearest_file(path: Path) -> str:
+    """The same for a missing file, by the names beside it; equal endings alone are no likeness."""
+    try:
+        beside = os.listdir(path.parent)
+    except OSError:
+        return ""
+    alike = get_close_matches(path.name, beside, n=1, cutoff=0.75)
+    return f"; did you mean {alike[0]!r}?" if alike else ""

@@ -1,0 +1,1 @@
+"""A schema guessed from samples of its tables: types, keys, references."""

@@ -1,0 +1,278 @@
+"""Finds references between attributes, by their names and by containment of their values.
+
+A join that others imply is left out, such as ``city.country = country.code``
+where a city's province leads there too: the tuples are connected without it, so
+it would only repeat results by a shorter way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from skws_schema.infer.candidate_keys import Finding, Table, identifier_score, relation_named
+from skws_schema.infer.column_profile import (
+    GENERIC,
+    IDENTIFIERS,
+    ROLES,
+    ColumnProfile,
+    is_reference_name,
+    relation_tokens,
+    stem,
+    tokens,
+)
+from skws_schema.model import AttributeType, Join
+
+_FEW = 3
+_NEARLY = 0.5
+_MANY = 10
+_OPTIONS = 4
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """One column that may refer to another relation's unique column."""
+
+    source: Table
+    column: ColumnProfile
+    target: Table
+    identifier: ColumnProfile
+    containment: float
+    by_name: float
+
+    @property
+    def rank(self) -> tuple[float, float, float]:
+        return self.by_name, self.containment, identifier_score(self.target, self.identifier)
+
+    def finding(self, confidence: float, reason: str) -> Finding[Join]:
+        left, right = f"{self.source.name}.{self.column.name}", f"{self.target.name}.{self.identifier.name}"
+        pair = ((self.column.name, self.identifier.name),)
+        join = Join(f"{left} = {right}", self.source.name, self.target.name, pair)
+        return Finding(join, round(confidence, 2), reason)
+
+
+def find_references(tables: Sequence[Table], min_containment: float) -> list[Finding[Join]]:
+    """The likeliest single-column reference of each column, if it has one."""
+    targets = [(t, c) for t in tables for c in t.columns.values() if _is_target(t, c, tables)]
+    best = [
+        max(options, key=lambda r: r.rank)
+        for table in tables
+        for column in table.columns.values()
+        if (options := list(_options(table, column, tables, targets, min_containment)))
+    ]
+    hubs = Counter((r.target.name, r.identifier.name) for r in best)
+    found = [_named(r, min_containment) for r in best]
+    return found + [_by_values(r) for r in _unnamed(tables, best, hubs, min_containment)]
+
+
+def find_composite_references(
+    tables: Sequence[Table], keys: Mapping[str, tuple[str, ...]], min_containment: float
+) -> list[Finding[Join]]:
+    """References to the composite keys of relations, except links between others."""
+    return [
+        found
+        for target in tables
+        if len(keys.get(target.name, ())) > 1 and not _is_link(target, keys[target.name], tables)
+        for source in tables
+        if source.name != target.name
+        for found in _composite(source, target, keys[target.name], min_containment)
+    ]
+
+
+def _options(
+    source: Table,
+    column: ColumnProfile,
+    tables: Sequence[Table],
+    targets: Sequence[tuple[Table, ColumnProfile]],
+    min_containment: float,
+) -> Iterator[_Reference]:
+    named = relation_named(column.name, tables)
+    for target, identifier in targets:
+        by_name = _name_evidence(source, column, target, identifier, named)
+        if identifier is column or not by_name:
+            continue
+        containment = column.contained_in(identifier)
+        if containment >= min(min_containment, _NEARLY):
+            yield _Reference(source, column, target, identifier, containment, by_name)
+
+
+def _is_target(table: Table, column: ColumnProfile, tables: Sequence[Table]) -> bool:
+    """Unique, and not itself a reference to another relation."""
+    if not (column.unique and column.joinable):
+        return False
+    named = relation_named(column.name, tables)
+    return named is None or named.name == table.name
+
+
+def _name_evidence(
+    source: Table, column: ColumnProfile, target: Table, identifier: ColumnProfile, named: Table | None
+) -> float:
+    """How clearly the column's name, which names ``named``, refers to the target; 0 if not at all."""
+    if named is target:
+        return _names_relation(source, column, target)
+    if named is not None and named is not source:
+        return 0.0
+    words = tokens(column.name)
+    if source is not target:
+        generic = len(words) == 1 and words[0] in GENERIC
+        return 0.8 if words == tokens(identifier.name) and not generic else 0.0
+    return _names_role(column, identifier) if identifier_score(target, identifier) > 0.9 else 0.0
+
+
+def _names_relation(source: Table, column: ColumnProfile, target: Table) -> float:
+    exact = stem(column.name) == relation_tokens(target.name)
+    if source is target and column.unique:
+        return 0.0  # its own identifier, or its own name
+    if column.type is AttributeType.INTEGER and not is_reference_name(column.name):
+        # `votes` and `up_votes` count; `vote` may refer.
+        return 0.85 if exact and tokens(column.name) == relation_tokens(target.name) else 0.0
+    return 0.95 if exact else 0.85
+
+
+def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
+    """A column that refers to another tuple of its own relation by its role, such as parent."""
+    if column.type is not identifier.type:
+        return 0.0
+    words = set(tokens(column.name))
+    if words & ROLES:
+        return 0.75
+    counts = column.unique or len(column.distinct) < _MANY or not is_reference_name(column.name)
+    return 0.0 if counts or words & GENERIC - IDENTIFIERS else 0.5
+
+
+def _named(reference: _Reference, min_containment: float) -> Finding[Join]:
+    small = len(reference.column.distinct) < _FEW and reference.by_name < 0.85
+    share = f"{reference.containment:.0%} of {len(reference.column.distinct)} values found there"
+    confidence = reference.by_name * reference.containment - (0.3 if small else 0)
+    if reference.containment < min_containment:
+        # By the name alone: rows that are referred to may be gone, or were not sampled.
+        confidence = min(confidence, 0.5)
+    return reference.finding(confidence, f"by name, and {share}")
+
+
+def _unnamed(
+    tables: Sequence[Table],
+    named: Sequence[_Reference],
+    hubs: Counter[tuple[str, str]],
+    min_containment: float,
+) -> Iterator[_Reference]:
+    """Columns of codes without a telling name whose values all occur in a column that others refer to."""
+    taken = {(r.source.name, r.column.name) for r in named} | set(hubs)
+    targets = [(t, t.columns[c]) for t in tables for c in t.columns if hubs[t.name, c] > 1]
+    for source in tables:
+        for column in source.columns.values():
+            if (source.name, column.name) in taken or column.type is AttributeType.INTEGER:
+                continue
+            if len(column.distinct) < _MANY:
+                continue
+            fits = [(column.contained_in(identifier), t, identifier) for t, identifier in targets]
+            fits = [fit for fit in fits if fit[0] >= max(min_containment, 0.99) and fit[2] is not column]
+            if fits:
+                containment, target, identifier = max(fits, key=lambda fit: fit[0])
+                yield _Reference(source, column, target, identifier, containment, 0.0)
+
+
+def _by_values(reference: _Reference) -> Finding[Join]:
+    many = min(1.0, len(reference.column.distinct) / 20)
+    reason = f"all {len(reference.column.distinct)} values found there, though the name does not say so"
+    return reference.finding(0.5 + 0.2 * many, reason)
+
+
+def _is_link(table: Table, key: Sequence[str], tables: Sequence[Table]) -> bool:
+    """True if every part of the key refers to another relation."""
+    named = [relation_named(name, tables) for name in key]
+    return all(target is not None and target is not table for target in named)
+
+
+def _composite(
+    source: Table, target: Table, key: Sequence[str], min_containment: float
+) -> Iterator[Finding[Join]]:
+    options = [_parts(source, target, target.columns[name], min_containment) for name in key]
+    known = set(zip(*(target.columns[name].values for name in key), strict=True))
+    best: tuple[float, float, int, tuple[ColumnProfile, ...]] | None = None
+    for columns in product(*options):
+        if len(set(map(id, columns))) < len(columns):
+            continue
+        rows = {r for r in zip(*(c.values for c in columns), strict=True) if None not in r}
+        containment = len(rows & known) / len(rows) if rows else 0.0
+        names = sum(_part_named(c, target, name) for c, name in zip(columns, key, strict=True)) / len(key)
+        if containment >= min_containment and names and (best is None or (names, containment) > best[:2]):
+            best = (names, containment, len(rows), columns)
+    if best:
+        yield _composite_finding(source, target, key, best)
+
+
+def _parts(source: Table, target: Table, part: ColumnProfile, min_containment: float) -> list[ColumnProfile]:
+    """Columns of the source that may stand for one column of the key: the best named, best contained."""
+    fits = [(c, c.contained_in(part)) for c in source.columns.values()]
+    fits = [(c, share) for c, share in fits if share >= min_containment - 0.05]
+    fits.sort(key=lambda fit: (not _part_named(fit[0], target, part.name), -fit[1]))
+    return [c for c, _ in fits[:_OPTIONS]]
+
+
+def _part_named(column: ColumnProfile, target: Table, part: str) -> bool:
+    """True if the column has the part's own name, or the relation's for the part that names it."""
+    generic = len(tokens(part)) == 1 and tokens(part)[0] in GENERIC
+    if generic:
+        return stem(column.name) == relation_tokens(target.name)
+    return stem(column.name) == stem(part)
+
+
+def _composite_finding(
+    source: Table,
+    target: Table,
+    key: Sequence[str],
+    best: tuple[float, float, int, tuple[ColumnProfile, ...]],
+) -> Finding[Join]:
+    names, containment, rows, columns = best
+    pairs = tuple((column.name, name) for column, name in zip(columns, key, strict=True))
+    text = " and ".join(f"{source.name}.{a} = {target.name}.{b}" for a, b in pairs)
+    confidence = (0.6 + 0.3 * names) * containment * (rows / (rows + 1)) - (0.3 if rows < _FEW else 0)
+    reason = f"{containment:.0%} of {rows} combinations found there"
+    return Finding(Join(text, source.name, target.name, pairs), round(confidence, 2), reason)
+
+
+Columns = tuple[str, ...]
+
+
+def implied_joins(joins: Sequence[Finding[Join]], tables: Mapping[str, Table]) -> frozenset[str]:
+    """Names of the joins that can be left out, narrow ones first, so that every connection stays."""
+    kept = {found.value.name: found.value for found in joins}
+    for join in sorted(kept.values(), key=lambda j: len(j.on)):
+        others = [other for other in kept.values() if other is not join]
+        if _reaches(join, others, tables):
+            del kept[join.name]
+    return frozenset(found.value.name for found in joins) - frozenset(kept)
+
+
+def _reaches(join: Join, others: Sequence[Join], tables: Mapping[str, Table]) -> bool:
+    """True if a wider join, then any others, carry the join's columns to where it leads."""
+    near, far = (tuple(column) for column in zip(*join.on, strict=True))
+    waiting = [
+        (wide.right, _carried(wide, near))
+        for wide in others
+        if wide.left == join.left and len(wide.on) > len(join.on) and _carries(wide, near, tables)
+    ]
+    seen: set[tuple[str, Columns]] = set()
+    while waiting:
+        place = waiting.pop()
+        if place == (join.right, far):
+            return True
+        if place not in seen:
+            seen.add(place)
+            steps = (j for j in others if j.left == place[0] and _carries(j, place[1], tables))
+            waiting += [(step.right, _carried(step, place[1])) for step in steps]
+    return False
+
+
+def _carries(join: Join, columns: Columns, tables: Mapping[str, Table]) -> bool:
+    """True if every tuple of the left side has a partner, which repeats the columns' values."""
+    sources = [source for source, _ in join.on]
+    return set(columns) <= set(sources) and all(tables[join.left].columns[s].full for s in sources)
+
+
+def _carried(join: Join, columns: Columns) -> Columns:
+    targets = dict(join.on)
+    return tuple(targets[column] for column in columns)

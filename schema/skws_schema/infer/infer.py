@@ -1,0 +1,260 @@
+"""A schema guessed from samples of its tables, with how sure each guess is and why.
+
+Names and values both count: a column refers to another if its name says so and
+its values occur there. Doubtful guesses are written as comments, for the user to
+accept or delete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from skws_schema.errors import SchemaError
+from skws_schema.infer.candidate_keys import Finding, Table, find_key, find_time, widened_keys
+from skws_schema.infer.column_profile import ColumnProfile, profile
+from skws_schema.infer.foreign_keys import find_composite_references, find_references, implied_joins
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.yaml.document import is_name
+from skws_schema.yaml.write import head, join_lines, names, scalar
+
+SAMPLE_ROWS = 50_000
+MIN_CONTAINMENT = 0.95
+MIN_CONFIDENCE = 0.6
+
+_TIMELESS: Final = "no attribute says when rows happen"
+_COMMENT_COLUMN = 48
+_KEY_ROUNDS = 4
+
+
+NO_ATTRIBUTE: Final = "no attribute can be called so"
+NO_RELATION: Final = "no relation can be called so"
+NO_ATTRIBUTES: Final = "it has no column that can be an attribute"
+
+
+class LeftOut(NamedTuple):
+    """A table or a column left out of the schema; ``reason`` follows the word since."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class InferredRelation:
+    """A relation with every guess about it. ``table``: why it is a static table; empty if it is not."""
+
+    name: str
+    attributes: tuple[Finding[Attribute], ...]
+    key: Finding[tuple[str, ...]] | None
+    time: Finding[str] | None
+    table: str
+    left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The inferred schema, including doubtful guesses, of less than ``min_confidence``."""
+
+    name: str
+    relations: tuple[InferredRelation, ...]
+    joins: tuple[Finding[Join], ...]
+    window: str = "none"
+    left_out: tuple[LeftOut, ...] = ()
+    min_confidence: float = MIN_CONFIDENCE
+
+    def accepts(self, finding: Finding[object] | None) -> bool:
+        """True if the guess is sure enough to be part of the schema."""
+        return finding is not None and finding.confidence >= self.min_confidence
+
+    def schema(self) -> Schema:
+        """The schema without the doubtful guesses."""
+        joins = tuple(found.value for found in self.joins if self.accepts(found))
+        return Schema(self.name, tuple(map(self._relation, self.relations)), joins, self.window)
+
+    def to_yaml(self) -> str:
+        """The schema's YAML; confidence and reason in comments, doubtful guesses commented out."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _relation(self, relation: InferredRelation) -> Relation:
+        attributes = tuple(found.value for found in relation.attributes)
+        return Relation(
+            name=relation.name,
+            attributes=attributes,
+            key=relation.key.value if relation.key and self.accepts(relation.key) else (),
+            search=tuple(a.name for a in attributes if a.type is AttributeType.TEXT),
+            time=relation.time.value if relation.time and self.accepts(relation.time) else None,
+            table=bool(relation.table),
+        )
+
+    def _lines(self) -> Iterator[str]:
+        yield "# Inferred from samples. Comments say how sure each guess is, from 0 to 1, and why."
+        yield from head(self.name, self.window)
+        yield "relations:"
+        for left in self.left_out:
+            yield f"  # left out, since {left.reason}: {scalar(left.name)}"
+        for relation in self.relations:
+            yield from self._relation_lines(relation)
+        yield "joins:" if self.joins else "joins: []"
+        for found in self.joins:
+            first, *rest = join_lines(found.value)
+            yield from (self._guess(line, found) for line in (first, *rest))
+
+    def _relation_lines(self, relation: InferredRelation) -> Iterator[str]:
+        yield f"  {scalar(relation.name)}:"
+        yield "    attributes:"
+        for attribute in relation.attributes:
+            yield _noted(f"      {scalar(attribute.value.name)}: {attribute.value.type}", attribute)
+        for left in relation.left_out:
+            yield f"      # left out, since {left.reason}: {scalar(left.name)}"
+        if relation.key:
+            yield self._guess(f"    key: {names(relation.key.value)}", relation.key)
+        if relation.time:
+            yield self._guess(f"    time: {scalar(relation.time.value)}", relation.time)
+        if relation.table:
+            yield "    table: true".ljust(_COMMENT_COLUMN) + f"  # {relation.table}"
+
+    def _guess(self, line: str, finding: Finding[Join] | Finding[tuple[str, ...]] | Finding[str]) -> str:
+        if not self.accepts(finding):
+            indent = len(line) - len(line.lstrip())
+            line = f"{line[:indent]}# {line[indent:]}"
+        return _noted(line, finding)
+
+
+def infer(
+    tables: Mapping[str, Mapping[str, Sequence[object]]],
+    name: str = "inferred",
+    *,
+    timed: Collection[str] = (),
+    window: str = "none",
+    sample_rows: int = SAMPLE_ROWS,
+    min_containment: float = MIN_CONTAINMENT,
+    min_confidence: float = MIN_CONFIDENCE,
+) -> Inference:
+    """Infer a schema from columns of raw values: texts of CSV or values of JSON, None for NULL.
+
+    ``tables[relation][attribute]`` lists the values in row order, of which
+    ``sample_rows`` are looked at. ``timed`` names the relations whose records
+    carry a time of their own; any other without an event-time attribute
+    becomes a static table. Raises SchemaError if no table has a usable name,
+    ValueError if columns of one relation are not equally long.
+    """
+    usable = [name for name, columns in tables.items() if is_name(name) and any(map(is_name, columns))]
+    if not usable:
+        raise SchemaError(f"nothing to infer a schema from: {len(tables)} tables, none with a usable name")
+    sampled = [_table(relation, tables[relation], sample_rows) for relation in usable]
+    joins, keys = _references(sampled, min_containment, min_confidence)
+    relations = []
+    for table in sampled:
+        time = find_time(table)
+        timeless = time is None or time.confidence < min_confidence
+        relations.append(
+            InferredRelation(
+                name=table.name,
+                attributes=tuple(_attribute(c) for c in table.columns.values()),
+                key=keys.get(table.name),
+                time=time,
+                table=_TIMELESS if timeless and table.name not in timed else "",
+                left_out=tuple(LeftOut(c, NO_ATTRIBUTE) for c in tables[table.name] if not is_name(c)),
+            )
+        )
+    found = Inference(
+        name=name,
+        relations=tuple(relations),
+        joins=tuple(joins),
+        window=window,
+        left_out=tuple(
+            LeftOut(relation, NO_ATTRIBUTES if is_name(relation) else NO_RELATION)
+            for relation in tables
+            if relation not in usable
+        ),
+        min_confidence=min_confidence,
+    )
+    return replace(found, relations=tuple(_referring(r, found) for r in found.relations))
+
+
+def _table(relation: str, columns: Mapping[str, Sequence[object]], sample_rows: int) -> Table:
+    if len({len(values) for values in columns.values()}) > 1:
+        raise ValueError(f"relation {relation}: columns of different lengths")
+    return Table(relation, {c: profile(c, v[:sample_rows]) for c, v in columns.items() if is_name(c)})
+
+
+def _references(
+    tables: Sequence[Table], min_containment: float, min_confidence: float
+) -> tuple[list[Finding[Join]], dict[str, Finding[tuple[str, ...]]]]:
+    """Joins and keys together: a column referred to is likely a key, and composite keys are referred to."""
+    single = find_references(tables, min_containment)
+    uses = Counter((f.value.right, f.value.on[0][1]) for f in single if f.confidence >= min_confidence)
+    keys: dict[str, Finding[tuple[str, ...]]] = {}
+    for table in tables:
+        key = find_key(table, tables, {column: uses[table.name, column] for column in table.columns})
+        if key:
+            keys[table.name] = key
+    composite: list[Finding[Join]] = []
+    for _ in range(_KEY_ROUNDS):
+        columns = {name: key.value for name, key in keys.items()}
+        composite = find_composite_references(tables, columns, min_containment)
+        wider = widened_keys({t.name: t for t in tables}, keys, composite, min_confidence)
+        if wider == keys:
+            break
+        keys = wider
+    return _without_implied(_once(single + composite), tables, min_confidence), keys
+
+
+def _once(joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
+    """Of two references between the same columns, one from each side, the surer one."""
+    sides: dict[frozenset[frozenset[tuple[str, str]]], Finding[Join]] = {}
+    for found in joins:
+        join = found.value
+        pairs = frozenset(frozenset({(join.left, a), (join.right, b)}) for a, b in join.on)
+        if pairs not in sides or sides[pairs].confidence < found.confidence:
+            sides[pairs] = found
+    return list(sides.values())
+
+
+def _without_implied(
+    joins: list[Finding[Join]], tables: Sequence[Table], min_confidence: float
+) -> list[Finding[Join]]:
+    """Make joins that others imply doubtful."""
+    accepted = [found for found in joins if found.confidence >= min_confidence]
+    implied = implied_joins(accepted, {t.name: t for t in tables})
+    doubt = round(min_confidence * 0.9, 2)
+    return [
+        replace(found, confidence=doubt, reason=f"{found.reason}, but other joins imply it")
+        if found.value.name in implied
+        else found
+        for found in joins
+    ]
+
+
+def _attribute(column: ColumnProfile) -> Finding[Attribute]:
+    return Finding(Attribute(column.name, column.type), round(column.confidence, 2), column.reason)
+
+
+def _referring(relation: InferredRelation, inference: Inference) -> InferredRelation:
+    """Names that refer to another relation are searched there, not here."""
+    key = relation.key.value if relation.key else ()
+    referring = {
+        column: join.right
+        for join in (f.value for f in inference.joins if inference.accepts(f))
+        for column, _ in join.on
+        if join.left == relation.name and (column not in key or len(key) > 1)
+    }
+    attributes = tuple(
+        replace(
+            a,
+            value=replace(a.value, type=AttributeType.STRING),
+            reason=f"refers to {referring[a.value.name]}",
+        )
+        if a.value.type is AttributeType.TEXT and a.value.name in referring
+        else a
+        for a in relation.attributes
+    )
+    return replace(relation, attributes=attributes)
+
+
+def _noted(
+    line: str, finding: Finding[Attribute] | Finding[Join] | Finding[tuple[str, ...]] | Finding[str]
+) -> str:
+    return f"{line.ljust(_COMMENT_COLUMN)}  # {finding.confidence:.2f} {finding.reason}"

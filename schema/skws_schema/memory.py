@@ -1,0 +1,153 @@
+"""The memory budget of this process: it ends with a message before the system kills it without one.
+
+A process has one budget. Code that makes many objects calls ``check`` between
+pieces, which costs some microseconds. The budget counts the pages of this
+process alone, without mapped files, which the system may drop at any time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from mmap import mmap
+from typing import Final, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
+
+from skws_schema.errors import MemoryBudgetError
+
+HELP: Final = (
+    "What would help: fewer or rarer keywords, a smaller --max-size, a shorter window, --limit N, "
+    "or a larger --memory"
+)
+T = TypeVar("T")
+
+_EVERY: Final = 1_024  # items
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_RESERVE: Final = 32 << 20  # released to report the end; never written to, so it takes no page
+
+
+class Held(NamedTuple):
+    """What an object holds: the number of entries, and in words what most of them are."""
+
+    entries: int
+    text: str
+
+
+class Holder(Protocol):
+    """Holds what grows with a query or a stream."""
+
+    def held(self) -> Held:
+        """What it holds now; called from any ``check``."""
+        ...
+
+
+class MemoryBudget:
+    """``size`` bytes for what this process holds; ``warn`` is called once, when half of them are in use."""
+
+    def __init__(self, size: int, warn: Callable[[str], None] = lambda _: None) -> None:
+        self.size = size
+        self._warn = warn
+        self._warned = False
+
+    def check(self, planned: int) -> None:
+        """Raises MemoryBudgetError if ``planned`` bytes more would exceed the budget."""
+        held = used() + planned
+        if held > self.size:
+            raise MemoryBudgetError(
+                f"the memory budget of {shown(self.size)} is used up{_by_whom()}.\n{HELP}"
+            )
+        if not self._warned and 2 * held > self.size:
+            self._warned = True
+            self._warn(f"half of the memory budget of {shown(self.size)} is in use{_by_whom()}")
+
+
+_holders: WeakSet[Holder] = WeakSet()
+
+
+class _Process:
+    """The budget in force."""
+
+    budget: MemoryBudget | None = None
+    reserve: mmap | None = None
+
+
+def use(budget: MemoryBudget | None) -> None:
+    """Put a budget in force for the process; None for none."""
+    _Process.budget = budget
+    _Process.reserve = None if budget is None else mmap(-1, _RESERVE)
+
+
+def size() -> int | None:
+    """The budget in force, in bytes; None without one."""
+    return None if _Process.budget is None else _Process.budget.size
+
+
+def register(holder: Holder) -> None:
+    """Name what this holds when memory runs short, as long as the object exists."""
+    _holders.add(holder)
+
+
+def check(planned: int = 0) -> None:
+    """Raises MemoryBudgetError if the budget in force does not allow for ``planned`` bytes more."""
+    if _Process.budget is not None:
+        _Process.budget.check(planned)
+
+
+@contextmanager
+def explain_refusals() -> Iterator[None]:
+    """Report memory that the system refuses like a budget that is used up. Raises MemoryBudgetError."""
+    try:
+        yield
+    except MemoryError:
+        raise refused() from None
+
+
+def refused() -> MemoryBudgetError:
+    """The error for memory that the system refuses."""
+    if _Process.reserve is not None:
+        _Process.reserve.close()
+    try:
+        return MemoryBudgetError(f"the system gives no more memory{_by_whom()}.\n{HELP}")
+    except MemoryError:
+        return MemoryBudgetError(f"the system gives no more memory.\n{HELP}")
+
+
+def memory_checked(items: Iterable[T]) -> Iterator[T]:
+    """The same items; the budget is checked every so many."""
+    for number, item in enumerate(items):
+        if number % _EVERY == 0:
+            check()
+        yield item
+
+
+def used() -> int:
+    """Bytes of memory that this process alone uses."""
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            _, resident, shared, *_ = file.read().split()
+    except OSError:  # not Linux
+        return _peak()
+    return (int(resident) - int(shared)) * _PAGE
+
+
+def shown(size: int) -> str:
+    """Bytes in the largest unit that leaves a number above 1."""
+    for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << bits:
+            return f"{size / (1 << bits):.1f} {unit}"
+    return f"{size} bytes"
+
+
+def _by_whom() -> str:
+    """The holder with most entries, in words."""
+    most = max((holder.held() for holder in _holders), default=None)
+    return f": {most.text}" if most is not None and most.entries else ""
+
+
+def _peak() -> int:
+    import resource  # noqa: PLC0415 - there is none on Windows
+    import sys  # noqa: PLC0415
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,167 @@
+"""Relations, joins and the schema as the engine sees them: immutable, checked, hashable.
+
+A row is a plain tuple of values in the order of the relation's attributes;
+``None`` is NULL. Timestamps are integers: microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TypeAlias
+
+Value: TypeAlias = str | int | float | bool | None
+Row: TypeAlias = tuple[Value, ...]
+
+
+class AttributeType(StrEnum):
+    """Types of attributes; only ``TEXT`` is searched by default."""
+
+    TEXT = "text"
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+
+
+BOUNDABLE = (AttributeType.INTEGER, AttributeType.NUMBER, AttributeType.TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A named, typed column of a relation.
+
+    ``min`` and ``max`` bound its values, both inclusive (microseconds since
+    the epoch for a timestamp); a bounded attribute can make a query answerable
+    in constant memory (bounded-memory paper).
+    """
+
+    name: str
+    type: AttributeType
+    min: int | float | None = None
+    max: int | float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.min, self.max) != (None, None) and self.type not in BOUNDABLE:
+            raise ValueError(f"attribute {self.name}: a {self.type} has no min or max")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"attribute {self.name}: min exceeds max")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A streaming relation (S-KWS paper, Section 3.1), or a static table.
+
+    ``search`` names the attributes in which keywords are looked for; ``key``
+    is unique among live tuples; ``time`` is the event-time attribute;
+    ``finite`` promises that the stream ends; ``source`` is where the rows of a
+    table are read from, None if they come with the streams.
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    key: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    time: str | None = None
+    table: bool = False
+    finite: bool = False
+    source: str | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        names = [a.name for a in self.attributes]
+        if len(set(names)) != len(names):
+            raise ValueError(f"relation {self.name}: duplicate attribute")
+        for used in (*self.key, *self.search, *((self.time,) if self.time else ())):
+            if used not in names:
+                raise ValueError(f"relation {self.name}: no attribute {used!r}")
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """Position of each attribute in a row."""
+        return {a.name: i for i, a in enumerate(self.attributes)}
+
+    @cached_property
+    def key_columns(self) -> tuple[int, ...]:
+        return tuple(self.columns[name] for name in self.key)
+
+    def key_of(self, row: Row) -> Row | None:
+        """The values of the key in a row; None without one, or with a NULL in it, which equals nothing."""
+        if not self.key:
+            return None
+        values = tuple([row[column] for column in self.key_columns])
+        return None if None in values else values
+
+    @cached_property
+    def search_columns(self) -> tuple[int, ...]:
+        return tuple(self.columns[name] for name in self.search)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """An equi-join ``left.a = right.b and ...``; directed, named, possibly of a relation with itself."""
+
+    name: str
+    left: str
+    right: str
+    on: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """The changes since the schema was first run (S-KWS paper, Section 4.4).
+
+    Positions of relations and joins never change under a running query: removed
+    ones stay as holes, new ones come last. ``grown`` holds the numbers of
+    (relations, joins) before each change that added some.
+    """
+
+    removed_relations: frozenset[int] = frozenset()
+    removed_joins: frozenset[int] = frozenset()
+    grown: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A streaming schema (S-KWS paper, Section 3.1): relations and the joins between them.
+
+    ``window`` is the text of the YAML; the windows layer gives it meaning.
+    Relations and joins are referred to by position everywhere below the command
+    line. ``evolution``: the changes while a query runs.
+    """
+
+    name: str
+    relations: tuple[Relation, ...]
+    joins: tuple[Join, ...]
+    window: str = "none"
+    evolution: Evolution = Evolution()
+
+    def __post_init__(self) -> None:
+        if len(self.index) != len(self.relations):
+            raise ValueError("duplicate relation name")
+        if len({j.name for j in self.joins}) != len(self.joins):
+            raise ValueError("duplicate join name")
+        for join in self.joins:
+            for side, columns in ((join.left, 0), (join.right, 1)):
+                for pair in join.on:
+                    if pair[columns] not in self.relation(side).columns:
+                        raise ValueError(f"join {join.name}: no attribute {side}.{pair[columns]}")
+
+    def __hash__(self) -> int:
+        # Schemas are keys of caches: the whole would be hashed at every look-up.
+        return hash((self.name, len(self.relations), len(self.joins)))
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Position of each relation by name."""
+        return {r.name: i for i, r in enumerate(self.relations)}
+
+    def relation(self, name: str) -> Relation:
+        return self.relations[self.index[name]]
+
+
+def sourced(schema: Schema) -> list[int]:
+    """Positions of the tables whose rows come from sources of their own."""
+    gone = schema.evolution.removed_relations
+    return [n for n, relation in enumerate(schema.relations) if relation.source and n not in gone]

@@ -1,0 +1,172 @@
+"""A schema printed for people, for Graphviz, and as YAML."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import networkx as nx
+
+from skws_schema import drawing
+from skws_schema.drawing import Edge, Node, quoted
+from skws_schema.graph import edges_from
+from skws_schema.model import Attribute, Join, Relation, Schema
+from skws_schema.yaml.write import bound_text, to_yaml
+
+__all__ = ["show", "to_dot", "to_yaml"]
+
+
+def show(schema: Schema) -> str:
+    """Relations, joins and the join graph as indented text; equal schemas read the same."""
+    return "\n".join(_lines(schema)) + "\n"
+
+
+def to_dot(schema: Schema) -> str:
+    """The join graph in Graphviz' DOT language."""
+    nodes = [Node(quoted(r.name), style="style=dashed" if r.table else "") for r in schema.relations]
+    edges = [Edge(quoted(join.left), quoted(join.right), join.name) for join in schema.joins]
+    return drawing.to_dot(quoted(schema.name), [*nodes, *edges], ["node [shape=box]"], directed=False)
+
+
+def _lines(schema: Schema) -> Iterator[str]:
+    yield f"{schema.name}: {len(schema.relations)} relations, {len(schema.joins)} joins"
+    yield f"window: {schema.window}"
+    yield ""
+    yield "relations"
+    for relation in schema.relations:
+        yield f"  {relation.name}{_kind(relation)}"
+        yield from (f"    {line}" for line in _attribute_lines(relation))
+    yield ""
+    yield "joins"
+    for join in schema.joins:
+        condition = " and ".join(_conditions(join))
+        yield f"  {join.name}" + ("" if join.name == condition else f": {condition}")
+    yield ""
+    yield "join graph"
+    yield from (f"  {line}" for line in draw(schema))
+
+
+def _kind(relation: Relation) -> str:
+    kinds = [word for word, on in (("table", relation.table), ("finite", relation.finite)) if on]
+    return f" ({', '.join(kinds)})" if kinds else ""
+
+
+def _attribute_lines(relation: Relation) -> Iterator[str]:
+    width = max(len(a.name) for a in relation.attributes)
+    for attribute in relation.attributes:
+        roles = [
+            role
+            for role, names in (
+                ("key", relation.key),
+                ("search", relation.search),
+                ("time", (relation.time,)),
+            )
+            if attribute.name in names
+        ]
+        notes = ", ".join(roles + _bounds(attribute))
+        yield f"{attribute.name:<{width}}  {attribute.type:<9}  {notes}".rstrip()
+
+
+def _bounds(attribute: Attribute) -> list[str]:
+    ends = (("min", attribute.min), ("max", attribute.max))
+    return [f"{end} {bound_text(attribute, value)}" for end, value in ends if value is not None]
+
+
+def _conditions(join: Join) -> list[str]:
+    return [f"{join.left}.{left} = {join.right}.{right}" for left, right in join.on]
+
+
+@dataclass(frozen=True)
+class SpanningTree:
+    """One component of the join graph; ``children`` of a relation are (relation, join) by position."""
+
+    root: int
+    children: Mapping[int, tuple[tuple[int, int], ...]]
+    joins: frozenset[int]
+
+
+def spanning_trees(schema: Schema) -> list[SpanningTree]:
+    """A shallow tree of each component, rooted at its centre, in order of the schema."""
+    graph = join_graph(schema)
+    components = [[schema.index[name] for name in part] for part in nx.connected_components(graph)]
+    return [_tree(schema, _centre(schema, graph, part)) for part in sorted(components, key=min)]
+
+
+def join_graph(schema: Schema) -> nx.MultiGraph[str]:
+    """The undirected multigraph of relations and joins."""
+    graph: nx.MultiGraph[str] = nx.MultiGraph()
+    graph.add_nodes_from(r.name for r in schema.relations)
+    for join in schema.joins:
+        graph.add_edge(join.left, join.right, key=join.name)
+    return graph
+
+
+def draw(schema: Schema) -> list[str]:
+    """The join graph, one relation a line, each with the join that leads to it."""
+    trees = spanning_trees(schema)
+    lines = [line for tree in trees for line in _draw(schema, tree)]
+    drawn = frozenset[int]().union(*(tree.joins for tree in trees))
+    rest = [join for number, join in enumerate(schema.joins) if number not in drawn]
+    if rest:
+        width = max(len(f"{j.left} - {j.right}") for j in rest)
+        lines += ["and", *(f"  {f'{j.left} - {j.right}':<{width}}  ({j.name})" for j in rest)]
+    return lines
+
+
+def _centre(schema: Schema, graph: nx.MultiGraph[str], component: list[int]) -> int:
+    names = [schema.relations[relation].name for relation in component]
+    part = graph.subgraph(names)
+
+    def rank(relation: int) -> tuple[int, int, int]:
+        distances = nx.single_source_shortest_path_length(part, schema.relations[relation].name)
+        return max(distances.values()), -len(edges_from(schema)[relation]), relation
+
+    return min(component, key=rank)
+
+
+def _tree(schema: Schema, root: int) -> SpanningTree:
+    """Breadth first, joins in order of the schema."""
+    children: dict[int, tuple[tuple[int, int], ...]] = {}
+    seen = {root}
+    waiting = deque([root])
+    while waiting:
+        relation = waiting.popleft()
+        found: list[tuple[int, int]] = []
+        for edge in edges_from(schema)[relation]:
+            if edge.target not in seen:
+                seen.add(edge.target)
+                found.append((edge.target, edge.join))
+                waiting.append(edge.target)
+        children[relation] = tuple(found)
+    joins = frozenset(join for below in children.values() for _, join in below)
+    return SpanningTree(root, children, joins)
+
+
+def _draw(schema: Schema, tree: SpanningTree) -> Iterator[str]:
+    rows = list(_rows(schema, tree, tree.root, "", None))
+    width = max(len(label) for label, _ in rows)
+    for label, join in rows:
+        yield f"{label:<{width}}  ({join})" if join else label
+
+
+def _rows(
+    schema: Schema, tree: SpanningTree, relation: int, indent: str, join: int | None
+) -> Iterator[tuple[str, str]]:
+    """Each relation with its indent, and the name of the join that leads to it."""
+    branch = "" if join is None else "├─ "
+    label = schema.joins[join].name if join is not None else ""
+    yield f"{indent}{branch}{schema.relations[relation].name}", label
+    below = tree.children[relation]
+    inner = indent if join is None else f"{indent}│  "
+    for child, via in below:
+        rows = list(_rows(schema, tree, child, inner, via))
+        if (child, via) == below[-1]:
+            rows = [(_last(text, len(inner)), name) for text, name in rows]
+        yield from rows
+
+
+def _last(text: str, at: int) -> str:
+    """The line of a last branch."""
+    corner = {"├": "└", "│": " "}.get(text[at], text[at])
+    return f"{text[:at]}{corner}{text[at + 1 :]}"

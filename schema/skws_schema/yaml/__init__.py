@@ -1,0 +1,1 @@
+"""The YAML of a schema: parsed, with the places of faults, and written."""

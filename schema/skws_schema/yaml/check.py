@@ -1,0 +1,185 @@
+"""Faults between several places of a document: unknown names, types that do not fit.
+
+The checks work on the data as read, not on the validated model, so that a fault
+in one place hides none elsewhere. Data of the wrong shape is skipped: its shape
+is reported already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from skws_schema.errors import nearest
+from skws_schema.model import BOUNDABLE, AttributeType, Schema
+from skws_schema.yaml.located import Data, Located, Path
+
+CheckWindow: TypeAlias = Callable[[str], str | None]
+CheckExpression: TypeAlias = Callable[[Schema], str | None]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A relation as far as it can be read; None for unreadable parts."""
+
+    name: str
+    path: Path
+    entry: Mapping[str, Data]
+    types: Mapping[str, AttributeType | None] | None
+
+
+def drafts(located: Located) -> dict[str, Draft]:
+    """The relations of the document, in order."""
+    relations = mapping(mapping(located.data).get("relations"))
+    return {
+        name: Draft(name, ("relations", name), mapping(entry), _types(entry))
+        for name, entry in relations.items()
+    }
+
+
+def check_relations(located: Located, relations: Mapping[str, Draft]) -> None:
+    """Report every fault inside a relation."""
+    for draft in relations.values():
+        for check in _RELATION_CHECKS:
+            check(located, draft)
+
+
+def check_window_text(located: Located, check_window: CheckWindow | None) -> None:
+    """Report a window that the windows layer refuses."""
+    text = mapping(located.data).get("window")
+    reason = check_window(text) if check_window and isinstance(text, str) and text else None
+    if reason:
+        located.report(window_place(located), f"window: {reason}")
+
+
+def window_place(located: Located) -> tuple[int, int]:
+    """Line and column of the window's text."""
+    return located.value_place(("window",))
+
+
+def mapping(data: Data) -> Mapping[str, Data]:
+    """``data`` if it is a mapping, else an empty one."""
+    return data if isinstance(data, dict) else {}
+
+
+def bound_value(kind: AttributeType, written: Data) -> int | float:
+    """A ``min`` or ``max`` as a value of its type (timestamps in microseconds since the epoch).
+
+    Raises ValueError with what was expected.
+    """
+    number = isinstance(written, int | float) and not isinstance(written, bool)
+    if kind is AttributeType.TIMESTAMP:
+        return _microseconds(written)
+    if kind is AttributeType.INTEGER and not (number and isinstance(written, int)):
+        raise ValueError(f"expected an integer, found {written!r}")
+    if not isinstance(written, int | float) or not number:
+        raise ValueError(f"expected a number, found {written!r}")
+    return written
+
+
+def _microseconds(written: Data) -> int:
+    if isinstance(written, int | float) and not isinstance(written, bool):
+        return round(written * 1_000_000)
+    try:
+        moment = datetime.fromisoformat(str(written))
+    except ValueError:
+        raise ValueError(
+            f"expected a timestamp (2026-01-31T12:00:00Z, or seconds since the epoch), found {written!r}"
+        ) from None
+    delta = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def _types(entry: Data) -> dict[str, AttributeType | None] | None:
+    attributes = mapping(entry).get("attributes")
+    if not isinstance(attributes, dict):
+        return None
+    return {name: _type(written) for name, written in attributes.items()}
+
+
+def _type(written: Data) -> AttributeType | None:
+    written = written.get("type") if isinstance(written, dict) else written
+    return AttributeType(written) if isinstance(written, str) and written in list(AttributeType) else None
+
+
+def _check_names(located: Located, draft: Draft) -> None:
+    """Key, search and time name attributes, none of them twice."""
+    for part in ("key", "search", "time"):
+        written = draft.entry.get(part)
+        path = (*draft.path, part)
+        items = (
+            [((*path, i), n) for i, n in enumerate(written)]
+            if isinstance(written, list)
+            else [(path, written)]
+        )
+        seen: set[Data] = set()
+        for place, name in items:
+            if not isinstance(name, str):
+                continue
+            if name in seen:
+                located.report(located.value_place(place), f"{draft.name}.{part}: {name!r} is named twice")
+            elif draft.types is not None and name not in draft.types:
+                message = f"{draft.name}.{part}: no attribute {name!r}{nearest(name, draft.types)}"
+                located.report(located.value_place(place), message)
+            seen.add(name)
+
+
+def _check_search(located: Located, draft: Draft) -> None:
+    written = draft.entry.get("search")
+    for i, name in enumerate(written if isinstance(written, list) else []):
+        kind = (draft.types or {}).get(name) if isinstance(name, str) else None
+        if kind and kind is not AttributeType.TEXT:
+            place = located.value_place((*draft.path, "search", i))
+            located.report(place, f"{draft.name}.search: expected a text attribute; {name!r} is {kind}")
+
+
+def _check_time(located: Located, draft: Draft) -> None:
+    name = draft.entry.get("time")
+    if not isinstance(name, str):
+        return
+    place = located.value_place((*draft.path, "time"))
+    kind = (draft.types or {}).get(name)
+    if kind and kind is not AttributeType.TIMESTAMP:
+        located.report(place, f"{draft.name}.time: expected a timestamp attribute; {name!r} is {kind}")
+    if draft.entry.get("table") is True:
+        message = f"{draft.name}.time: a table has no event time; leave out 'time' or 'table: true'"
+        located.report(located.key_place((*draft.path, "time")), message)
+
+
+def _check_source(located: Located, draft: Draft) -> None:
+    if draft.entry.get("source") is not None and draft.entry.get("table") is not True:
+        message = f"{draft.name}.source: only a table has a source of its own; add 'table: true'"
+        located.report(located.key_place((*draft.path, "source")), message)
+
+
+def _check_bounds(located: Located, draft: Draft) -> None:
+    for name, kind in (draft.types or {}).items():
+        written = mapping(mapping(draft.entry.get("attributes")).get(name))
+        if kind:
+            _check_bounds_of(located, (*draft.path, "attributes", name), kind, written)
+
+
+def _check_bounds_of(located: Located, path: Path, kind: AttributeType, written: Mapping[str, Data]) -> None:
+    values: dict[str, int | float] = {}
+    whose = f"{path[1]}.{path[3]}"
+    for end in ("min", "max"):
+        value = written.get(end)
+        if value is None or isinstance(value, bool | list | dict):
+            continue
+        if kind not in BOUNDABLE:
+            expected = ", ".join(BOUNDABLE)
+            message = f"{whose}: {end} needs one of the types {expected}; this is {kind}"
+            located.report(located.key_place((*path, end)), message)
+            continue
+        try:
+            values[end] = bound_value(kind, value)
+        except ValueError as error:
+            located.report(located.value_place((*path, end)), f"{whose}.{end}: {error}")
+    if len(values) == 2 and values["min"] > values["max"]:
+        message = f"{whose}: min {written['min']} exceeds max {written['max']}"
+        located.report(located.value_place((*path, "min")), message)
+
+
+_RELATION_CHECKS = (_check_names, _check_search, _check_time, _check_source, _check_bounds)

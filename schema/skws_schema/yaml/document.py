@@ -1,0 +1,302 @@
+"""The YAML document of a schema, as written: one pydantic model a level, and messages for its faults.
+
+The models define which keys exist, what shape their values have, and what
+editors show for them. A fault is reported where it is written, in the words of
+the format. Rules over several places of the document (names that must exist,
+types that must agree) are in ``skws_schema.yaml.check``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    ValidationError,
+)
+
+from skws_schema.errors import nearest
+from skws_schema.model import AttributeType
+from skws_schema.yaml.located import Data, Located, Path
+
+_NAME = re.compile(r"\w[\w-]*")
+NAME_RULE = "a name is made of letters, digits, '_' and '-', and does not start with '-'"
+
+
+def is_name(text: str) -> bool:
+    """True if a relation or an attribute can be called so: ``.`` and ``:`` are the query language's."""
+    return _NAME.fullmatch(text) is not None
+
+
+def _checked_name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError(f"{text!r} cannot be a name: {NAME_RULE}")
+    return text
+
+
+def _short_or_long(value: object) -> str | None:
+    """The notation that is meant; pydantic then reports the errors of that one alone."""
+    if isinstance(value, str):
+        return "(short)"
+    return "(long)" if isinstance(value, dict | BaseModel) else None
+
+
+def _checked_bound(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("expected a number or a timestamp")  # noqa: TRY004 - pydantic takes ValueError
+    return value
+
+
+def _one_or_several(value: object) -> str | None:
+    if isinstance(value, str):
+        return "(one)"
+    return "(several)" if isinstance(value, list) else None
+
+
+# For editors; without \w, which is ASCII alone in their regular expressions.
+_NAME_PATTERN = r"^[^\s!-/:-@\[-^`{-~][^\s!-,./:-@\[-^`{-~]*$"
+
+Name: TypeAlias = Annotated[
+    str, Strict(), AfterValidator(_checked_name), Field(json_schema_extra={"pattern": _NAME_PATTERN})
+]
+Text: TypeAlias = Annotated[str, Strict(), Field(min_length=1)]
+Flag: TypeAlias = Annotated[bool, Strict()]
+Bound: TypeAlias = Annotated[int | float | str, BeforeValidator(_checked_bound)]
+Conditions: TypeAlias = Annotated[
+    Annotated[Text, Tag("(one)")] | Annotated[list[Text], Field(min_length=1), Tag("(several)")],
+    Discriminator(_one_or_several),
+]
+
+
+class _Level(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class AttributeDocument(_Level):
+    """An attribute with more than a type."""
+
+    type: AttributeType
+    """What values it holds; only text is searched for keywords."""
+    min: Bound | None = Field(default=None, examples=[0, "2026-01-01T00:00:00Z"])
+    """Smallest value there can be. For integer, number and timestamp."""
+    max: Bound | None = Field(default=None, examples=[10, "2026-12-31T23:59:59Z"])
+    """Largest value there can be. For integer, number and timestamp."""
+
+
+AttributeEntry: TypeAlias = Annotated[
+    Annotated[AttributeType, Tag("(short)")] | Annotated[AttributeDocument, Tag("(long)")],
+    Discriminator(_short_or_long),
+]
+
+
+class RelationDocument(_Level):
+    """A stream of tuples, or a static table."""
+
+    attributes: dict[Name, AttributeEntry] = Field(
+        min_length=1, examples=[{"mid": "integer", "title": "text", "released": "timestamp"}]
+    )
+    """Name and type of each attribute, in the order of the rows."""
+    key: list[Name] = Field(default=[], examples=[["mid"]])
+    """Attributes unique among live tuples. A row with the key of a live one replaces it. NULL equals none."""
+    search: list[Name] | None = Field(default=None, examples=[["title"]])
+    """Text attributes that keywords are looked for in (default: every text attribute)."""
+    time: Name | None = Field(default=None, examples=["released"])
+    """The timestamp attribute that is the event time (default: the record's own time)."""
+    table: Flag = False
+    """A static table, there before the streams; its tuples never expire."""
+    source: Text | None = Field(default=None, examples=["movies.parquet", "sqlite:movies.db"])
+    """Where the rows of a table are read from: a file, a folder, sqlite:FILE or postgresql://... (default:
+    they come with the streams). A path is relative to this file."""
+    finite: Flag = False
+    """A stream that ends, so that remembering all of it needs bounded memory."""
+
+
+class JoinDocument(_Level):
+    """A named or a composite join."""
+
+    name: Text | None = Field(default=None, examples=["cast_of"])
+    """What networks and results call it (default: its condition)."""
+    on: Conditions = Field(examples=["movie.mid = plays.mid", ["a.x = b.x", "a.y = b.y"]])
+    """One condition, or all those of a composite key."""
+
+
+JoinEntry: TypeAlias = Annotated[
+    Annotated[Text, Field(examples=["director.did = movie.did"]), Tag("(short)")]
+    | Annotated[JoinDocument, Tag("(long)")],
+    Discriminator(_short_or_long),
+]
+
+
+class Document(_Level):
+    """A stream schema: the relations that arrive as streams, and how their tuples join."""
+
+    version: Literal[1] = 1
+    """Version of this format."""
+    name: Text | None = Field(default=None, examples=["movies"])
+    """What the schema is called (default: the name of its file)."""
+    window: Text = Field(default="none", examples=["20 minutes", "1000 tuples", "none"])
+    """How long tuples live: a duration, a number of tuples, none, or a window expression."""
+    relations: dict[Name, RelationDocument] = Field(min_length=1)
+    """The relations, by name."""
+    joins: list[JoinEntry] | None = Field(default=None, examples=[["director.did = movie.did"]])
+    """How tuples of two relations, or of one, belong together."""
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a schema's YAML, as plain data."""
+    described: dict[str, Any] = Document.model_json_schema()
+    _close(described)
+    return {"$schema": DIALECT, **described, "title": "skws stream schema"}
+
+
+def _close(node: object) -> None:
+    """Refuse keys that are not names: pydantic leaves mappings open beyond their pattern."""
+    if isinstance(node, dict):
+        if "patternProperties" in node:
+            node["additionalProperties"] = False
+        for value in node.values():
+            _close(value)
+    elif isinstance(node, list):
+        for value in node:
+            _close(value)
+
+
+_TYPES = ", ".join(AttributeType)
+_NAMES = "a list of attribute names, such as [mid]"
+
+_LEVELS: dict[tuple[str, ...], tuple[type[BaseModel], str]] = {
+    (): (Document, "a mapping with 'relations' and 'joins'"),
+    ("relations", "*"): (RelationDocument, "a mapping with 'attributes'"),
+    ("relations", "*", "attributes", "*"): (AttributeDocument, f"a type ({_TYPES})"),
+    ("joins", "*"): (JoinDocument, "a condition such as a.x = b.y, or a mapping with 'on'"),
+}
+_EXPECTED: dict[tuple[str, ...], str] = {
+    **{level: expected for level, (_, expected) in _LEVELS.items()},
+    ("version",): "1, the version of this format",
+    ("name",): "a name (text)",
+    ("window",): "a duration with its unit (20 minutes), a number of tuples (1000 tuples) or none",
+    ("relations",): "a mapping from names to relations",
+    ("joins",): "a list of joins",
+    ("relations", "*", "attributes"): "a mapping from names to types, such as {mid: integer}",
+    ("relations", "*", "key"): _NAMES,
+    ("relations", "*", "search"): _NAMES,
+    ("relations", "*", "key", "*"): "the name of an attribute",
+    ("relations", "*", "search", "*"): "the name of an attribute",
+    ("relations", "*", "time"): "the name of an attribute",
+    ("relations", "*", "table"): "true or false",
+    ("relations", "*", "source"): "a path or an address (text)",
+    ("relations", "*", "finite"): "true or false",
+    ("relations", "*", "attributes", "*", "type"): f"a type ({_TYPES})",
+    ("relations", "*", "attributes", "*", "min"): "a number or a timestamp",
+    ("relations", "*", "attributes", "*", "max"): "a number or a timestamp",
+    ("joins", "*", "name"): "a name (text)",
+    ("joins", "*", "on"): "a condition such as a.x = b.y, or a list of them",
+    ("joins", "*", "on", "*"): "a condition such as a.x = b.y",
+}
+_ITEMS = {"relations": "relation", "attributes": "attribute", "on": "condition"}
+
+
+def read_shape(located: Located) -> Document | None:
+    """The document, if its shape is right; else None, with each fault reported."""
+    try:
+        return Document.model_validate(located.data)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            _report(located, fault)
+        return None
+
+
+def found(value: Data) -> str:
+    """A value of the document, as messages name it."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return f"the boolean {str(value).lower()}"
+    return repr(value) if isinstance(value, str) else f"the number {value}"
+
+
+def _report(located: Located, fault: Mapping[str, Any]) -> None:
+    path = _path(located.data, fault["loc"])
+    match fault["type"]:
+        case "extra_forbidden":
+            located.report(located.key_place(path), _unknown_key(path))
+        case "missing":
+            if not _misspelt(located.at(path[:-1]), path):
+                located.report(located.key_place(path[:-1]), f"{_whose(path[:-1])}{path[-1]!r} is missing")
+        case "value_error" if fault["loc"][-1] == "[key]":
+            located.report(located.key_place(path), str(fault["ctx"]["error"]))
+        case "enum" if isinstance(fault["input"], str):
+            located.report(located.value_place(path), _unknown_type(fault["input"]))
+        case "too_short":
+            located.report(
+                located.key_place(path),
+                f"{_whose(path)}expected at least one {_ITEMS[str(path[-1])]}, found none",
+            )
+        case _:
+            expected = _EXPECTED.get(_pattern(path), "something else")
+            message = f"{_whose(path)}expected {expected}, found {found(fault['input'])}"
+            located.report(located.value_place(path), message)
+
+
+def _path(data: Data, loc: tuple[str | int, ...]) -> Path:
+    """The keys that ``loc`` walks; pydantic mixes in marks such as ``(long)`` and ``[key]``."""
+    path: list[str | int] = []
+    for step in loc:
+        if isinstance(data, dict) and isinstance(step, str):
+            if step in data or step[:1] not in {"(", "["}:
+                path.append(step)
+                data = data.get(step)
+        elif isinstance(data, list) and isinstance(step, int):
+            path.append(step)
+            data = data[step]
+    return tuple(path)
+
+
+def _pattern(path: Path) -> tuple[str, ...]:
+    """``path`` with ``*`` for what the user named or numbered."""
+    return tuple("*" if place in {1, 3} else str(step) for place, step in enumerate(path))
+
+
+def _whose(path: Path) -> str:
+    """The subject of a message, as a prefix."""
+    names = [str(step) for step in path if isinstance(step, str)]
+    if names[:1] == ["relations"] and len(names) > 1:
+        del names[0]
+        if names[1:2] == ["attributes"] and len(names) > 2:
+            del names[1]
+    return ".".join(names) + ": " if names else ""
+
+
+def _unknown_key(path: Path) -> str:
+    known = list(_LEVELS[_pattern(path[:-1])][0].model_fields)
+    key = str(path[-1])
+    hint = nearest(key, known) or f"; expected one of {', '.join(known)}"
+    return f"{_whose(path[:-1])}unknown key {key!r}{hint}"
+
+
+def _unknown_type(value: str) -> str:
+    hint = nearest(value.lower(), [t.value for t in AttributeType])
+    return f"unknown type {value!r}; expected one of {_TYPES}{hint}"
+
+
+def _misspelt(around: Data, path: Path) -> bool:
+    """True if another key stands for the missing one: its own message says so already."""
+    known = list(_LEVELS[_pattern(path[:-1])][0].model_fields)
+    extra = [key for key in around if key not in known] if isinstance(around, dict) else []
+    return any(nearest(key, known) == nearest(str(path[-1]), known) for key in extra)

@@ -1,0 +1,220 @@
+"""YAML text as plain data in which every key and value knows its line and column.
+
+The safe subset of YAML, resolved as YAML 1.2 does: ``on``, ``no`` and ``y``
+are text, and so are dates and ``1:30``. Keys are always text. Refused with
+their position: keys written twice (YAML libraries keep the last in silence),
+tags, and anchors that make a small file a huge document.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import yaml
+
+from skws_schema.errors import Problem, SchemaError
+
+Data: TypeAlias = "str | int | float | bool | list[Data] | dict[str, Data] | None"
+Path: TypeAlias = tuple[str | int, ...]
+Place: TypeAlias = tuple[int, int]
+
+MAX_DEPTH = 40
+MAX_DIGITS = 300
+MAX_NODES = 200_000
+"""Nodes of a document with its aliases expanded."""
+
+TAG_PREFIX = "tag:yaml.org,2002:"
+SCALARS = {
+    "null": re.compile(r"(?:~|null|Null|NULL|)\Z"),
+    "bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
+    "int": re.compile(r"[-+]?[0-9]+\Z"),
+    "float": re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"),
+}
+"""What a plain scalar must look like to be no text (YAML 1.2 core schema, without octals, inf and nan)."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes with the scalar types of YAML 1.2's core schema."""
+
+    # An empty table of its own: the inherited one reads `on` as true and 1:30 as 90.
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own interface
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            message = f"nested more than {MAX_DEPTH} deep"
+            raise yaml.composer.ComposerError(None, None, message, self.get_mark())
+        # The stubs say int; PyYAML passes the key's node for values of mappings.
+        node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]
+        self._depth -= 1
+        return node
+
+
+for _name, _pattern in SCALARS.items():
+    _Loader.add_implicit_resolver(TAG_PREFIX + _name, _pattern, None)
+
+
+@dataclass
+class Located:
+    """A document's data, and where each of its keys and values stands (lines and columns from 1)."""
+
+    source: str
+    lines: list[str] = field(default_factory=list)
+    data: Data = None
+    problems: list[Problem] = field(default_factory=list)
+    keys: dict[Path, Place] = field(default_factory=dict)
+    values: dict[Path, Place] = field(default_factory=dict)
+
+    def key_place(self, path: Path) -> Place:
+        """Where the key at the end of ``path`` is written; for items of lists, where the value is."""
+        return self.keys.get(path) or self.value_place(path)
+
+    def value_place(self, path: Path) -> Place:
+        """Where the value at ``path`` is written, or the nearest thing around it that is."""
+        while path and path not in self.values:
+            path = path[:-1]
+        return self.values.get(path, (1, 1))
+
+    def place_within(self, path: Path, text: str, offset: int) -> Place:
+        """Where character ``offset`` of the text at ``path`` stands; the text's start if unknown."""
+        line, column = self.value_place(path)
+        written = self.lines[line - 1][column - 1 :] if line <= len(self.lines) else ""
+        quote = 1 if written[:1] in {'"', "'"} else 0
+        return (line, column + quote + offset) if written[quote:].startswith(text) else (line, column)
+
+    def at(self, path: Path) -> Data:
+        """The value at ``path``; None where there is none."""
+        data = self.data
+        for step in path:
+            if isinstance(data, dict) and isinstance(step, str):
+                data = data.get(step)
+            else:
+                data = data[step] if isinstance(data, list) and isinstance(step, int) else None
+        return data
+
+    def report(self, place: Place, message: str) -> None:
+        """Note a problem at a line and column."""
+        self.problems.append(Problem(self.source, *place, message))
+
+
+def locate(text: str, source: str) -> Located:
+    """Read one YAML document.
+
+    Raises SchemaError where the text is no YAML; problems that leave the rest
+    readable are in the result's ``problems``.
+    """
+    document = Located(source, text.split("\n"))
+    try:
+        node = _Loader(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        raise SchemaError([_syntax_problem(error, source)]) from None
+    except yaml.reader.ReaderError as error:
+        # The stubs say text; PyYAML gives the code point.
+        message = f"character U+{int(error.character):04X} is not allowed in YAML"
+        raise SchemaError([Problem(source, *place_of(text, error.position), message)]) from None
+    if node is not None:
+        document.data = _Reader(document).read(node, ())
+    return document
+
+
+def place_of(text: str, offset: int) -> Place:
+    """Line and column, from 1, of a character."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    message = error.problem or error.context or "not YAML"
+    if r"'\t'" in message:
+        message = "a tab cannot indent YAML; use spaces"
+    elif error.context and error.problem and error.context_mark:
+        message = f"{message} ({error.context} at line {error.context_mark.line + 1})"
+    return Problem(source, *((mark.line + 1, mark.column + 1) if mark else (1, 1)), message)
+
+
+class _TooLargeError(Exception):
+    """Aliases expand to more than MAX_NODES nodes."""
+
+
+class _Reader:
+    """Turns nodes into data, noting places and problems."""
+
+    def __init__(self, document: Located) -> None:
+        self._document = document
+        self._count = 0
+
+    def read(self, node: yaml.Node, path: Path) -> Data:
+        try:
+            return self._value(node, path, ())
+        except _TooLargeError:
+            message = f"anchors and aliases expand to more than {MAX_NODES} values"
+            raise SchemaError([Problem(self._document.source, *_start(node), message)]) from None
+
+    def _value(self, node: yaml.Node, path: Path, around: tuple[int, ...]) -> Data:
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise _TooLargeError
+        self._document.values[path] = _start(node)
+        if id(node) in around:
+            self._document.report(_start(node), "an alias that contains itself")
+            return None
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, (*around, id(node)))
+        if isinstance(node, yaml.SequenceNode):
+            self._expect_tag(node, "seq")
+            return [self._value(item, (*path, i), (*around, id(node))) for i, item in enumerate(node.value)]
+        return self._scalar(node)
+
+    def _mapping(self, node: yaml.MappingNode, path: Path, around: tuple[int, ...]) -> dict[str, Data]:
+        self._expect_tag(node, "map")
+        found: dict[str, Data] = {}
+        for key_node, value_node in node.value:
+            place = _start(key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._document.report(place, "a key must be a name, not a list or a mapping")
+                continue
+            key = str(key_node.value)
+            here = (*path, key)
+            if key in found:
+                first = self._document.keys[here][0]
+                self._document.report(place, f"key {key!r} is written twice; first in line {first}")
+                continue
+            self._document.keys[here] = place
+            found[key] = self._value(value_node, here, around)
+        return found
+
+    def _scalar(self, node: yaml.Node) -> Data:
+        kind = node.tag.removeprefix(TAG_PREFIX)
+        pattern = SCALARS.get(kind)
+        text = str(node.value)
+        if pattern is None or not pattern.match(text):
+            self._expect_tag(node, "str")
+            return text
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return text.lower() == "true"
+        return self._number(node, text, kind)
+
+    def _number(self, node: yaml.Node, text: str, kind: str) -> Data:
+        # Python refuses to convert integers of thousands of digits.
+        if len(text) > MAX_DIGITS or not math.isfinite(float(text)):
+            self._document.report(_start(node), "a number too large")
+            return None
+        return int(text) if kind == "int" else float(text)
+
+    def _expect_tag(self, node: yaml.Node, kind: str) -> None:
+        if node.tag != TAG_PREFIX + kind:
+            tag = node.tag.replace(TAG_PREFIX, "!!")
+            self._document.report(_start(node), f"tag {tag} is not supported; leave it out")
+
+
+def _start(node: yaml.Node) -> Place:
+    return node.start_mark.line + 1, node.start_mark.column + 1

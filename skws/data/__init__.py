@@ -1,0 +1,1 @@
+"""Records, batches of them, and their values as columns and blocks."""

@@ -1,0 +1,237 @@
+"""Records as columns, many at a time: what the default engine takes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from skws.data.blocks import Block, ColumnBlock, RowBlock
+from skws.data.record import Record
+from skws_mesh.columnar.columns import distinct
+from skws_schema.model import Row
+
+BATCH = 32_768  # records; larger ones gain little
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of any relations in one order: each is a place in a block."""
+
+    block: Ints
+    place: Ints
+    blocks: tuple[Block, ...]
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    @classmethod
+    def of(cls, relation: Ints, rows: Sequence[Row]) -> Rows:
+        """Rows of given relations."""
+        return cls.grouped(relation, rows, RowBlock)
+
+    @classmethod
+    def grouped(cls, relation: Ints, raw: Sequence[T], block_of: Callable[[int, list[T]], Block]) -> Rows:
+        """Rows of given relations; ``block_of`` makes the block of a relation's rows, however they came."""
+        numbers = distinct(relation).tolist()
+        if len(numbers) == 1:
+            return cls(np.zeros_like(relation), np.arange(len(raw)), (block_of(numbers[0], list(raw)),))
+        block, place = np.empty_like(relation), np.empty_like(relation)
+        blocks: list[Block] = []
+        for number in numbers:
+            mine = np.flatnonzero(relation == number)
+            block[mine], place[mine] = len(blocks), np.arange(len(mine))
+            blocks.append(block_of(number, [raw[i] for i in mine.tolist()]))
+        return cls(block, place, tuple(blocks))
+
+    @classmethod
+    def in_order(cls, relation: Ints, blocks: Sequence[Block]) -> Rows:
+        """Rows of given relations; each block has all those of its relation, in their order."""
+        block, place = np.empty_like(relation), np.empty_like(relation)
+        for number, one in enumerate(blocks):
+            mine = np.flatnonzero(relation == one.relation)
+            block[mine], place[mine] = number, np.arange(len(mine))
+        return cls(block, place, tuple(blocks))
+
+    @classmethod
+    def together(cls, parts: Sequence[Rows]) -> Rows:
+        """The rows of several, one after the other; what can be is one block, since each has a price."""
+        before = np.cumsum([0, *(len(part.blocks) for part in parts)])
+        block = np.concatenate([part.block + first for part, first in zip(parts, before, strict=False)])
+        place = np.concatenate([part.place for part in parts])
+        blocks, number, first = _merged([block for part in parts for block in part.blocks])
+        return cls(number.take(block), place + first.take(block), blocks)
+
+    def taken(self, places: Ints | Flags | slice) -> Rows:
+        """The rows at some places; blocks that none of them is in are let go."""
+        block = self.block[places]
+        used = np.zeros(len(self.blocks), dtype=bool)
+        used[block] = True
+        kept = tuple(self.blocks[number] for number in np.flatnonzero(used).tolist())
+        return Rows((np.cumsum(used) - 1)[block], self.place[places], kept)
+
+    def by_block(self) -> Iterator[tuple[Block, Ints, Ints]]:
+        """Each block with the numbers of its rows here, and their places in it."""
+        if not self.blocks:
+            return
+        for block, mine in zip(self.blocks, _by_number(self.block, len(self.blocks)), strict=True):
+            yield block, mine, self.place[mine]
+
+    def by_relation(self) -> Iterator[tuple[int, list[Block], Ints, Ints]]:
+        """Each relation with its blocks, the numbers of its rows here, and their places in all its blocks."""
+        if not self.blocks:
+            return
+        relation = np.array([block.relation for block in self.blocks], dtype=np.int64)
+        numbers, which = np.unique(relation, return_inverse=True)
+        before = np.zeros(len(self.blocks), dtype=np.int64)
+        groups: list[list[Block]] = [[] for _ in numbers]
+        rows = [0] * len(numbers)
+        for place, (block, number) in enumerate(zip(self.blocks, which.tolist(), strict=True)):
+            before[place] = rows[number]
+            rows[number] += len(block)
+            groups[number].append(block)
+        places = before.take(self.block) + self.place
+        for number, blocks, mine in zip(
+            numbers.tolist(), groups, _by_number(which.take(self.block), len(numbers)), strict=True
+        ):
+            yield number, blocks, mine, places.take(mine)
+
+    def packed(self) -> Rows:
+        """The same rows; of a block that mostly holds others, only those that are here."""
+        counts = np.bincount(self.block, minlength=len(self.blocks)).tolist()
+        sparse = [number for number, block in enumerate(self.blocks) if 2 * counts[number] < len(block)]
+        if not sparse:
+            return self
+        place, blocks = self.place.copy(), list(self.blocks)
+        for number in sparse:
+            mine = np.flatnonzero(self.block == number)
+            blocks[number] = blocks[number].taken(place[mine])
+            place[mine] = np.arange(len(mine))
+        return Rows(self.block, place, tuple(blocks))
+
+    def row(self, number: int) -> Row:
+        block: int = self.block.item(number)
+        return self.blocks[block].row(self.place.item(number))
+
+    def __iter__(self) -> Iterator[Row]:
+        for block, place in zip(self.block.tolist(), self.place.tolist(), strict=True):
+            yield self.blocks[block].row(place)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Records in order of arrival; ``delete`` is None where all of them insert. Times in microseconds."""
+
+    relation: Ints
+    time: Ints
+    rows: Rows
+    delete: Flags | None = None
+
+    def __len__(self) -> int:
+        return len(self.relation)
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> RecordBatch:
+        relations, times, rows, deletes = zip(*records, strict=True) if records else ((), (), (), ())
+        relation = np.array(relations, dtype=np.int64)
+        delete = np.array(deletes, dtype=bool) if any(deletes) else None
+        return cls(relation, np.array(times, dtype=np.int64), Rows.of(relation, rows), delete)
+
+    def taken(self, places: Ints | Flags | slice) -> RecordBatch:
+        """The records at some places, in their order."""
+        delete = None if self.delete is None else self.delete[places]
+        return RecordBatch(self.relation[places], self.time[places], self.rows.taken(places), delete)
+
+    def cut(self, place: int) -> tuple[RecordBatch, RecordBatch]:
+        """What comes before a place, and the rest."""
+        return self.taken(slice(place)), self.taken(slice(place, None))
+
+    def packed(self) -> RecordBatch:
+        """The same records without what else their blocks hold."""
+        return RecordBatch(self.relation, self.time, self.rows.packed(), self.delete)
+
+    def moved(self, places: Ints) -> RecordBatch:
+        """The records with their relations at other places in the schema."""
+        blocks = tuple(block.moved(int(places[block.relation])) for block in self.rows.blocks)
+        rows = Rows(self.rows.block, self.rows.place, blocks)
+        return RecordBatch(places[self.relation], self.time, rows, self.delete)
+
+    def deletes(self) -> Flags:
+        """Which records are deletions."""
+        return np.zeros(len(self), dtype=bool) if self.delete is None else self.delete
+
+    def records(self) -> Iterator[Record]:
+        return map(Record, self.relation.tolist(), self.time.tolist(), self.rows, self.deletes().tolist())
+
+
+def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
+    """Blocks with all columns of a relation as one; where each of the given ones is: its block, and place."""
+    number, first = np.empty(len(blocks), dtype=np.int64), np.zeros(len(blocks), dtype=np.int64)
+    kept: list[Block] = []
+    columns: dict[int, list[int]] = {}
+    for at, block in enumerate(blocks):
+        if isinstance(block, ColumnBlock):
+            columns.setdefault(block.relation, []).append(at)
+        else:
+            number[at] = len(kept)
+            kept.append(block)
+    for places in columns.values():
+        parts = [block for block in map(blocks.__getitem__, places) if isinstance(block, ColumnBlock)]
+        number[places] = len(kept)
+        first[places] = np.cumsum([0, *map(len, parts[:-1])])
+        kept.append(ColumnBlock.together(parts))
+    return tuple(kept), number, first
+
+
+def _by_number(numbers: Ints, count: int) -> list[Ints]:
+    """Where each of the numbers below ``count`` stands, in order."""
+    # Small integers sort in the time of one comparison of all of them.
+    order = np.argsort(numbers.astype(np.uint16) if count < 1 << 16 else numbers, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(numbers, minlength=count))[:-1])
+
+
+def batched(records: Iterable[Record]) -> Iterator[RecordBatch]:
+    """Records in batches of BATCH."""
+    rest = iter(records)
+    while chunk := list(islice(rest, BATCH)):
+        yield RecordBatch.of(chunk)
+
+
+def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """The same records in batches of about BATCH that end where an instant ends: at a change of time."""
+    held: list[RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) < BATCH:
+            continue
+        joined = together(held)
+        changes = np.flatnonzero(np.diff(joined.time))
+        end = int(changes[-1]) + 1 if len(changes) else 0
+        done, rest = joined.cut(end)
+        held = [rest.packed()]
+        if end:
+            yield done
+    if any(map(len, held)):
+        yield together(held)
+
+
+def together(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """The records of several batches, one after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    return RecordBatch(
+        np.concatenate([b.relation for b in batches]),
+        np.concatenate([b.time for b in batches]),
+        Rows.together([b.rows for b in batches]),
+        np.concatenate([b.deletes() for b in batches])
+        if any(b.delete is not None for b in batches)
+        else None,
+    )

@@ -1,0 +1,292 @@
+"""Rows of one relation, kept as they came: as tuples of values, as columns of them, or as Arrow columns.
+
+What the engine asks of every row - its texts, its join values - it asks of a
+whole column; rows as tuples are made for results alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, groupby
+from struct import error as PackError  # noqa: N812 - it is a class
+from struct import pack
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from skws.data.texts import Column, Texts
+from skws_schema.model import Row, Value
+
+if TYPE_CHECKING:  # a replay of JSON lines goes without Arrow, which takes long to load
+    import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+_Values: TypeAlias = Sequence[Value] | Ints | Texts
+_NUMBERS = {"int64", "double", "bool"}
+
+
+class Block(Protocol):
+    """Some rows of one relation; columns are those of the relation."""
+
+    @property
+    def relation(self) -> int:
+        """The relation's position in the schema."""
+
+    def __len__(self) -> int: ...
+
+    def moved(self, relation: int) -> Block:
+        """The same rows, the relation being at another place in the schema."""
+
+    def taken(self, places: Ints) -> Block:
+        """A block of some of the rows."""
+
+    def row(self, place: int) -> Row:
+        """One row."""
+
+    def rows(self, places: Ints) -> list[Row]:
+        """Some rows."""
+
+    def values(self, column: int) -> Sequence[Value]:
+        """A column."""
+
+    def integers(self, column: int) -> Ints | None:
+        """A column if all its values are integers (or truth values) of 64 bits, else None."""
+
+    def numbers(self, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None:
+        """A column of numbers or truth values, and where there are any, if it is kept as such; else None."""
+
+    def texts(self, column: int) -> Column:
+        """A column of texts."""
+
+
+class _OfValues:
+    """What blocks of Python values answer alike."""
+
+    __slots__ = ()
+
+    def integers(self: Block, column: int) -> Ints | None:
+        return packed_integers(self.values(column))
+
+    def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
+        return None
+
+    def texts(self: Block, column: int) -> Column:
+        return self.values(column)
+
+
+class RowBlock(_OfValues):
+    """Rows as tuples."""
+
+    __slots__ = ("_rows", "relation")
+
+    def __init__(self, relation: int, rows: Sequence[Row]) -> None:
+        self.relation = relation
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def moved(self, relation: int) -> RowBlock:
+        return RowBlock(relation, self._rows)
+
+    def taken(self, places: Ints) -> RowBlock:
+        return RowBlock(self.relation, self.rows(places))
+
+    def row(self, place: int) -> Row:
+        return self._rows[place]
+
+    def rows(self, places: Ints) -> list[Row]:
+        return list(map(self._rows.__getitem__, places.tolist()))
+
+    def values(self, column: int) -> Sequence[Value]:
+        return [row[column] for row in self._rows]
+
+
+class ColumnBlock(_OfValues):
+    """Rows as columns: lists of Python values, arrays of integers, or texts; rows are made when asked for.
+
+    ``searched`` are columns that are looked through and hardly read. They become texts when blocks are
+    put together, which takes half of the memory of Python's strings.
+    """
+
+    __slots__ = ("_columns", "_searched", "relation")
+
+    def __init__(
+        self, relation: int, columns: Sequence[_Values], searched: Collection[int] = frozenset()
+    ) -> None:
+        self.relation = relation
+        self._columns = columns
+        self._searched = searched
+
+    @classmethod
+    def together(cls, blocks: Sequence[ColumnBlock]) -> ColumnBlock:
+        """The rows of several blocks of one relation, at least one, one after the other."""
+        first = blocks[0]
+        if len(blocks) == 1:
+            return first
+        parts = zip(*(block._columns for block in blocks), strict=True)  # noqa: SLF001 - its own
+        searched = first._searched  # noqa: SLF001 - its own
+        columns = [_one_after_the_other(some, as_texts=at in searched) for at, some in enumerate(parts)]
+        return cls(first.relation, columns, searched)
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def moved(self, relation: int) -> ColumnBlock:
+        return ColumnBlock(relation, self._columns, self._searched)
+
+    def taken(self, places: Ints) -> ColumnBlock:
+        return ColumnBlock(self.relation, list(self._some(places)), self._searched)
+
+    def row(self, place: int) -> Row:
+        return self.rows(np.array([place]))[0]
+
+    def rows(self, places: Ints) -> list[Row]:
+        return list(zip(*map(_listed, self._some(places)), strict=True))
+
+    def values(self, column: int) -> Sequence[Value]:
+        return _listed(self._columns[column])
+
+    def integers(self, column: int) -> Ints | None:
+        values = self._columns[column]
+        if isinstance(values, Texts):
+            return None
+        return values if isinstance(values, np.ndarray) else packed_integers(values)
+
+    def texts(self, column: int) -> Column:
+        values = self._columns[column]
+        return values if isinstance(values, Texts) else super().texts(column)
+
+    def _some(self, places: Ints) -> Iterator[_Values]:
+        chosen = places.tolist()
+        for column in self._columns:
+            if isinstance(column, np.ndarray):
+                yield column.take(places)
+            elif isinstance(column, Texts):
+                yield column.at(places)
+            else:
+                yield list(map(column.__getitem__, chosen))
+
+
+def _listed(column: _Values) -> Sequence[Value]:
+    return column.tolist() if isinstance(column, np.ndarray | Texts) else column
+
+
+def _one_after_the_other(parts: Sequence[_Values], *, as_texts: bool) -> _Values:
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) == len(parts):
+        return np.concatenate(arrays)
+    if as_texts:
+        texts = _texts(parts)
+        if texts is not None:
+            return texts
+    return list(chain.from_iterable(map(_listed, parts)))
+
+
+def _texts(parts: Sequence[_Values]) -> Texts | None:
+    """Texts one after the other; None if some are NULL, or something else."""
+    found: list[Texts] = []
+    for kind, some in groupby(parts, key=type):
+        if kind is Texts:
+            found += some  # type: ignore[arg-type]  # all of that type
+            continue
+        values: list[Value] = list(chain.from_iterable(map(_listed, some)))
+        texts = Texts.of_strings(values)
+        if texts is None:
+            return None
+        found.append(texts)
+    return Texts.together(found)
+
+
+class ArrowBlock:
+    """Rows as Arrow columns whose types are those of the attributes: string, int64, double, bool.
+
+    Time stamps are int64, in microseconds.
+    """
+
+    __slots__ = ("_columns", "relation")
+
+    def __init__(self, relation: int, columns: Sequence[pa.Array]) -> None:
+        self.relation = relation
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def slice(self, first: int, end: int) -> ArrowBlock:
+        """Some of the rows."""
+        return ArrowBlock(self.relation, [column.slice(first, end - first) for column in self._columns])
+
+    def moved(self, relation: int) -> ArrowBlock:
+        return ArrowBlock(relation, self._columns)
+
+    def taken(self, places: Ints) -> ArrowBlock:
+        return ArrowBlock(self.relation, self._some(places))
+
+    def row(self, place: int) -> Row:
+        return tuple(column[place].as_py() for column in self._columns)
+
+    def rows(self, places: Ints) -> list[Row]:
+        return list(zip(*(self._taken(column, places) for column in range(len(self._columns))), strict=True))
+
+    def values(self, column: int) -> Sequence[Value]:
+        values: list[Value] = self._columns[column].to_pylist()
+        return values
+
+    def integers(self, column: int) -> Ints | None:
+        array = self._columns[column]
+        if array.null_count or str(array.type) != "int64":
+            return None
+        from skws.data.arrow import integers  # noqa: PLC0415 - a replay of JSON lines goes without Arrow
+
+        return integers(array)
+
+    def numbers(self, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None:
+        array = self._columns[column]
+        if str(array.type) not in _NUMBERS:
+            return None
+        present = array.is_valid().to_numpy(zero_copy_only=False)
+        filled = array.fill_null(False if str(array.type) == "bool" else 0)
+        return filled.to_numpy(zero_copy_only=False), present
+
+    def texts(self, column: int) -> pa.Array:
+        return self._columns[column]
+
+    def _taken(self, column: int, places: Ints) -> list[Value]:
+        from skws.data.arrow import of_integers, texts_at  # noqa: PLC0415 - as above
+
+        array, integers = self._columns[column], self.integers(column)
+        values: list[Value]  # what Arrow and NumPy give is not typed
+        if integers is not None:
+            values = integers[places].tolist()
+        elif str(array.type) == "string":
+            values = list(texts_at(array, places))
+        else:
+            values = array.take(of_integers(places)).to_pylist()
+        return values
+
+    def _some(self, places: Ints) -> list[pa.Array]:
+        from skws.data.arrow import of_integers  # noqa: PLC0415 - a replay of JSON lines goes without Arrow
+
+        chosen = of_integers(places)
+        return [column.take(chosen) for column in self._columns]
+
+
+def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
+    """A column of several blocks, one after the other, if all its values are integers (or truth values)."""
+    if len(blocks) == 1:
+        return blocks[0].integers(column)
+    if all(isinstance(block, RowBlock) for block in blocks):  # many are small
+        return packed_integers(list(chain.from_iterable(block.values(column) for block in blocks)))
+    parts = [block.integers(column) for block in blocks]
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
+
+
+def packed_integers(values: Sequence[Value]) -> Ints | None:
+    """Values as integers of 64 bits, if all of them are."""
+    try:  # four times as fast as asking for the types, and then NumPy
+        return np.frombuffer(pack(f"{len(values)}q", *values), dtype=np.int64)
+    except PackError:
+        return None

@@ -1,0 +1,197 @@
+"""Files that outlive their process: appended to in whole records, or replaced as a whole."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import orjson
+
+from skws.durable.frames import checked, unchecked
+from skws_schema.errors import StateError
+
+
+class GrowingFile:
+    """Appends whole pieces to ``path``, created with ``mode``. Raises OSError.
+
+    A piece cut off by a full disk or an interrupt is removed at once if that is
+    possible. The file is broken then: it takes no more pieces, and ``sync``
+    fails, so that no length is recorded that includes half a piece.
+    ``anew``: truncate the file first. ``shared``: other processes append to it, too.
+    """
+
+    def __init__(self, path: Path, *, mode: int = 0o666, anew: bool = False, shared: bool = False) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if anew else 0)
+        self.path = path
+        self._handle = os.open(path, flags, mode)
+        self._regular = stat.S_ISREG(os.fstat(self._handle).st_mode)
+        self._shared = shared
+        self._broken = False
+        self._synced = True
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        """In bytes; 0 for a pipe or device."""
+        return os.fstat(self._handle).st_size
+
+    def append(self, piece: bytes) -> None:
+        """Append all of ``piece``, or break the file. Readers see it at once."""
+        self._check()
+        with self._alone():
+            before = self.size
+            self._broken, self._synced = True, False
+            try:
+                written(self._handle, piece)
+            except BaseException:
+                with suppress(OSError):
+                    self.cut(before)
+                raise
+        self._broken = False
+
+    def cut(self, length: int) -> None:
+        """Truncate a regular file to ``length``."""
+        if self._regular:
+            os.ftruncate(self._handle, length)
+            self._synced = False
+
+    def sync(self) -> int:
+        """Make all pieces durable, also after a loss of power; gives the size."""
+        self._check()
+        if self._regular and not self._synced:
+            self._broken = True  # the next sync would not report what a failed one has lost
+            os.fdatasync(self._handle)
+            self._broken = False
+        self._synced = True
+        return self.size
+
+    def close(self) -> None:
+        """May be called at any time, also twice."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._handle)
+
+    def _check(self) -> None:
+        if self._broken:
+            raise OSError(errno.EIO, "an earlier write to it was broken off")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._shared:
+            yield
+            return
+        fcntl.flock(self._handle, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._handle, fcntl.LOCK_UN)
+
+
+def written(handle: int, data: bytes) -> None:
+    """Write all of it, in as many parts as the system takes. Raises OSError."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+PRIVATE: Final = 0o600
+"""The mode of files that hold data: for their owner alone."""
+_PRIVATE_FOLDER: Final = 0o700
+_ADVICE: Final = "start with a new --checkpoint, or put back a copy of the whole folder"
+
+
+def replaced(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o666) -> None:
+    """Replace the content of ``path``; ``durable``: also after a loss of power. Raises StateError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        try:
+            _write(temporary, data, mode, durable=durable)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        if durable:
+            synced(path.parent)
+    except OSError as error:
+        raise StateError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def _write(path: Path, data: bytes, mode: int, *, durable: bool) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        written(handle, data)
+        if durable:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read(path: Path) -> bytes:
+    """The content of a file of a checkpoint. Raises StateError, also if it is missing."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise missing(path) from None
+    except OSError as error:
+        raise StateError(f"{path}: cannot read: {error.strerror}") from None
+
+
+def keep(path: Path, value: Any, of: str, *, durable: bool = True) -> None:
+    """Write JSON to a private file as a frame of the owner ``of``. Raises StateError."""
+    replaced(path, checked(orjson.dumps(value), of), durable=durable, mode=PRIVATE)
+
+
+def kept(path: Path, of: str) -> Any:
+    """The value written by ``keep``. Raises StateError if the file is missing or damaged."""
+    text = unchecked(read(path), of)
+    if text is None:
+        raise damaged(path)
+    return orjson.loads(text)
+
+
+def damaged(path: Path, where: str = "") -> StateError:
+    """The error that ``path`` does not hold what was written."""
+    return StateError(f"{path}: damaged{where}: the run cannot go on from it ({_ADVICE})")
+
+
+def missing(path: Path | str) -> StateError:
+    """The error that ``path`` is gone."""
+    return StateError(f"{path}: missing: the run cannot go on without it ({_ADVICE})")
+
+
+def outdated(path: Path) -> StateError:
+    """The error that ``path`` is older than other files of the checkpoint."""
+    return damaged(path, " (older than the rest of the checkpoint)")
+
+
+def private_folder(path: Path) -> None:
+    """Create a folder for its owner alone, unless it exists. Raises OSError."""
+    path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+
+
+def synced(folder: Path) -> None:
+    """Make creations, renames and removals in ``folder`` durable. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_PIECE: Final = 1 << 20
+
+
+def summed(path: Path) -> dict[str, int]:
+    """The length and checksum of a large file, as JSON. Raises OSError."""
+    code, length = 0, 0
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            code, length = crc32(piece, code), length + len(piece)
+    return {"bytes": length, "crc32": code}

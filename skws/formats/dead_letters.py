@@ -1,0 +1,138 @@
+"""What happens to bad records: the run fails, skips them, or writes dead letters. They are always counted."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import orjson
+
+from skws.data.record import BadRecord, Record
+from skws.durable.files import GrowingFile
+from skws.spec.enums import OnError
+from skws_schema.errors import BadRecordsError, SkwsError, UsageError
+
+KEPT: Final = 5
+
+
+class DeadLetterError(SkwsError):
+    """Dead letters cannot be written."""
+
+
+class BadRecordLog:
+    """Applies a policy to bad records, and counts them.
+
+    ``count``: bad records so far; ``first``: the first few of them.
+    ``dead_letters``: the file they are written to as JSON lines, created with the
+    first one. Raises UsageError if the policy needs it and it is not given.
+    ``remedy``: advice for the message of a run that fails.
+    """
+
+    def __init__(
+        self,
+        on_error: OnError = OnError.FAIL,
+        dead_letters: Path | None = None,
+        remedy: str = "use --on-error skip or dead-letter to go on past bad records",
+    ) -> None:
+        if on_error is OnError.DEAD_LETTER and dead_letters is None:
+            raise UsageError("--on-error dead-letter needs the name of a file for the dead letters")
+        self.on_error = on_error
+        self.count = 0
+        self.first: list[BadRecord] = []
+        self._path = dead_letters
+        self._remedy = remedy
+        self._file: GrowingFile | None = None
+        self._started = False
+
+    def records(self, items: Iterable[Record | BadRecord]) -> Iterator[Record]:
+        """The records among ``items``; the policy is applied to bad ones.
+
+        Raises BadRecordsError at the first bad one if the policy is to fail,
+        DeadLetterError if the file cannot be written.
+        """
+        for item in items:
+            if type(item) is BadRecord:
+                self.add(item)
+            else:
+                yield item  # type: ignore[misc]  # type() does not narrow, and isinstance is slower here
+
+    def add(self, bad: BadRecord) -> None:
+        """Apply the policy to one bad record; raises as ``records`` does."""
+        self.count += 1
+        if len(self.first) < KEPT:
+            self.first.append(bad)
+        if self.on_error is OnError.FAIL:
+            raise BadRecordsError(f"{place(bad)}: {bad.reason} ({self._remedy})")
+        if self.on_error is OnError.DEAD_LETTER:
+            self._write(bad)
+
+    def set_aside(self, letter: BadRecord) -> None:
+        """Write a valid record that was dropped (too late) to the dead letters, if they have a file.
+
+        Raises DeadLetterError if it cannot be written.
+        """
+        if self._path is not None:
+            self._write(letter)
+
+    def summary(self) -> str:
+        """One line with the count, then the first few reasons."""
+        lines = [f"{self.count} bad record{'' if self.count == 1 else 's'}"]
+        lines += [f"  {place(bad)}: {bad.reason}" for bad in self.first]
+        if self.count > len(self.first):
+            lines.append(f"  and {self.count - len(self.first)} more")
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        """Closes the dead letter file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> BadRecordLog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _write(self, bad: BadRecord) -> None:
+        try:
+            if self._file is None and self._path is not None:
+                # A new log starts with an empty file; after `close` it appends.
+                self._file = GrowingFile(self._path, anew=not self._started)
+                self._started = True
+            if self._file is not None:
+                self._file.append(dead_letter(bad))
+        except OSError as error:
+            raise DeadLetterError(f"{self._path}: cannot write dead letters: {error.strerror}") from None
+
+
+def place(bad: BadRecord) -> str:
+    """The location of a bad record: ``FILE:LINE``, or the row where the format has no lines."""
+    if bad.where:
+        return f"{bad.source} {bad.where}"
+    if bad.line:
+        return f"{bad.source}:{bad.line}"
+    return f"{bad.source}: row {bad.offset + 1}"
+
+
+def dead_letter(bad: BadRecord) -> bytes:
+    """A bad record as a JSON line; its raw bytes as ``raw`` if they are UTF-8, else as ``raw_base64``."""
+    letter: dict[str, str | int] = {
+        "source": bad.source.encode("utf-8", "replace").decode(),
+        "line": bad.line,
+        "offset": bad.offset,
+        "reason": bad.reason.encode("utf-8", "replace").decode(),
+    }
+    try:
+        letter["raw"] = bad.raw.decode()
+    except UnicodeDecodeError:
+        letter["raw_base64"] = base64.b64encode(bad.raw).decode()
+    return orjson.dumps(letter) + b"\n"

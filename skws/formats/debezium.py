@@ -1,0 +1,284 @@
+"""Debezium change events as records, with or without their wrapper, alone or beside their key.
+
+``c`` and ``r`` insert, ``d`` deletes, ``u`` deletes ``before`` and inserts ``after``
+at the same time. ``t`` (truncate) is a bad record. The time is the source's, in
+the finest unit given, else the connector's.
+
+Without a schema, the unit of an integer timestamp follows from its size: days,
+seconds, milliseconds, microseconds or nanoseconds since the epoch. From 1973 to
+5138 these do not overlap.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from skws.data.record import Record
+from skws.formats.rows import RowReader, no_relation, readers, refuse_deletion
+from skws.formats.values import MalformedError, Micros, shown, within_calendar
+from skws_schema.model import AttributeType, Schema
+
+Decode: TypeAlias = Callable[[Any], Any]
+
+# n of a unit (up, down) are n * up // down microseconds.
+_UNITS: Final = {
+    "io.debezium.time.Timestamp": (1000, 1),
+    "org.apache.kafka.connect.data.Timestamp": (1000, 1),
+    "io.debezium.time.MicroTimestamp": (1, 1),
+    "io.debezium.time.NanoTimestamp": (1, 1000),
+    "io.debezium.time.Date": (86_400_000_000, 1),
+    "org.apache.kafka.connect.data.Date": (86_400_000_000, 1),
+}
+_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+_VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
+
+# Integers below the first limit are days, below the second seconds, ...
+_SIZES: Final = (
+    (10**5, (86_400_000_000, 1)),
+    (10**11, (1_000_000, 1)),
+    (10**14, (1000, 1)),
+    (10**17, (1, 1)),
+)
+
+
+def decoders(schema: Any, part: str) -> dict[str, Decode] | None:
+    """The decoders of the fields of ``part`` (``before``, ``after``, or ``""`` for those of a key).
+
+    Fields that need no decoding are left out; None if there is no such schema.
+    """
+    fields = _fields(schema)
+    if part and fields is not None:
+        fields = next((_fields(f) for f in fields if f.get("field") == part), None)
+    if fields is None:
+        return None
+    found = ((field.get("field"), _decoder(field)) for field in fields)
+    return {name: decode for name, decode in found if isinstance(name, str) and decode is not None}
+
+
+def _fields(schema: Any) -> list[dict[str, Any]] | None:
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    return [f for f in fields if isinstance(f, dict)] if isinstance(fields, list) else None
+
+
+def _decoder(field: dict[str, Any]) -> Decode | None:
+    name = field.get("name")
+    if not isinstance(name, str):
+        return None
+    if name in _UNITS:
+        up, down = _UNITS[name]
+        return lambda value: _scaled(value, up, down)
+    if name == _DECIMAL:
+        parameters = field.get("parameters")
+        scale = parameters.get("scale", "0") if isinstance(parameters, dict) else "0"
+        return lambda value: _decimal(value, scale)
+    if name == _VARIABLE:
+        return _variable_decimal
+    return None
+
+
+def micros_by_size(value: Any) -> Any:
+    """An integer as an instant, its unit by its size; other values unchanged."""
+    if type(value) is not int:
+        return value
+    up, down = next((unit for limit, unit in _SIZES if abs(value) < limit), (1, 1000))
+    return Micros(value * up // down)
+
+
+def _scaled(value: Any, up: int, down: int) -> Any:
+    return Micros(value * up // down) if type(value) is int else value
+
+
+def _decimal(value: Any, scale: Any) -> Any:
+    """Base64 of a big-endian integer, to be divided by ten to the ``scale``; a number if written as one."""
+    if not isinstance(value, str):
+        return value
+    try:
+        digits = int.from_bytes(b64decode(value, validate=True), "big", signed=True)
+        number = Decimal(digits).scaleb(-int(scale))
+        return int(number) if number == number.to_integral_value() else float(number)
+    except (ValueError, TypeError, ArithmeticError):
+        raise MalformedError(
+            f"expected a decimal in base64 of scale {shown(scale)}, got {shown(value)}"
+        ) from None
+
+
+def _variable_decimal(value: Any) -> Any:
+    return _decimal(value.get("value"), value.get("scale")) if isinstance(value, dict) else value
+
+
+# Debezium's placeholder for a large value that PostgreSQL did not log because it did not change.
+UNAVAILABLE: Final = "__debezium_unavailable_value"
+_CLOCKS: Final = (("ts_us", 1, 1), ("ts_ns", 1, 1000), ("ts_ms", 1000, 1))
+
+
+def is_change(item: Any) -> bool:
+    """Whether a JSON value is a change event, bare, wrapped, or beside its key."""
+    if type(item) is not dict:
+        return False
+    if "payload" in item or ("key" in item and "value" in item):
+        return True
+    return "op" in item and ("before" in item or "after" in item)
+
+
+def changed_table(item: Any) -> Any:
+    """The table of a change event; None if it names none, as a tombstone."""
+    return _table(unwrapped(item)[2])
+
+
+def _table(payload: Any) -> Any:
+    source = payload.get("source") if type(payload) is dict else None
+    return source.get("table") if isinstance(source, dict) else None
+
+
+class ChangeReader:
+    """Reads change events of tables that are relations of ``schema``."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._readers = readers(schema)
+
+    def records(self, item: Any, arrived: int | None = None) -> list[Record]:
+        """The records of one event: none for a tombstone, two for an update. Raises MalformedError.
+
+        ``arrived``: the time of an event that has none.
+        """
+        raw_key, schema, payload = unwrapped(item)
+        key = _key(raw_key)
+        if payload is None:
+            return []
+        if type(payload) is not dict:
+            raise MalformedError(f"expected a change event, got {shown(payload)}")
+        change = _Change(self._reader(payload), payload, schema, key, arrived)
+        match payload.get("op"):
+            case "c" | "r":
+                return [change.inserted()]
+            case "u":
+                return change.updated()
+            case "d":
+                return [change.deleted()]
+            case "t":
+                raise MalformedError(
+                    f"truncate of {change.reader.relation.name}: a stream has only deletions of single"
+                    " tuples (skip it, or have the rows deleted one by one)"
+                )
+            case op:
+                raise MalformedError(f"expected op c, r, u, d or t in a change event, got {shown(op)}")
+
+    def _reader(self, payload: dict[str, Any]) -> RowReader:
+        table = _table(payload)
+        if not isinstance(table, str):
+            raise MalformedError("the change event has no source.table")
+        if table not in self._readers:
+            raise no_relation(table, self._schema)
+        return self._readers[table]
+
+
+def unwrapped(item: Any) -> tuple[Any, Any, Any]:
+    """The key, the schema and the payload of a change event."""
+    key: Any = None
+    if type(item) is dict and "value" in item and "key" in item and "op" not in item:
+        key, item = item["key"], item["value"]
+    if type(item) is dict and "payload" in item:
+        return key, item.get("schema"), item["payload"]
+    return key, None, item
+
+
+def _key(key: Any) -> dict[str, Any] | None:
+    """A key's attributes, decoded; None if it is not an object."""
+    if type(key) is dict and "payload" in key:
+        decode = decoders(key.get("schema"), "") or {}
+        key = key["payload"]
+        if type(key) is dict:
+            return {n: decode[n](v) if n in decode and v is not None else v for n, v in key.items()}
+    return key if type(key) is dict else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    reader: RowReader
+    payload: dict[str, Any]
+    schema: Any
+    key: dict[str, Any] | None
+    arrived: int | None
+
+    def inserted(self) -> Record:
+        row = self.reader.insertion(self._after())
+        own = self._time() if self.reader.takes_time(delete=False) else None
+        return Record(self.reader.index, self.reader.time(row, own, delete=False), row)
+
+    def updated(self) -> list[Record]:
+        """Both at the time of the insertion: a later deletion would remove the new row of its key."""
+        refuse_deletion(self.reader)
+        new = self.inserted()
+        if self.payload.get("before") is None and self.reader.relation.key_of(new.row) is not None:
+            # The new row replaces the live one of its key.
+            return [new]
+        return [Record(new.relation, new.time, self._deletion(), True), new]
+
+    def deleted(self) -> Record:
+        refuse_deletion(self.reader)
+        row = self._deletion()
+        return Record(self.reader.index, self.reader.time(row, self._time(), delete=True), row, True)
+
+    def _after(self) -> Any:
+        after, before = self._part("after"), self.payload.get("before")
+        if type(after) is not dict:
+            raise MalformedError("the change event has no row `after`")
+        for name in [name for name, value in after.items() if value == UNAVAILABLE]:
+            known = self._part("before").get(name, UNAVAILABLE) if type(before) is dict else UNAVAILABLE
+            # A value stored out of line is never NULL: NULL means that `before` has key attributes only.
+            if known is None or known == UNAVAILABLE:
+                raise MalformedError(
+                    f"{self.reader.relation.name}.{name}: its value did not change and was not logged"
+                    " (set REPLICA IDENTITY FULL)"
+                )
+            after[name] = known
+        return after
+
+    def _deletion(self) -> Any:
+        name, keyed = self.reader.relation.name, self.reader.relation.key
+        before = self._part("before")
+        if before is None and self.key is not None and keyed:
+            before = self.key
+        if type(before) is not dict:
+            hint = " or a key beside it" if keyed else f", and {name} has no key"
+            raise MalformedError(f"the change event has no row `before`{hint}")
+        if keyed:
+            before = {n: None if v == UNAVAILABLE and n not in keyed else v for n, v in before.items()}
+        return self.reader.deletion(before)
+
+    def _part(self, part: str) -> Any:
+        """The row ``before`` or ``after``, its timestamps and decimals decoded."""
+        row = self.payload.get(part)
+        if type(row) is not dict:
+            return row
+        known = decoders(self.schema, part)
+        decode = self._by_size() if known is None else known
+        return {n: self._decoded(n, v, decode) for n, v in row.items()}
+
+    def _by_size(self) -> dict[str, Decode]:
+        attributes = self.reader.relation.attributes
+        return {a.name: micros_by_size for a in attributes if a.type is AttributeType.TIMESTAMP}
+
+    def _decoded(self, name: str, value: Any, decode: Mapping[str, Decode]) -> Any:
+        if value is None or name not in decode:
+            return value
+        columns = self.reader.relation.columns
+        decoded = decode[name](value)
+        timestamp = name in columns and (
+            self.reader.relation.attributes[columns[name]].type is AttributeType.TIMESTAMP
+        )
+        # An attribute of another type gets the number unchanged.
+        return value if type(decoded) is Micros and not timestamp else decoded
+
+    def _time(self) -> int | None:
+        for clocks in (self.payload.get("source"), self.payload):
+            for name, up, down in _CLOCKS:
+                value = clocks.get(name) if isinstance(clocks, dict) else None
+                if type(value) is int and value:
+                    return within_calendar(value * up // down, value)
+        return self.arrived

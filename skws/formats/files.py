@@ -1,0 +1,138 @@
+"""Replay files: their formats, the parts they are read in, and opening them, plain or gzip."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Final, TypeAlias
+
+import orjson
+
+from skws_schema.errors import SourceError
+
+Advance: TypeAlias = Callable[[int], None]
+BLOCK = 1 << 20
+BOM = b"\xef\xbb\xbf"
+
+
+class CountedFile(io.FileIO):
+    """A file that reports every block read from it: progress at no cost per record."""
+
+    def __init__(self, path: Path, advance: Advance) -> None:
+        super().__init__(path)
+        self._advance = advance
+
+    def readinto(self, buffer: object, /) -> int:
+        got = super().readinto(buffer)  # type: ignore[arg-type]  # the buffer protocol has no type in 3.11
+        self._advance(got or 0)
+        return got or 0
+
+
+def ignore(_count: int) -> None:
+    """Ignores progress."""
+
+
+def entries(folder: Path) -> list[Path]:
+    """The entries of a folder to read, in order of name.
+
+    Skips names that begin with ``.`` or ``_``, and links to a folder above,
+    which would never end. Raises OSError.
+    """
+    named = sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_")))
+    return [entry for entry in named if not (entry.is_symlink() and _leads_up(entry))]
+
+
+def replay_entries(folder: Path) -> list[Path]:
+    """``entries`` of a folder of replay files. Raises SourceError for a pipe or device, OSError."""
+    found = entries(folder)
+    for entry in found:
+        if is_endless(entry):
+            raise SourceError(f"{entry}: not a file; replay directories cannot hold pipes or devices")
+    return found
+
+
+def is_endless(path: Path) -> bool:
+    """True for a pipe, a socket or a device: opening one waits for its other end."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def not_json(text: bytes, error: ValueError) -> str:
+    """Why ``text`` is not JSON, as a message for the user."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as fault:
+        wide = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        remedy = "; it begins like UTF-16, save the file as UTF-8" if wide else ""
+        return f"not UTF-8: byte 0x{text[fault.start]:02X} at column {fault.start + 1}{remedy}"
+    if not isinstance(error, orjson.JSONDecodeError):
+        return f"not JSON: {error}"
+    return f"not JSON: {error.msg} (column {error.pos + 1})"
+
+
+def _leads_up(link: Path) -> bool:
+    return link.is_dir() and link.parent.resolve().is_relative_to(link.resolve())
+
+
+@contextmanager
+def opened(path: Path, advance: Advance = ignore) -> Iterator[IO[bytes]]:
+    """The bytes of ``path``, unpacked if it is gzip, to be read inside the ``with``.
+
+    Raises SourceError where it cannot be opened or, inside, read: no such
+    file, no permission, a gzip stream that is cut or damaged.
+    """
+    try:
+        with io.BufferedReader(CountedFile(path, advance), BLOCK) as file:
+            yield gzip.GzipFile(fileobj=file) if path.suffix.lower() == ".gz" else file  # type: ignore[misc]
+    except EOFError:
+        raise SourceError(f"{path}: the gzip stream is cut off") from None
+    except (OSError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise SourceError(f"{path}: cannot read: {reason}") from None
+
+
+SPLIT_BYTES: Final = 8 << 20  # small, so that a few cores share even a small replay
+END: Final = 2**63 - 1
+
+
+class Format(StrEnum):
+    """Formats of replay files."""
+
+    JSON_LINES = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+SUFFIXES: Final = {
+    ".jsonl": Format.JSON_LINES,
+    ".ndjson": Format.JSON_LINES,
+    ".json": Format.JSON_LINES,
+    ".csv": Format.CSV,
+    ".parquet": Format.PARQUET,
+}
+PACKED: Final = frozenset({Format.JSON_LINES, Format.CSV})
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of a replay file, small and picklable.
+
+    ``relation``: the position of the relation whose bare rows the file holds,
+    None if its records name their relation. ``start`` to ``end`` counts bytes
+    (row groups in Parquet), end exclusive. ``size``: bytes on disk.
+    ``ordinal``: its place in the order of arrival.
+    """
+
+    path: Path
+    format: Format
+    relation: int | None
+    start: int
+    end: int
+    size: int
+    ordinal: int

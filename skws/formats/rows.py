@@ -1,0 +1,273 @@
+"""Rows and records from JSON: checked, converted, in the order of the relation's attributes.
+
+A record is ``{"relation": ..., "time": ..., "op": ..., "row": {...}}``, or a bare
+row of one relation. A bare row may have ``time`` and ``op`` of its own beside its
+attributes, where the relation has no attributes of these names.
+
+Conversions are compiled once per relation and combination of JSON types, so
+that the usual row costs one lookup and no conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+from skws.data.record import Record
+from skws.formats.values import (
+    LARGEST,
+    SMALLEST,
+    Convert,
+    MalformedError,
+    conversion,
+    integer_of_int,
+    shown,
+    timestamp,
+    unchanged,
+)
+from skws_schema.errors import SourceError, nearest
+from skws_schema.model import Relation, Row, Schema
+
+Steps: TypeAlias = tuple[tuple[int, Convert], ...]
+_Plan: TypeAlias = tuple[tuple[int, ...], Steps]
+
+
+def needed(schema: Schema, relation: Relation) -> frozenset[str]:
+    """The attributes that every row must have, possibly NULL: those of the key and of joins."""
+    found = set(relation.key)
+    for position, join in enumerate(schema.joins):
+        if position in schema.evolution.removed_joins:
+            continue
+        for left, right in join.on:
+            found |= {left} if join.left == relation.name else set()
+            found |= {right} if join.right == relation.name else set()
+    return frozenset(found)
+
+
+class RowReader:
+    """Reads rows of the relation at position ``index`` of ``schema``; all methods raise MalformedError."""
+
+    def __init__(self, schema: Schema, index: int) -> None:
+        self.index = index
+        self.relation = schema.relations[index]
+        self.table = self.relation.table
+        self.names = tuple(a.name for a in self.relation.attributes)
+        self.time_column = self._time_column()
+        # Whether an insertion takes the record's own time.
+        self.stamped = not self.table and self.time_column is None
+        self._width = len(self.names)
+        self._needed = needed(schema, self.relation)
+        self._key = frozenset(self.relation.key) or self._needed
+        self._plans: dict[tuple[type, ...], _Plan] = {}
+        self._get = self._getter()
+
+    def _time_column(self) -> int | None:
+        if self.relation.table or self.relation.time is None:
+            return None
+        return self.relation.columns[self.relation.time]
+
+    def _getter(self) -> Callable[[Any], tuple[Any, ...]]:
+        if self._width > 1:
+            return itemgetter(*self.names)
+        only = self.names[0]
+        return lambda row: (row[only],)
+
+    def insertion(self, row: Any) -> Row:
+        """The row of a JSON object with every needed attribute; other missing attributes are NULL."""
+        try:
+            values = self._get(row)
+            if len(row) == self._width:
+                return self.convert(values)
+        except (KeyError, TypeError):
+            pass
+        return self.convert(self.complete(row, self._needed))
+
+    def deletion(self, row: Any) -> Row:
+        """The row of a deletion: the key is enough, if the relation has one."""
+        return self.convert(self.complete(row, self._key))
+
+    def wanted(self, *, delete: bool) -> frozenset[str]:
+        """The attributes that a row must have, possibly NULL."""
+        return self._key if delete else self._needed
+
+    def takes_time(self, *, delete: bool) -> bool:
+        """Whether the record's own time matters."""
+        return self.stamped or (delete and not self.table)
+
+    def complete(self, row: Any, wanted: Iterable[str]) -> tuple[Any, ...]:
+        """The values of ``row`` in order, NULL where one is missing that is not in ``wanted``."""
+        if type(row) is not dict:
+            raise MalformedError(f"expected a row (a JSON object) of {self.relation.name}, got {shown(row)}")
+        for name in row:
+            if name not in self.relation.columns:
+                raise self.no_attribute(name)
+        for name in self.names:
+            if name in wanted and name not in row:
+                raise self.missing(name)
+        return tuple(map(row.get, self.names))
+
+    def convert(self, values: tuple[Any, ...]) -> Row:
+        """``values``, in the order of attributes, as typed values."""
+        types = tuple(map(type, values))
+        plan = self._plans.get(types)
+        if plan is None:
+            plan = self._plans[types] = self._compile(types)
+        integers, steps = plan
+        for column in integers:
+            # A call per integer would take twice the time.
+            if not SMALLEST <= values[column] <= LARGEST:
+                return self._converted(values, ((column, integer_of_int),))
+        return self._converted(values, steps) if steps else values
+
+    def _converted(self, values: tuple[Any, ...], steps: Steps) -> Row:
+        row = list(values)
+        try:
+            for column, step in steps:
+                row[column] = step(row[column])
+        except MalformedError as error:
+            raise MalformedError(f"{self.relation.name}.{self.names[column]}: {error}") from None
+        return tuple(row)
+
+    def _compile(self, types: tuple[type, ...]) -> _Plan:
+        """For values of these types: which are integers to be checked, and which to convert."""
+        kinds = [a.type for a in self.relation.attributes]
+        found = [conversion(kind, given) for kind, given in zip(kinds, types, strict=True)]
+        integers = tuple(i for i, step in enumerate(found) if step is integer_of_int)
+        passed = (unchanged, integer_of_int)
+        return integers, tuple((i, step) for i, step in enumerate(found) if step not in passed)
+
+    def no_attribute(self, name: str) -> MalformedError:
+        near = nearest(name, self.names)
+        return MalformedError(f"{self.relation.name} has no attribute {shown(name)}{near}")
+
+    def missing(self, name: str) -> MalformedError:
+        part = "the key" if name in self.relation.key else "a join"
+        return MalformedError(f"{self.relation.name}.{name} is missing, and {part} needs it")
+
+    def time(self, row: Row, given: int | None, *, delete: bool) -> int:
+        """The time of a record with ``row`` whose own time is ``given``.
+
+        The time attribute wins for an insertion; a deletion happens at its own
+        time, and only without one at that of the row.
+        """
+        if self.relation.source is not None:
+            raise MalformedError(f"rows of {self.relation.name} come from its source alone")
+        if self.table:
+            return 0
+        if self.time_column is None or (delete and given is not None):
+            if given is None:
+                raise MalformedError(f"no time: {self.relation.name} needs a `time`, or a `time:` attribute")
+            return given
+        value = row[self.time_column]
+        if type(value) is int:
+            return value
+        raise MalformedError(
+            f"{self.relation.name}.{self.relation.time} gives the time and is {shown(value)}"
+        )
+
+
+def readers(schema: Schema) -> Mapping[str, RowReader]:
+    """A reader for each relation, by name."""
+    return {r.name: RowReader(schema, i) for i, r in enumerate(schema.relations)}
+
+
+def no_relation(name: object, schema: Schema) -> MalformedError:
+    near = nearest(name, schema.index) if isinstance(name, str) else ""
+    return MalformedError(f"no relation {shown(name)} in schema {schema.name}{near}")
+
+
+FIELDS: Final = frozenset({"relation", "time", "op", "row"})
+
+
+def is_deletion(op: object) -> bool:
+    """Whether ``op`` is ``-``; raises MalformedError if it is neither that nor ``+``."""
+    if op == "+":
+        return False
+    if op == "-":
+        return True
+    raise MalformedError(f"expected op '+' or '-', got {shown(op)}")
+
+
+def refuse_deletion(reader: RowReader) -> None:
+    """Raises MalformedError if ``reader`` reads a static table."""
+    if reader.table:
+        raise MalformedError(f"{reader.relation.name} is a table, and tables take no deletions")
+
+
+class RecordReader:
+    """Reads records that name their relation."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._readers = readers(schema)
+
+    def record(self, item: Any, arrived: int | None = None) -> Record:
+        """The record of a JSON value; ``arrived`` is its time if it has none. Raises MalformedError."""
+        try:
+            reader = self._readers[item["relation"]]
+            row = item["row"]
+            given = item.get("time")
+            op = item.get("op")
+        except (KeyError, TypeError, AttributeError):
+            raise self._fault(item) from None
+        if (op is None or given is None or len(item) != len(FIELDS)) and not item.keys() <= FIELDS:
+            raise self._fault(item)
+        if op is not None and op != "+" and is_deletion(op):
+            return _deletion(reader, row, given, arrived)
+        return _insertion(reader, row, given, arrived)
+
+    def _fault(self, item: Any) -> MalformedError:
+        if type(item) is not dict:
+            return MalformedError(f"expected a JSON object, got {shown(item)}")
+        for field in ("relation", "row"):
+            if field not in item:
+                return MalformedError(f"the record has no field '{field}'")
+        name = item["relation"]
+        if not isinstance(name, str) or name not in self._readers:
+            return no_relation(name, self._schema)
+        extra = next(field for field in item if field not in FIELDS)
+        return MalformedError(f"a record has no field {shown(extra)}{nearest(extra, FIELDS)}")
+
+
+class BareRowReader:
+    """Reads rows of the one relation at position ``relation``."""
+
+    def __init__(self, schema: Schema, relation: int) -> None:
+        self._reader = RowReader(schema, relation)
+        self._own = frozenset({"time", "op"} - self._reader.relation.columns.keys())
+
+    def record(self, item: Any, arrived: int | None = None) -> Record:
+        """The record of a JSON value; ``arrived`` is its time if it has none. Raises MalformedError."""
+        if type(item) is not dict or self._own.isdisjoint(item):
+            values = self._reader.insertion(item)
+            return Record(self._reader.index, self._reader.time(values, arrived, delete=False), values)
+        row = {name: value for name, value in item.items() if name not in self._own}
+        given = item.get("time") if "time" in self._own else None
+        if "op" in self._own and item.get("op") is not None and is_deletion(item["op"]):
+            return _deletion(self._reader, row, given, arrived)
+        return _insertion(self._reader, row, given, arrived)
+
+
+def _insertion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:
+    values = reader.insertion(row)
+    if reader.stamped and given is not None:
+        return Record(reader.index, timestamp(given), values)
+    return Record(reader.index, reader.time(values, arrived, delete=False), values)
+
+
+def _deletion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:
+    refuse_deletion(reader)
+    values = reader.deletion(row)
+    own = arrived if given is None else timestamp(given)
+    return Record(reader.index, reader.time(values, own, delete=True), values, True)
+
+
+def typed_rows(database: str, relation: Relation, values: Iterator[tuple[Any, ...]]) -> Iterator[Row]:
+    """Rows of a database, converted to the types of attributes. Raises SourceError for a bad value."""
+    kinds = [attribute.type for attribute in relation.attributes]
+    for number, row in enumerate(values, 1):
+        try:
+            yield tuple(conversion(kind, type(value))(value) for kind, value in zip(kinds, row, strict=True))
+        except MalformedError as error:
+            raise SourceError(f"{database}: row {number:,} of {relation.name}: {error}") from None

@@ -1,0 +1,217 @@
+"""Samples of replay files, as columns of values from which a schema is inferred."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import orjson
+
+from skws.formats import Format
+from skws.formats.debezium import changed_table, is_change, unwrapped
+from skws.formats.files import BOM, opened, replay_entries
+from skws.formats.splits import format_of
+from skws_schema.errors import SourceError, nearest_file
+from skws_schema.infer.infer import SAMPLE_ROWS
+
+SAMPLE_RECORDS: Final = 200_000
+"""The most records read of one file."""
+
+_Skip: TypeAlias = Callable[[], None]
+_RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
+
+
+class SampleRow(NamedTuple):
+    """A row of a relation (None: the file's); ``timed``: its record has a time of its own."""
+
+    relation: str | None
+    values: Mapping[str, object]
+    timed: bool = False
+
+
+class Samples:
+    """The first ``SAMPLE_ROWS`` rows of each relation. ``unreadable``: the number of bad records."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[Mapping[str, object]]] = {}
+        self.timed: set[str] = set()
+        self.unreadable = 0
+
+    def skip(self) -> None:
+        """Count a bad record."""
+        self.unreadable += 1
+
+    def add_file(self, own: str, rows: Iterable[SampleRow]) -> None:
+        """Add a file's rows; ``own``: the relation of bare ones, which are bad if others name a relation."""
+        bare: list[SampleRow] = []
+        count, named = 0, False
+        for row in rows:
+            if row.relation is not None:
+                named = True
+                self.add(row.relation, row)
+                continue
+            count += 1
+            if len(bare) < SAMPLE_ROWS:
+                bare.append(row)
+        if named:
+            self.unreadable += count
+            return
+        for row in bare:
+            self.add(own, row)
+
+    def add(self, relation: str, row: SampleRow) -> None:
+        rows = self._rows.setdefault(relation, [])
+        if len(rows) < SAMPLE_ROWS:
+            rows.append(row.values)
+        if row.timed:
+            self.timed.add(relation)
+
+    def tables(self) -> dict[str, dict[str, list[object]]]:
+        """Columns by relation; missing attributes are NULL."""
+        return {relation: _columns(rows) for relation, rows in self._rows.items()}
+
+
+def sample(paths: Sequence[Path]) -> Samples:
+    """Samples of replay files and of those in directories; bad records are skipped and counted.
+
+    Raises SourceError: nothing there, an unknown format, a file that cannot be read, no record at all.
+    """
+    samples = Samples()
+    for file in (file for path in paths for file in _files(path)):
+        samples.add_file(_relation_of(file), islice(_rows(file, samples.skip), SAMPLE_RECORDS))
+    if not samples.tables():
+        raise SourceError(f"no records in {', '.join(map(str, paths))} to infer a schema from")
+    return samples
+
+
+def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [_plain(row.get(name)) for row in rows] for name in names}
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.exists():
+        raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
+    if not path.is_dir():
+        yield path
+        return
+    for entry in replay_entries(path):
+        yield from _files(entry)
+
+
+def _relation_of(file: Path) -> str:
+    """The file's name without its endings; for the parts that Spark writes, that of their directory."""
+    parent = file.resolve().parent.name
+    return (parent if file.name.startswith("part-") else file.name).split(".", 1)[0]
+
+
+def _rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
+    match format_of(file):
+        case Format.JSON_LINES:
+            return _json_rows(file, skip)
+        case Format.CSV:
+            return _csv_rows(file, skip)
+        case Format.PARQUET:
+            return _parquet_rows(file, skip)
+
+
+def _json_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
+    with opened(file) as lines:
+        for line in lines:
+            try:
+                item = orjson.loads(line.removeprefix(BOM))
+            except orjson.JSONDecodeError:
+                if line.strip():
+                    skip()
+                continue
+            if isinstance(item, dict) and item:
+                yield from _of_record(item)
+            elif item is not None:
+                skip()
+
+
+def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
+    """The row of a record, of a change event, or a bare row; none of deletions, which may hold only a key."""
+    if isinstance(item.get("row"), dict) and isinstance(item.get("relation"), str):
+        if item.get("op") != "-":
+            yield SampleRow(item["relation"], item["row"], item.get("time") is not None)
+    elif is_change(item):
+        yield from _of_change(item)
+    else:
+        yield SampleRow(None, item)
+
+
+def _of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
+    """The row after a change event; none for a deletion."""
+    _, _, event = unwrapped(item)
+    table, after = changed_table(item), event.get("after") if isinstance(event, dict) else None
+    if isinstance(table, str) and isinstance(after, dict):
+        yield SampleRow(table, after, timed=True)
+
+
+def _csv_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
+    with opened(file) as lines:
+        texts = (line.removeprefix(BOM).decode("utf-8", "replace") for line in lines)
+        reader = csv.reader(texts)
+        header = next((fields for fields in reader if fields), [])
+        whole = _whole(reader, len(header), skip)
+        rows = (dict(zip(header, (f or None for f in fields), strict=True)) for fields in whole)
+        yield from _flat(rows, header, skip)
+
+
+def _whole(reader: Iterator[list[str]], width: int, skip: _Skip) -> Iterator[list[str]]:
+    while True:
+        try:
+            fields = next(reader, None)
+        except csv.Error:
+            skip()
+            continue
+        if fields is None:
+            return
+        if len(fields) == width:
+            yield fields
+        elif fields:
+            skip()
+
+
+def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
+    from skws.formats import parquet  # noqa: PLC0415 - Arrow's is slow to import
+
+    with parquet.opened(file) as opened_file:
+        rows = (row for batch in opened_file.iter_batches() for row in batch.to_pylist())
+        yield from _flat(rows, opened_file.schema_arrow.names, skip)
+
+
+def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip) -> Iterator[SampleRow]:
+    """Rows of columns: bare ones, or records whose attributes are among the columns or in ``row``."""
+    if "relation" not in header:
+        yield from (SampleRow(None, row) for row in rows)
+        return
+    for row in rows:
+        if row["relation"] is None or row.get("op") == "-":
+            continue
+        values = {n: v for n, v in row.items() if n not in _RECORD_COLUMNS and v is not None}
+        if row.get("row") is not None:
+            try:
+                values = orjson.loads(row["row"])
+            except orjson.JSONDecodeError:
+                skip()
+                continue
+        yield SampleRow(row["relation"], values, row.get("time") is not None)
+
+
+def _plain(value: object) -> object:
+    """A value as JSON represents it."""
+    match value:
+        case datetime() | date():
+            return value.isoformat()
+        case Decimal():
+            return float(value)
+        case bytes():
+            return value.decode("utf-8", "replace")
+    return value

@@ -1,0 +1,190 @@
+"""Finding replay files, cutting them into splits, and reading one split, whatever its format.
+
+A JSON lines file is cut into ranges of bytes, a range owning the lines that
+start in it; a Parquet file into ranges of row groups. CSV (whose fields hold
+line ends) and gzip files are one split each.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from skws.data.record import BadRecord, Record
+from skws.formats import jsonl, tabular
+from skws.formats.files import (
+    BOM,
+    END,
+    PACKED,
+    SPLIT_BYTES,
+    SUFFIXES,
+    Advance,
+    Format,
+    Split,
+    ignore,
+    opened,
+    replay_entries,
+)
+from skws.formats.jsonl import Holds, json_holds
+from skws_schema.errors import SourceError, nearest, nearest_file
+from skws_schema.model import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    format: Format
+    relation: int | None
+
+
+def plan(
+    path: Path,
+    schema: Schema,
+    *,
+    split_bytes: int = SPLIT_BYTES,
+    first: int = 0,
+    relation: int | None = None,
+) -> list[Split]:
+    """The splits of a file, or of all files under a directory in order of name; ordinals from ``first``.
+
+    Names that begin with ``.`` or ``_`` are skipped. A file or directory
+    named like a relation (in any case) holds its bare rows, unless the first
+    record of the file names its relation. ``relation``: the relation of the rows
+    where no name gives it.
+
+    Raises SourceError: nothing there, nothing to read, an unknown format, or a
+    file that belongs to no relation.
+    """
+    if split_bytes < 1:
+        raise ValueError(f"split_bytes must be positive, not {split_bytes}")
+    try:
+        if str(path) == "-":
+            raise SourceError(
+                "-: a replay is a file or directory; skws watch --source - reads standard input"
+            )
+        if not path.exists():
+            raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
+        files = list(_files(path, schema, relation, by_name=relation is None))
+        ordinals = count(first)
+        splits = [split for file in files for split in _splits(file, split_bytes, ordinals)]
+    except OSError as error:
+        raise SourceError(f"{error.filename or path}: cannot read: {error.strerror}") from None
+    if not files:
+        raise SourceError(f"{path}: no replay files in this directory ({_known_suffixes()})")
+    return splits
+
+
+def _known_suffixes() -> str:
+    return ", ".join(SUFFIXES) + "; .jsonl.gz, .csv.gz"
+
+
+def _files(path: Path, schema: Schema, inherited: int | None, *, by_name: bool = True) -> Iterator[_File]:
+    """The files at and under ``path``; ``inherited``: the relation that a directory above is named for.
+
+    ``by_name``: whether names of files and directories give relations.
+    """
+    named = relation_named(path, schema) if by_name else None
+    relation = inherited if named is None else named
+    if path.is_dir():
+        for entry in replay_entries(path):
+            yield from _files(entry, schema, relation, by_name=by_name)
+        return
+    kind = format_of(path)
+    yield _File(path, kind, _bare(path, kind, schema, relation))
+
+
+def format_of(path: Path) -> Format:
+    """The format by the suffix of the name. Raises SourceError for an unknown one."""
+    suffixes = [s.lower() for s in path.suffixes]
+    packed = suffixes[-1:] == [".gz"]
+    kind = SUFFIXES.get((suffixes[-2:-1] if packed else suffixes[-1:] or [""])[0] if suffixes else "")
+    if kind is None or (packed and kind not in PACKED):
+        raise SourceError(f"{path}: unknown format; replay files end in {_known_suffixes()}")
+    return kind
+
+
+def relation_named(path: Path, schema: Schema) -> int | None:
+    """The position of the relation that a file or directory is named for."""
+    stem = path.name.split(".", 1)[0]
+    if stem in schema.index:
+        return schema.index[stem]
+    folded = {name.casefold(): position for name, position in schema.index.items()}
+    return folded.get(stem.casefold())
+
+
+def _bare(path: Path, kind: Format, schema: Schema, relation: int | None) -> int | None:
+    """``relation`` if the file holds bare rows, None if its records name their relation."""
+    named = names_relations(path, kind, schema, relation)
+    if named is None:
+        return relation
+    own = relation is not None and "relation" in schema.relations[relation].columns
+    if named and not own:
+        return None
+    if relation is None:
+        stem = path.name.split(".", 1)[0]
+        raise SourceError(
+            f"{path}: its records name no relation, and no relation of schema {schema.name}"
+            f" is called {stem!r}{nearest(stem, schema.index)}"
+        )
+    return relation
+
+
+def _splits(file: _File, split_bytes: int, ordinals: Iterator[int]) -> Iterator[Split]:
+    size = file.path.stat().st_size
+    if file.format is Format.PARQUET:
+        from skws.formats.parquet import group_ranges  # noqa: PLC0415 - Arrow is slow to import
+
+        ranges = group_ranges(file.path, split_bytes)
+    elif file.format is Format.CSV or file.path.suffix.lower() == ".gz":
+        ranges = [(0, END, size)]
+    else:
+        starts = range(0, max(size, 1), split_bytes)
+        ranges = [(s, min(s + split_bytes, size), min(split_bytes, size - s)) for s in starts]
+    for start, end, part in ranges:
+        yield Split(file.path, file.format, file.relation, start, end, part, next(ordinals))
+
+
+def read_split(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
+    """The records of ``split`` in order of arrival, bad ones among them.
+
+    ``advance`` is called with counts of bytes as they are read. Raises
+    SourceError if the file cannot be read.
+    """
+    match split.format:
+        case Format.JSON_LINES:
+            return jsonl.read(split, schema, advance)
+        case Format.CSV:
+            return tabular.read(split, schema, advance)
+        case Format.PARQUET:
+            from skws.formats import parquet  # noqa: PLC0415 - Arrow is slow to import
+
+            return parquet.read(split, schema, advance)
+
+
+def names_relations(path: Path, kind: str, schema: Schema, relation: int | None) -> bool | None:
+    """Whether the records of a file of format ``kind`` name their relation; None if it shows no record.
+
+    ``relation``: the one whose bare rows it may hold. Raises SourceError if the file cannot be read.
+    """
+    if kind == "csv":
+        header = csv_header(path)
+        return "relation" in header if header else None
+    if kind == "parquet":
+        from skws.formats.parquet import columns  # noqa: PLC0415 - Arrow is slow to import
+
+        return "relation" in columns(path)
+    holds = json_holds(path, schema, relation)
+    return None if holds is None else holds is not Holds.ROWS
+
+
+def csv_header(path: Path) -> list[str]:
+    """The fields of the first line that is not blank."""
+    with opened(path) as file:
+        text = (line.removeprefix(BOM).decode("utf-8", "replace") for line in file)
+        try:
+            return next((fields for fields in csv.reader(text) if fields), [])
+        except csv.Error:
+            return []

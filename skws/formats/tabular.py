@@ -1,0 +1,254 @@
+"""Records from columns (CSV, Parquet), and the CSV reader.
+
+The columns are ``relation``, ``time``, ``op`` and one for each attribute. A
+stream of several relations has the columns of all of them; those of other
+relations must be empty. Instead of them, a column ``row`` may hold the row as
+JSON. A file with bare rows of one relation needs no column ``relation``;
+``time`` and ``op`` are then the record's own unless the relation has attributes
+of these names. In a stream, an attribute called ``relation``, ``time``, ``op``
+or ``row`` can only travel in a column ``row``.
+
+A CSV file begins with a header; an empty field is NULL. It is read in the strict
+dialect, so that an unclosed quote makes a bad record. The lines of each record
+are kept until it is parsed: a bad record is reported with them, and with its
+line and offset.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from skws.data.record import BadRecord, Record
+from skws.formats.files import BOM, Advance, Split, ignore, opened
+from skws.formats.rows import RowReader, is_deletion, no_relation, readers, refuse_deletion
+from skws.formats.values import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
+from skws_schema.errors import nearest
+from skws_schema.model import Attribute, Row, Schema, Value
+
+# The conversion of the column at a position to values of an attribute.
+ConvertColumn: TypeAlias = Callable[[int, Attribute], Convert]
+OWN: Final = frozenset({"relation", "time", "op", "row"})
+
+
+class ColumnReader:
+    """Reads rows of ``columns``; a value is None for NULL, else what ``convert`` and ``time`` accept.
+
+    ``relation``: the position of the relation of bare rows, None for a stream.
+    ``time`` converts a value of the column ``time`` to microseconds.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        columns: Sequence[str],
+        relation: int | None,
+        convert: ConvertColumn,
+        time: Callable[[Any], int],
+    ) -> None:
+        self._schema = schema
+        self._columns = columns
+        self._convert = convert
+        self._time = time
+        self._readers = readers(schema)
+        self._bare = None if relation is None else schema.relations[relation]
+        own = OWN if self._bare is None else {"time", "op"} - self._bare.columns.keys()
+        self._own = {name: columns.index(name) for name in own if name in columns}
+        self._json = self._own.get("row")
+        self._layouts: dict[str, _Layout] = {}
+
+    def record(self, values: Sequence[Any]) -> Record:
+        """The record of one row. Raises MalformedError."""
+        name = self._bare.name if self._bare is not None else self._given(values, "relation")
+        reader = self._readers.get(name) if isinstance(name, str) else None
+        if reader is None:
+            raise no_relation(name, self._schema)
+        op = self._given(values, "op")
+        delete = op is not None and is_deletion(op)
+        if delete:
+            refuse_deletion(reader)
+        row = self._row(reader, values, delete=delete)
+        given = self._given(values, "time") if reader.takes_time(delete=delete) else None
+        own = None if given is None else self._time(given)
+        return Record(reader.index, reader.time(row, own, delete=delete), row, delete)
+
+    def _given(self, values: Sequence[Any], name: str) -> Any:
+        column = self._own.get(name)
+        return None if column is None else values[column]
+
+    def _row(self, reader: RowReader, values: Sequence[Any], *, delete: bool) -> Row:
+        if self._json is not None:
+            row = self._json_row(values)
+            return reader.deletion(row) if delete else reader.insertion(row)
+        layout = self._layouts.get(reader.relation.name)
+        if layout is None:
+            layout = _Layout(reader, self._columns, self._own.keys(), self._convert)
+            self._layouts[reader.relation.name] = layout
+        return layout.row(values, delete=delete)
+
+    def _json_row(self, values: Sequence[Any]) -> Any:
+        for column, name in enumerate(self._columns):
+            if name not in self._own and values[column] is not None:
+                raise MalformedError(f"no column {shown(name)} beside the column 'row'{nearest(name, OWN)}")
+        text = values[self._json or 0]
+        if not isinstance(text, str | bytes):
+            return text
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise MalformedError(f"the column 'row' is not JSON: {error}") from None
+
+
+class _Layout:
+    """The columns of one relation's attributes."""
+
+    def __init__(
+        self,
+        reader: RowReader,
+        columns: Sequence[str],
+        own: Collection[str],
+        convert: ConvertColumn,
+    ) -> None:
+        self._reader = reader
+        self._columns = columns
+        places = {name: i for i, name in enumerate(columns) if name not in own}
+        for name in reader.names:
+            if name in own:
+                raise MalformedError(
+                    f"{reader.relation.name}.{name} cannot travel in a column of its own beside the"
+                    f" record's {name!r}; put the rows as JSON in a column 'row'"
+                )
+        self._foreign = tuple(i for name, i in places.items() if name not in reader.relation.columns)
+        attributes = reader.relation.attributes
+        self._takes = tuple(
+            (places[a.name], convert(places[a.name], a)) if a.name in places else (-1, _null)
+            for a in attributes
+        )
+        absent = [a.name for a in attributes if a.name not in places]
+        self._lacks = {
+            delete: next((name for name in absent if name in reader.wanted(delete=delete)), None)
+            for delete in (False, True)
+        }
+
+    def row(self, values: Sequence[Any], *, delete: bool) -> Row:
+        """The row from the values of all columns. Raises MalformedError."""
+        for column in self._foreign:
+            if values[column] is not None:
+                raise self._reader.no_attribute(self._columns[column])
+        lacking = self._lacks[delete]
+        if lacking is not None:
+            raise self._reader.missing(lacking)
+        try:
+            row: list[Value] = []
+            for column, convert in self._takes:
+                value = values[column]
+                row.append(None if value is None else convert(value))
+        except MalformedError as error:
+            name = self._reader.names[len(row)]
+            raise MalformedError(f"{self._reader.relation.name}.{name}: {error}") from None
+        return tuple(row)
+
+
+def _null(_value: Any) -> Value:
+    return None
+
+
+# The largest field. It bounds how much an unclosed quote can swallow; csv's own limit (128 KiB)
+# is below the size of real documents.
+FIELD_BYTES = 16 << 20
+OPEN_QUOTE: Final = "a quoted field is never closed"
+_OPEN_AT_THE_END: Final = "unexpected end of data"  # the message of Python's csv
+
+
+def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
+    """The records of a CSV file. Raises SourceError if the file cannot be read."""
+    with opened(split.path, advance) as file:
+        yield from CsvReader(split, schema, file).items()
+
+
+class CsvReader:
+    """Reads records from lines, the first of which are the header."""
+
+    def __init__(self, split: Split, schema: Schema, file: Iterable[bytes]) -> None:
+        self._split = split
+        self._schema = schema
+        self._file = file
+        self._taken: list[bytes] = []
+        self._line = 1
+        self._offset = 0
+        self._width = 0
+        self._flat: ColumnReader | None = None
+        self._fault = ""
+
+    @property
+    def end(self) -> int:
+        """The offset of the end of the latest record."""
+        return self._offset + sum(map(len, self._taken))
+
+    def items(self) -> Iterator[Record | BadRecord]:
+        csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))
+        parser = csv.reader(self._texts(), strict=True)
+        while True:
+            try:
+                fields = next(parser, None)
+                if fields is None:
+                    return
+                if fields and self._width == 0:
+                    self._header(fields)
+                elif fields:
+                    yield self._record(fields)
+            except (csv.Error, MalformedError) as error:
+                reason = str(error)
+                yield self._bad(OPEN_QUOTE if reason == _OPEN_AT_THE_END else reason)
+            self._advance()
+
+    def _texts(self) -> Iterator[str]:
+        """The lines as text; bytes that are not UTF-8 become lone surrogates, which ``_check_utf8`` finds."""
+        for line in self._file:
+            start = self._offset == 0 and not self._taken
+            self._taken.append(line)
+            yield (line.removeprefix(BOM) if start else line).decode("utf-8", "surrogateescape")
+
+    def _header(self, fields: list[str]) -> None:
+        self._width = len(fields)
+        # A fault of the header is a fault of every record below it.
+        twice = next((name for name in fields if fields.count(name) > 1), None)
+        if twice is not None:
+            self._fault = f"the header names the column {twice!r} twice"
+        else:
+            self._flat = ColumnReader(self._schema, fields, self._split.relation, _of_text, timestamp_of_text)
+
+    def _record(self, fields: list[str]) -> Record:
+        if self._flat is None:
+            raise MalformedError(self._fault)
+        if len(fields) != self._width:
+            raise MalformedError(f"{len(fields)} fields, and the header names {self._width}")
+        if not all(map(str.isascii, fields)):
+            for field in fields:
+                _check_utf8(field)
+        return self._flat.record([field or None for field in fields])
+
+    def _bad(self, reason: str) -> BadRecord:
+        raw = b"".join(self._taken).rstrip(b"\r\n")
+        return BadRecord(str(self._split.path), self._line, self._offset, raw, reason)
+
+    def _advance(self) -> None:
+        self._line += len(self._taken)
+        self._offset += sum(map(len, self._taken))
+        self._taken.clear()
+
+
+def _of_text(_column: int, attribute: Attribute) -> Convert:
+    return TEXT_CONVERSIONS[attribute.type]
+
+
+def _check_utf8(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise MalformedError(
+            f"not UTF-8: {text[error.start : error.end].encode('utf-8', 'surrogateescape')!r}"
+        ) from None

@@ -1,0 +1,217 @@
+"""Conversion of JSON values, CSV texts and seconds to typed values.
+
+It is strict, so that a stream has the same values in every format: a text is
+accepted for another type only if it parses exactly; an integer is accepted
+for a text (as its digits), a fraction or a boolean is not (its spelling is
+lost). Integers have 64 bits, numbers are finite doubles. Digits finer than a
+microsecond are dropped from texts; a fraction of seconds is rounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any, Final, TypeAlias
+
+from skws_schema.model import AttributeType, Value
+
+Convert: TypeAlias = Callable[[Any], Value]
+
+
+class MalformedError(ValueError):
+    """Malformed values, rows and records; the text is the reason shown to the user."""
+
+
+class Micros(int):
+    """A timestamp in microseconds since the epoch."""
+
+    __slots__ = ()
+
+
+LARGEST: Final = 2**63 - 1
+SMALLEST: Final = -(2**63)
+EXACT: Final = 2**53
+EARLIEST: Final = -62_135_596_800_000_000
+LATEST: Final = 253_402_300_799_999_999
+
+_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without an offset are UTC by definition
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INTEGER = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_TRUTH: Final = {
+    **dict.fromkeys(("true", "t", "1", "yes"), True),
+    **dict.fromkeys(("false", "f", "0", "no"), False),
+}
+EXPECTED: Final = {
+    AttributeType.TEXT: "a text",
+    AttributeType.STRING: "a text",
+    AttributeType.INTEGER: "an integer",
+    AttributeType.NUMBER: "a number",
+    AttributeType.BOOLEAN: "a boolean (true or false)",
+    AttributeType.TIMESTAMP: "a timestamp (ISO 8601, or seconds since the epoch)",
+}
+
+
+def shown(value: object) -> str:
+    """``value`` as a message shows it: quoted, at most 60 characters."""
+    try:
+        # Only the start of a long text is shown.
+        text = repr(value[:60] if isinstance(value, str | bytes) else value)
+    except RecursionError:
+        return "a deeply nested value"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def refusal(kind: AttributeType, value: object) -> MalformedError:
+    return MalformedError(f"expected {EXPECTED[kind]}, got {shown(value)}")
+
+
+def integer_of_int(value: int) -> int:
+    if SMALLEST <= value <= LARGEST:
+        return value
+    raise MalformedError(f"expected an integer of 64 bits, got {shown(value)}")
+
+
+def integer_of_float(value: float) -> int:
+    # Beyond 2**53 a double no longer distinguishes neighbouring integers (JSON parsers
+    # give doubles for integers of more than 64 bits).
+    if value.is_integer() and abs(value) <= EXACT:
+        return int(value)
+    raise refusal(AttributeType.INTEGER, value)
+
+
+def integer_of_text(text: str) -> int:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        raise refusal(AttributeType.INTEGER, text)
+    return integer_of_int(int(match[1]))
+
+
+def number_of_int(value: int) -> float:
+    return float(value)
+
+
+def number_of_float(value: float) -> float:
+    if isfinite(value):
+        return value
+    raise refusal(AttributeType.NUMBER, value)
+
+
+def number_of_text(text: str) -> float:
+    if _NUMBER.fullmatch(text):
+        return number_of_float(float(text))
+    raise refusal(AttributeType.NUMBER, text)
+
+
+def boolean_of_int(value: int) -> bool:
+    if value in (0, 1):
+        return value == 1
+    raise refusal(AttributeType.BOOLEAN, value)
+
+
+def boolean_of_text(text: str) -> bool:
+    truth = _TRUTH.get(text.lower())
+    if truth is None:
+        raise refusal(AttributeType.BOOLEAN, text)
+    return truth
+
+
+def timestamp_of_int(seconds: int) -> int:
+    """Microseconds since the epoch, exactly."""
+    return within_calendar(seconds * 1_000_000, seconds)
+
+
+def timestamp_of_float(seconds: float) -> int:
+    """The nearest microsecond since the epoch."""
+    if not isfinite(seconds):
+        raise refusal(AttributeType.TIMESTAMP, seconds)
+    micros = seconds * 1e6
+    return within_calendar(round(micros) if isfinite(micros) else LATEST + 1, seconds)
+
+
+def timestamp_of_text(text: str) -> int:
+    """Microseconds since the epoch of an ISO 8601 text, or of seconds written as a number."""
+    if len(text) < 10 or text[4] != "-" or text[7] != "-" or (len(text) > 10 and text[10] not in "T t"):
+        return _seconds_of_text(text)
+    try:
+        moment = datetime.fromisoformat(text)
+        gap = moment - (_NAIVE_EPOCH if moment.tzinfo is None else _EPOCH)
+    except (ValueError, OverflowError):
+        raise refusal(AttributeType.TIMESTAMP, text) from None
+    return (gap.days * 86_400 + gap.seconds) * 1_000_000 + gap.microseconds
+
+
+def _seconds_of_text(text: str) -> int:
+    match = _INTEGER.fullmatch(text)
+    if match is not None:
+        return timestamp_of_int(int(match[1]))
+    if _NUMBER.fullmatch(text):
+        return timestamp_of_float(float(text))
+    raise refusal(AttributeType.TIMESTAMP, text)
+
+
+def timestamp_of_micros(micros: Micros) -> int:
+    return within_calendar(int(micros), int(micros))
+
+
+def within_calendar(micros: int, given: object) -> int:
+    """``micros`` if it lies in the years 1 to 9999, which is as far as dates can be shown."""
+    if EARLIEST <= micros <= LATEST:
+        return micros
+    raise MalformedError(
+        f"expected seconds since the epoch within the years 1 to 9999, got {shown(given)}"
+        " (milliseconds or microseconds?)"
+    )
+
+
+def unchanged(value: Any) -> Value:
+    return value  # type: ignore[no-any-return]  # the caller has looked at the type
+
+
+# How JSON values are converted, by the attribute's type and the value's; other types are refused.
+JSON_CONVERSIONS: Final[dict[AttributeType, dict[type, Convert]]] = {
+    AttributeType.TEXT: {str: unchanged, int: str},
+    AttributeType.STRING: {str: unchanged, int: str},
+    AttributeType.INTEGER: {int: integer_of_int, float: integer_of_float, str: integer_of_text},
+    AttributeType.NUMBER: {float: number_of_float, int: number_of_int, str: number_of_text},
+    AttributeType.BOOLEAN: {bool: unchanged, int: boolean_of_int, str: boolean_of_text},
+    AttributeType.TIMESTAMP: {
+        str: timestamp_of_text,
+        int: timestamp_of_int,
+        float: timestamp_of_float,
+        Micros: timestamp_of_micros,
+    },
+}
+
+# For the text of a CSV field that is not empty.
+TEXT_CONVERSIONS: Final[dict[AttributeType, Convert]] = {
+    kind: conversions[str] for kind, conversions in JSON_CONVERSIONS.items()
+}
+
+
+def conversion(kind: AttributeType, given: type) -> Convert:
+    """The conversion of values of type ``given`` to ``kind``; one that raises if there is none."""
+    if given is type(None):
+        return unchanged
+
+    def refuse(value: Any) -> Value:
+        raise refusal(kind, value)
+
+    return JSON_CONVERSIONS[kind].get(given, refuse)
+
+
+def timestamp(value: Any) -> int:
+    """The time of a record in microseconds since the epoch, from a text or a number of seconds.
+
+    Raises MalformedError for anything else.
+    """
+    given = type(value)
+    if given is str:
+        return timestamp_of_text(value)
+    if given is int:
+        return timestamp_of_int(value)
+    if given is float:
+        return timestamp_of_float(value)
+    raise refusal(AttributeType.TIMESTAMP, value)

@@ -1,0 +1,178 @@
+"""Postings: words to chunks of text, chunks to rows, in memory-mapped arrays.
+
+A chunk is the text between white space. Each distinct one is analysed once,
+when the index is built, by the analysis of all engines.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skws.data.arrow import integers
+from skws.index.file import IndexFile, save, written
+from skws.keywords import tokens
+from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
+
+Pairs = npt.NDArray[np.uint64]
+"""A chunk's number, then a row's."""
+_ROW_BITS: Final = np.uint64(32)
+_PIECE: Final = 1 << 23  # bytes
+_ROWS_AT_A_TIME: Final = 1 << 20
+_ROW: Final = np.uint64((1 << 32) - 1)
+
+
+class Gathered:
+    """The chunks of the texts of a table, as they are read.
+
+    Where they stand waits in a file; in memory are the distinct chunks, and how often each stands.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._numbers: dict[str, int] = {}
+        self._counts: Ints = np.zeros(0, dtype=np.int64)
+        self._pairs = TemporaryFile(dir=folder)  # noqa: SIM115 - ``close`` does
+
+    def add(self, first: int, texts: pa.Array) -> None:
+        """The texts of rows from ``first`` on."""
+        split = pc.utf8_split_whitespace(texts)
+        found = split.flatten().dictionary_encode()
+        numbers = self._numbers
+        known = np.array(
+            [numbers.setdefault(chunk, len(numbers)) for chunk in found.dictionary.to_pylist()],
+            dtype=np.uint64,
+        )
+        rows = integers(pc.list_parent_indices(split).cast(pa.int64())) + first
+        if len(rows):
+            which = integers(found.indices.cast(pa.int64()))
+            pairs = distinct(known[which] << _ROW_BITS | rows.view(np.uint64))
+            counts = np.bincount((pairs >> _ROW_BITS).view(np.int64), minlength=len(numbers))
+            counts[: len(self._counts)] += self._counts
+            self._counts = counts
+            self._pairs.write(pairs.tobytes())
+
+    def close(self) -> None:
+        self._pairs.close()
+
+    def save(self, folder: Path) -> None:
+        """Write the postings by a counting sort."""
+        first = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
+        save(folder, "chunk_first", first)
+        rows = written(folder, "chunk_rows", int(first[-1]), np.uint32)
+        free = first[:-1].copy()
+        self._pairs.seek(0)
+        while piece := self._pairs.read(_PIECE):
+            pairs = np.sort(np.frombuffer(piece, dtype=np.uint64))
+            chunks, counts = np.unique((pairs >> _ROW_BITS).view(np.int64), return_counts=True)
+            rows[ranges(free[chunks], counts)] = pairs & _ROW
+            free[chunks] += counts
+        _save_terms(folder, _terms(self._numbers))
+
+
+class Postings:
+    """The rows that contain words."""
+
+    def __init__(self, file: IndexFile, prefix: str = "") -> None:
+        self._chunk_first = file.array(f"{prefix}chunk_first")
+        self._chunk_rows = file.array(f"{prefix}chunk_rows")
+        self._letters = file.array(f"{prefix}terms")
+        self._bounds = file.array(f"{prefix}term_bounds")
+        self._first = file.array(f"{prefix}term_first")
+        self._chunks = file.array(f"{prefix}term_chunks")
+
+    def containing(self, alternative: Alternative) -> Ints:
+        """The rows that may satisfy a predicate, in order; the matcher decides."""
+        if isinstance(alternative, Phrase):
+            stems = (Term(stem) for stem in alternative.stems)
+            return reduce(np.intersect1d, map(self.containing, stems))
+        parts = [NOTHING, *self._rows(alternative)]
+        return distinct(np.concatenate(parts))
+
+    def mark(self, alternative: Alternative, found: Flags) -> None:
+        """Flag the rows that may satisfy a predicate, a piece at a time: few words may have many rows."""
+        parts = [self.containing(alternative)] if isinstance(alternative, Phrase) else self._rows(alternative)
+        for rows in parts:
+            found[rows] = True
+
+    def bound(self, alternative: Alternative) -> int:
+        """An upper bound on the number of rows that may satisfy a predicate."""
+        if isinstance(alternative, Phrase):
+            return min(self.bound(Term(stem)) for stem in alternative.stems)
+        chunks = self._chunks_with(alternative)
+        return int((self._chunk_first[chunks + 1] - self._chunk_first[chunks]).sum())
+
+    def words(self) -> Iterator[tuple[str, int]]:
+        """The searchable words, and how many rows contain each."""
+        every = range(len(self._first) - 1)
+        for number in every[bisect_left(every, b"w", key=self._term) :]:
+            chunks = self._chunks[self._first[number] : self._first[number + 1]].astype(np.int64)
+            begins = self._chunk_first[chunks]
+            counts = self._chunk_first[chunks + 1] - begins
+            rows = int(counts.sum())
+            if len(chunks) > 1:  # a row may contain several of them
+                rows = len(distinct(self._chunk_rows[ranges(begins, counts)]))
+            yield self._term(number)[1:].decode(), rows
+
+    def _rows(self, alternative: Term | Prefix) -> Iterator[Ints]:
+        """Pieces of the rows, unordered, with repetitions."""
+        chunks = self._chunks_with(alternative)
+        begins = self._chunk_first[chunks]
+        counts = self._chunk_first[chunks + 1] - begins
+        pieces = np.searchsorted(
+            np.cumsum(counts), np.arange(_ROWS_AT_A_TIME, int(counts.sum()), _ROWS_AT_A_TIME)
+        )
+        for some in np.split(np.arange(len(chunks)), pieces):
+            yield self._chunk_rows[ranges(begins[some], counts[some])].astype(np.int64)
+
+    def _chunks_with(self, alternative: Term | Prefix) -> Ints:
+        """The chunks of text with a word."""
+        exact = isinstance(alternative, Term)
+        term = f"s{alternative.stem}" if isinstance(alternative, Term) else f"w{alternative.start}"
+        letters = term.encode()
+        first = bisect_left(range(len(self._first) - 1), letters, key=self._term)
+        if exact:
+            last = first + (first < len(self._first) - 1 and self._term(first) == letters)
+        else:
+            last = bisect_left(range(len(self._first) - 1), letters + b"\xff", key=self._term)
+        return distinct(self._chunks[self._first[first] : self._first[last]]).astype(np.int64)
+
+    def _term(self, number: int) -> bytes:
+        return self._letters[self._bounds[number] : self._bounds[number + 1]].tobytes()
+
+
+def _terms(chunks: Mapping[str, int]) -> dict[bytes, list[int]]:
+    """Stems, and words that prefixes search, each with the chunks that contain it."""
+    found: dict[bytes, list[int]] = defaultdict(list)
+    for chunk, number in chunks.items():
+        terms = set()
+        for token in tokens(chunk):
+            terms.add(b"s" + token.stem.encode())
+            if token.searchable:
+                terms.add(b"w" + token.word.encode())
+        for term in terms:
+            found[term].append(number)
+    return found
+
+
+def _save_terms(folder: Path, terms: Mapping[bytes, list[int]]) -> None:
+    ordered = sorted(terms)
+    save(folder, "terms", np.frombuffer(b"".join(ordered), dtype=np.uint8))
+    save(folder, "term_bounds", _bounds(map(len, ordered)))
+    save(folder, "term_first", _bounds(len(terms[term]) for term in ordered))
+    chunks = [number for term in ordered for number in terms[term]]
+    save(folder, "term_chunks", np.array(chunks, dtype=np.uint32))
+
+
+def _bounds(lengths: Iterable[int]) -> Ints:
+    return np.cumsum([0, *lengths], dtype=np.int64)

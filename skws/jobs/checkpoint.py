@@ -1,0 +1,306 @@
+"""The folder from which a run goes on: what it is for, how far it is, the journal, and what sinks know.
+
+manifest.json   what the run was started with: another window or source is refused
+tables.log      the rows of static tables, as they were at the first start
+given.json      the queries and the schema that the last start was given
+journal/        the live records, in micro-batches
+committed.json  the last micro-batch that all sinks have for good, and the states behind it of queries
+                that keep their own
+sinks/ source/  what sinks and the source keep
+lock            held by the process that runs
+
+All but the lock are private, and have checksums (``skws.durable.frames``) that hold for this run and file.
+``given.json`` and ``committed.json`` tell how far other files were, so that one that is missing, or was put
+back from an older copy, is known.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+
+from skws.data.record import Record
+from skws.durable.files import (
+    PRIVATE,
+    GrowingFile,
+    damaged,
+    keep,
+    kept,
+    missing,
+    outdated,
+    private_folder,
+    read,
+    summed,
+)
+from skws.durable.frames import checked, unchecked
+from skws.jobs.journal import Journal
+from skws.sources.addresses import KAFKA
+from skws.sources.feed import redacted
+from skws.spec.job import Job
+from skws_schema.errors import StateError, UsageError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+from skws_schema.yaml.write import to_yaml
+from skws_windows.window import window_text
+
+NAME: Final = "tables.log"
+_ROWS: Final = 1000  # in one write
+
+
+def keep_tables(folder: Path, records: Iterable[Record]) -> dict[str, int]:
+    """Write the rows, a frame each; gives the length and checksum of all, for ``check_tables``."""
+    rows = iter(records)
+    try:
+        with closing(GrowingFile(folder / NAME, mode=PRIVATE, anew=True)) as file:
+            while piece := b"".join(checked(orjson.dumps(tuple(row))) for row in islice(rows, _ROWS)):
+                file.append(piece)
+            file.sync()
+        return summed(folder / NAME)
+    except OSError as error:
+        raise StateError(f"{folder / NAME}: cannot write: {error.strerror}") from None
+
+
+def check_tables(folder: Path, told: Any) -> None:
+    """Raises StateError unless the rows are those of which ``keep_tables`` gave what is ``told``."""
+    path = folder / NAME
+    try:
+        found = summed(path)
+    except FileNotFoundError:
+        raise missing(path) from None
+    except OSError as error:
+        raise StateError(f"{path}: cannot read: {error.strerror}") from None
+    if told != found:
+        raise damaged(path)
+
+
+def kept_tables(folder: Path) -> Iterator[Record]:
+    """Inverse of ``keep_tables``. Raises StateError."""
+    with (folder / NAME).open("rb") as file:
+        for line in file:
+            text = unchecked(line)
+            if text is None:
+                raise damaged(folder / NAME)
+            relation, time, row, delete = orjson.loads(text)
+            yield Record(relation, time, tuple(row), delete)
+
+
+VERSION: Final = 7  # of what the journal and Spark's log hold
+_MANIFEST: Final = "manifest.json"
+_GIVEN: Final = "given.json"
+_COMMITTED: Final = "committed.json"
+_WORK: Final = ("journal/*.log", "outbox/*.out", "commands/commands.jsonl", "spark/offsets")
+"""What is not there before there is a manifest; some of it is of the engine on Spark."""
+
+
+class Checkpoint:
+    """An open checkpoint; ``fresh`` if no run has begun in it. Raises StateError, UsageError, SchemaError.
+
+    ``least``: how far files have got, by their own count; kept by ``commit`` and ``give``.
+    """
+
+    def __init__(self, folder: Path, request: Job) -> None:
+        self.folder = folder
+        try:
+            for name in ("", "journal", "sinks", "source"):
+                private_folder(folder / name)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE)
+        except OSError as error:
+            raise StateError(f"{folder}: cannot be a checkpoint folder: {error.strerror}") from None
+        self._described = _described(request)
+        self._given: dict[str, Any] = {"names": [], "schema": self._described["schema"], "start": 0}
+        self._committed: dict[str, Any] = {"batch": 0, "first": 1, "start": 0, "states": {}}
+        self.least: dict[str, int] = {}
+        try:
+            self._hold()
+            self._clean()
+            self._known = self._manifest()
+            self.fresh = self._known is None
+            self.id = self._known["id"] if self._known else uuid4().hex
+            if self._known:
+                self._check(self._known)
+                self._take_up()
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self.journal = Journal(folder / "journal", self.id)
+
+    @property
+    def sinks(self) -> Path:
+        return self.folder / "sinks"
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "source"
+
+    def kept_run(self) -> dict[str, Any]:
+        """What sinks are told of the run."""
+        return {"id": self.id, "folder": self.sinks, "least": self.least}
+
+    def begin(
+        self, tables: Iterable[Record], start: dict[str, Any], more: Mapping[str, Any] | None = None
+    ) -> None:
+        """A new run: its static tables, the source's first offset, what the engine adds.
+
+        Behind this, it goes on from here.
+        """
+        known = {"version": VERSION, "id": self.id, "start": start, **self._described, **(more or {})}
+        known["tables"] = keep_tables(self.folder, tables)
+        self._keep(_GIVEN, self._given)
+        self._keep(_COMMITTED, self._committed)
+        keep(self.folder / _MANIFEST, known, _MANIFEST)
+        self._known = known
+
+    def began_with(self, name: str) -> Any:
+        """What ``begin`` was told; None in a fresh checkpoint."""
+        return None if self._known is None else self._known[name]
+
+    def start(self) -> dict[str, Any]:
+        """The source's first offset."""
+        found: dict[str, Any] = self.began_with("start")
+        return found
+
+    def tables(self) -> Iterator[Record]:
+        """The static tables as they were at the first start."""
+        check_tables(self.folder, self.began_with("tables"))
+        return kept_tables(self.folder)
+
+    def committed(self) -> int:
+        """The number of the last micro-batch that is done with; 0 if none is."""
+        batch: int = self._committed["batch"]
+        return batch
+
+    def first_kept(self) -> int:
+        """The first entry of the journal that counts."""
+        first: int = self._committed["first"]
+        return first
+
+    def commit(self, batch: int, states: Mapping[str, bytes], first: int = 1) -> None:
+        """A micro-batch is done with. ``states``: of queries that keep their own, as they are behind it.
+
+        ``first``: see ``first_kept``.
+        """
+        told = {name: b64encode(state).decode() for name, state in states.items()}
+        start = self._given["start"]
+        self._committed = {"batch": batch, "first": first, "start": start, "states": told}
+        self._keep(_COMMITTED, self._committed)
+
+    def states(self) -> dict[str, bytes]:
+        """Those of the last commit."""
+        return {name: b64decode(state) for name, state in self._committed["states"].items()}
+
+    def given(self) -> tuple[str, ...]:
+        """The names of the queries that the run was last started with."""
+        return tuple(self._given["names"])
+
+    def new_schema(self) -> str | None:
+        """The schema of this start as YAML, if it is another than that of the last one."""
+        return None if self._given["schema"] == self._described["schema"] else self._described["schema"]
+
+    def give(self, names: Iterable[str]) -> None:
+        """The queries and the schema of this start are heeded."""
+        start = self._given["start"] + 1
+        self._given = {"names": list(names), "schema": self._described["schema"], "start": start}
+        self._keep(_GIVEN, self._given)
+
+    def first_schema(self) -> Schema:
+        """The one that the run began with."""
+        return parse_schema((self._known or self._described)["schema"])
+
+    def close(self) -> None:
+        self.journal.close()
+        os.close(self._lock)
+
+    def _keep(self, name: str, told: dict[str, Any]) -> None:
+        keep(self.folder / name, {**told, "least": self.least}, f"{self.id}/{name}")
+
+    def _kept(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = kept(self.folder / name, f"{self.id}/{name}")
+        for file, least in found.pop("least").items():
+            self.least[file] = max(least, self.least.get(file, least))
+        return found
+
+    def _take_up(self) -> None:
+        self._given, self._committed = self._kept(_GIVEN), self._kept(_COMMITTED)
+        if self._given["start"] < self._committed["start"]:
+            raise outdated(self.folder / _GIVEN)
+
+    def _hold(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
+
+    def _clean(self) -> None:
+        """Remove files that a killed process has not put in their places."""
+        for folder in (self.folder, self.sinks):
+            for path in folder.glob(".*.partial"):
+                with suppress(OSError):
+                    path.unlink()
+
+    def _manifest(self) -> dict[str, Any] | None:
+        path = self.folder / _MANIFEST
+        if not path.exists():
+            self._check_unbegun()
+            return None
+        data = read(path)
+        text = unchecked(data, _MANIFEST)
+        version = _version(data if text is None else text)
+        if version not in {None, VERSION}:
+            raise StateError(
+                f"{path}: a checkpoint of version {version!r}, of another skws; "
+                f"this one reads version {VERSION}: begin a new checkpoint"
+            )
+        if text is None:
+            raise damaged(path)
+        found: dict[str, Any] = orjson.loads(text)
+        return found
+
+    def _check_unbegun(self) -> None:
+        """Raises StateError if a run has begun, whose manifest is gone."""
+        if any(True for pattern in _WORK for _ in self.folder.glob(pattern)):
+            raise missing(self.folder / _MANIFEST)
+        for path in self.sinks.glob("*.json"):
+            path.unlink()  # of a start that ended before the manifest was written
+
+    def _check(self, known: dict[str, Any]) -> None:
+        for name, value in self._described.items():
+            if known[name] == value or name == "schema":
+                continue
+            raise UsageError(
+                f"{self.folder}: the checkpoint is of {name} {known[name]}, not {value}"
+                " (start with a new --checkpoint)"
+            )
+
+
+def _version(text: bytes) -> Any:
+    """The version in the JSON of a manifest, which had no checksum before the seventh; None without one."""
+    try:
+        told = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return told.get("version") if isinstance(told, dict) else None
+
+
+def _place(source: str) -> str:
+    """A source as it must stay; how fast a replay is may change, and by which settings topics are read."""
+    return source.partition("?")[0] if source.startswith(("replay:", KAFKA)) else redacted(source)
+
+
+def _described(request: Job) -> dict[str, str]:
+    """What must stay as it is for a run to go on."""
+    return {
+        "schema": to_yaml(request.schema),
+        "window": window_text(request.plan_window),
+        "source": _place(request.source),
+        "lateness": f"{request.stream.lateness / 1e6:g} s",
+        "engine": str(request.engine),
+    }

@@ -1,0 +1,50 @@
+"""What a live search says about itself on stderr: lines for people, or JSON lines for programs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Literal, TextIO, TypeAlias
+
+import orjson
+
+from skws.sinks.text import escaped, visible_lines
+
+Level: TypeAlias = Literal["info", "warning", "error"]
+
+
+class LogFormat(StrEnum):
+    """Ways to write the log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(slots=True)
+class Log:
+    """Writes lines as they are told; ``quiet`` leaves out what is only info."""
+
+    log_format: LogFormat = LogFormat.TEXT
+    quiet: bool = False
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+
+    def info(self, event: str, message: str, **fields: Any) -> None:
+        if not self.quiet:
+            self._line("info", event, message, fields)
+
+    def warning(self, event: str, message: str, **fields: Any) -> None:
+        self._line("warning", event, message, fields)
+
+    def error(self, event: str, message: str, **fields: Any) -> None:
+        self._line("error", event, message, fields)
+
+    def _line(self, level: Level, event: str, message: str, fields: dict[str, Any]) -> None:
+        if self.log_format is LogFormat.TEXT:
+            text = visible_lines(message)
+        else:
+            now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            told = {"time": now, "level": level, "event": event, "message": message, **fields}
+            text = escaped(orjson.dumps(told, default=str)).decode()
+        print(text, file=self.stream, flush=True)

@@ -1,0 +1,301 @@
+"""What a live search tells of itself: one snapshot, as JSON and as Prometheus text."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import orjson
+
+from skws.data.record import Record
+from skws.durable.files import replaced
+from skws.queries.evaluator import Load
+from skws.results.model import LiveResult
+from skws.sinks.text import escaped
+from skws.spec.job import Job
+from skws.spec.query import Standing
+from skws_windows.window import MICROSECOND
+
+State: TypeAlias = Literal["starting", "running", "paused", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class RelationMetrics:
+    """Tuples taken of a relation, and how many a second lately."""
+
+    name: str
+    tuples: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMetrics:
+    """Results of a standing query (snapshots among them), and how many a second lately."""
+
+    name: str
+    query: str
+    results: int
+    retractions: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageMetrics:
+    """Seconds spent in a stage of the run, and the share of the time that it was busy lately.
+
+    ``read``: the source, and packing what it gave; ``journal``; ``engine``; ``sinks``; on Spark,
+    ``spark``: the rest of a micro-batch, and waiting for the sinks.
+    """
+
+    name: str
+    seconds: float
+    busy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """A live search at one moment; counts are since the process started.
+
+    ``at``: seconds since the epoch. ``event_time``: the latest of the stream,
+    in seconds since the epoch, None before the first record. ``behind``: what
+    waits in the source, in its own words. ``batch_seconds``: of the last
+    batch. ``latency_p50``, ``latency_p99``: seconds from when a tuple was read
+    to when a result that it completed was written, lately; None without any.
+    ``operators``: of the mesh, that ever had partials; ``waiting``: those partials.
+    ``log_bytes``: of the records that a restart reads, of one shard: in the journal, or in Spark's state.
+    ``restarts``: of the query on Spark, after failures of what it runs on.
+    """
+
+    at: float
+    state: State
+    engine: str
+    source: str
+    uptime: float
+    batches: int
+    batch_seconds: float
+    tuples: int
+    deletions: int
+    late: int
+    bad: int
+    rate: float
+    live_tuples: int
+    operators: int
+    waiting: int
+    results: int
+    retractions: int
+    event_time: float | None
+    behind: str
+    latency_p50: float | None
+    latency_p99: float | None
+    log_bytes: int = 0
+    restarts: int = 0
+    relations: tuple[RelationMetrics, ...] = ()
+    queries: tuple[QueryMetrics, ...] = ()
+    stages: tuple[StageMetrics, ...] = ()
+
+    def to_json(self) -> bytes:
+        return escaped(orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2))
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Metrics:
+        """Inverse of ``to_json``."""
+        told = orjson.loads(text)
+        told["relations"] = tuple(RelationMetrics(**one) for one in told["relations"])
+        told["queries"] = tuple(QueryMetrics(**one) for one in told["queries"])
+        told["stages"] = tuple(StageMetrics(**one) for one in told["stages"])
+        return cls(**told)
+
+    def write(self, path: Path) -> None:
+        """As a JSON file that is whole whenever it is read. Raises StateError."""
+        replaced(path, self.to_json() + b"\n")
+
+
+_SAMPLES: Final = 11  # one a second: rates are of the last ten seconds
+_LATENCIES: Final = 2048  # batches
+
+
+@dataclass(slots=True)
+class Rates:
+    """How much counters grew a second, from samples of them."""
+
+    _samples: deque[tuple[int, dict[object, int]]] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
+
+    def sample(self, now: int, counters: Mapping[object, int]) -> None:
+        """``now`` in microseconds."""
+        if not self._samples or now - self._samples[-1][0] >= MICROSECOND:
+            self._samples.append((now, dict(counters)))
+
+    def of(self, key: object, now: int, count: int) -> float:
+        if not self._samples or self._samples[0][0] >= now:
+            return 0.0
+        since, counters = self._samples[0]
+        return (count - counters.get(key, 0)) * MICROSECOND / (now - since)
+
+
+class Latencies:
+    """How long results took lately, by batches."""
+
+    def __init__(self, batches: int) -> None:
+        self._known: deque[tuple[float, int]] = deque(maxlen=batches)
+
+    def add(self, seconds: float, results: int) -> None:
+        """A batch without results tells nothing."""
+        if results:
+            self._known.append((seconds, results))
+
+    def quantile(self, quantile: float) -> float | None:
+        """Of the results lately, in seconds; each counts as one. None without any."""
+        ordered = sorted(self._known)
+        rest = quantile * sum(count for _, count in ordered)
+        for seconds, count in ordered:
+            rest -= count
+            if rest <= 0:
+                return seconds
+        return None
+
+
+class Gauges:
+    """What a live search has seen since its process started."""
+
+    def __init__(self, request: Job, now: int) -> None:
+        self.schema = request.schema
+        self._engine = str(request.engine)
+        self._began = now
+        self._found = 0  # results since the last batch
+        self.counters: Counter[object] = Counter()
+        self.batches = 0
+        self.batch_seconds = 0.0
+        self.event_time: int | None = None
+        self._rates = Rates()
+        self._latencies = Latencies(_LATENCIES)
+
+    @property
+    def told(self) -> int:
+        """Results and retractions so far."""
+        return self.counters["results"] + self.counters["retractions"]
+
+    def delivered(
+        self, records: Sequence[Record], results: Sequence[LiveResult], late: Sequence[Record] = ()
+    ) -> None:
+        """Records were worked on, and their results delivered; ``late`` ones are left out of the tuples."""
+        counters = self.counters
+        self._taken(records, 1)
+        self._taken(late, -1)
+        counters["late"] += len(late)
+        for (op, query), count in Counter((r.op, r.query) for r in results).items():
+            counters["results" if op == "+" else "retractions"] += count
+            counters[op, query] += count
+        self._found += len(results)
+        if records:
+            latest = max(record.time for record in records)
+            self.event_time = latest if self.event_time is None else max(self.event_time, latest)
+
+    def _taken(self, records: Sequence[Record], sign: int) -> None:
+        for relation, count in Counter(r.relation for r in records if not r.delete).items():
+            self.counters["relation", relation] += sign * count
+            self.counters["tuples"] += sign * count
+        self.counters["deletions"] += sign * sum(record.delete for record in records)
+
+    def worked(self, seconds: float) -> None:
+        """A batch, from when it was read to when its results were written."""
+        self.batches += 1
+        self.batch_seconds = seconds
+        self._latencies.add(seconds, self._found)
+        self._found = 0
+
+    def spent(self, stage: str, seconds: float) -> None:
+        """So long in a stage."""
+        self.counters["stage", stage] += round(seconds * MICROSECOND)
+
+    def forget(self, query: str) -> None:
+        """A query stands no longer: if it comes back, it is counted anew."""
+        for op in "+-":
+            del self.counters[op, query]
+
+    def count(self, name: str) -> int:
+        return self.counters[name]
+
+    def rate(self, key: object, now: int) -> float:
+        """A second, in the last ten of them."""
+        return round(self._rates.of(key, now, self.counters[key]), 3)
+
+    def sample(self, now: int) -> None:
+        """To be called about once a second."""
+        self._rates.sample(now, self.counters)
+
+    def metrics(
+        self,
+        now: int,
+        *,
+        state: State,
+        source: str,
+        behind: str,
+        bad: int,
+        load: Load,
+        standing: Iterable[Standing],
+        log_bytes: int = 0,
+    ) -> Metrics:
+        """All of it, with the ``load`` of the session. ``now`` in microseconds of the run's clock."""
+        return Metrics(
+            at=round(time.time(), 3),
+            state=state,
+            engine=self._engine,
+            source=source,
+            uptime=round((now - self._began) / MICROSECOND, 3),
+            batches=self.batches,
+            batch_seconds=round(self.batch_seconds, 6),
+            tuples=self.count("tuples"),
+            deletions=self.count("deletions"),
+            late=self.count("late"),
+            bad=bad,
+            rate=self.rate("tuples", now),
+            live_tuples=load.live,
+            operators=load.operators,
+            waiting=load.waiting,
+            results=self.count("results"),
+            retractions=self.count("retractions"),
+            event_time=None if self.event_time is None else self.event_time / MICROSECOND,
+            behind=behind,
+            latency_p50=self.latency(0.5),
+            latency_p99=self.latency(0.99),
+            log_bytes=log_bytes,
+            relations=self.relations(now),
+            queries=self.queries(standing, now),
+            stages=self.stages(now),
+        )
+
+    def relations(self, now: int) -> tuple[RelationMetrics, ...]:
+        gone = self.schema.evolution.removed_relations
+        relations = enumerate(self.schema.relations)
+        keys = [(relation.name, ("relation", at)) for at, relation in relations if at not in gone]
+        return tuple(RelationMetrics(name, self.counters[key], self.rate(key, now)) for name, key in keys)
+
+    def queries(self, standing: Iterable[Standing], now: int) -> tuple[QueryMetrics, ...]:
+        return tuple(
+            QueryMetrics(
+                one.name,
+                one.query,
+                self.counters["+", one.query],
+                self.counters["-", one.query],
+                self.rate(("+", one.query), now),
+            )
+            for one in standing
+        )
+
+    def stages(self, now: int) -> tuple[StageMetrics, ...]:
+        """In order of the first use."""
+        keys = [key for key in self.counters if isinstance(key, tuple) and key[0] == "stage"]
+        return tuple(
+            StageMetrics(
+                key[1], self.counters[key] / MICROSECOND, round(self.rate(key, now) / MICROSECOND, 3)
+            )
+            for key in keys
+        )
+
+    def latency(self, quantile: float) -> float | None:
+        """Of the results lately."""
+        return self._latencies.quantile(quantile)

@@ -1,0 +1,112 @@
+"""Metrics of a run to where they are asked for: a JSON file and a port, once a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from types import TracebackType
+from typing import Final
+
+from skws.hosts import LOOPBACK, asks_for
+from skws.jobs.log import Log
+from skws.jobs.metrics import Metrics
+from skws.spec.job import Job
+from skws_schema.errors import SkwsError
+from skws_windows.window import MICROSECOND
+
+ADDRESS: Final = "127.0.0.1"
+
+
+class MetricsServer:
+    """Serves ``/metrics`` and ``/metrics.json`` on 127.0.0.1, in a thread of its own, to no other Host.
+
+    ``latest`` gives the metrics, None before the first. Raises SkwsError if the port is taken.
+    """
+
+    def __init__(self, port: int, latest: Callable[[], Metrics | None]) -> None:
+        try:
+            self._server = ThreadingHTTPServer((ADDRESS, port), _handler(latest))
+        except OSError as error:
+            raise SkwsError(f"metrics port {port}: {error.strerror}") from None
+        self.port: int = self._server.server_address[1]
+        self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _handler(latest: Callable[[], Metrics | None]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10
+
+        def do_GET(self) -> None:
+            metrics = latest()
+            if not asks_for(self.headers.get("Host"), LOOPBACK):
+                self._answer(403, "text/plain", b"expected localhost or 127.0.0.1 as the host\n")
+            elif self.path not in {"/metrics", "/metrics.json"}:
+                self._answer(404, "text/plain", b"there are /metrics and /metrics.json\n")
+            elif metrics is None:
+                self._answer(503, "text/plain", b"not started yet\n")
+            elif self.path == "/metrics":
+                from skws.jobs.prometheus import CONTENT_TYPE, text  # noqa: PLC0415 - takes a while to load
+
+                self._answer(200, CONTENT_TYPE, text(metrics).encode())
+            else:
+                self._answer(200, "application/json", metrics.to_json())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is given
+            """Nobody wants a line for each scrape."""
+
+        def _answer(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    return Handler
+
+
+class Publishing:
+    """Publishes while it is entered; does nothing if nobody asked. Raises SkwsError if the port is taken."""
+
+    def __init__(self, request: Job, log: Log) -> None:
+        self._request = request
+        self._log = log
+        self._server: MetricsServer | None = None
+        self._latest: Metrics | None = None
+        self._at: int | None = None
+
+    def __enter__(self) -> Publishing:
+        if self._request.metrics_port is not None:
+            self._server = MetricsServer(self._request.metrics_port, lambda: self._latest)
+            url = f"http://{ADDRESS}:{self._server.port}/metrics"
+            self._log.info("metrics", f"metrics at {url}", url=url)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    def each_second(self, now: int, metrics: Callable[[], Metrics]) -> None:
+        """To be called often; ``now`` in microseconds of the run's clock."""
+        if self._at is None or now - self._at >= MICROSECOND:
+            self._at = now
+            self.publish(metrics)
+
+    def publish(self, metrics: Callable[[], Metrics]) -> None:
+        """At once, if anybody asked. Raises StateError."""
+        if self._server is None and self._request.metrics_file is None:
+            return
+        self._latest = metrics()
+        if self._request.metrics_file is not None:
+            self._latest.write(self._request.metrics_file)

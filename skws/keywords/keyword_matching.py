@@ -1,0 +1,99 @@
+"""Which arriving tuples carry keywords of which standing queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skws.data.batch import Rows
+from skws.data.blocks import Block
+from skws.keywords import JointMatcher, Matcher
+from skws.keywords.table import Bitmaps
+from skws_mesh.columnar import KeywordBitmaps
+from skws_mesh.columnar.columns import Ints
+
+FEW = 4  # queries; for more, joint matching pays
+
+
+class KeywordMatching:
+    """The keyword bitmaps of rows for each query; EXCLUDED for those that take no part."""
+
+    def __init__(self) -> None:
+        self._matchers: dict[int, Matcher] = {}
+        self._joint: JointMatcher | None = None
+
+    @classmethod
+    def only(cls, query: int, matcher: Matcher) -> KeywordMatching:
+        """Of one query alone."""
+        matching = cls()
+        matching.add(query, matcher)
+        return matching
+
+    def add(self, query: int, matcher: Matcher) -> None:
+        self._matchers[query] = matcher
+        if self._joint is not None:
+            self._joint.add(query, matcher)
+        elif len(self._matchers) > FEW:
+            self._joint = JointMatcher(matcher.schema)
+            for number, each in self._matchers.items():
+                self._joint.add(number, each)
+
+    def remove(self, query: int) -> None:
+        del self._matchers[query]
+        if self._joint is not None:
+            self._joint.remove(query)
+
+    def of(self, rows: Rows) -> KeywordBitmaps:
+        """The rows with keywords, by their number."""
+        return self._jointly(self._joint, rows) if self._joint else self._one_by_one(rows)
+
+    def _jointly(self, joint: JointMatcher, rows: Rows) -> KeywordBitmaps:
+        places, queries, labels = [], [], []
+        for block, mine, at in rows.by_block():
+            searched = joint.schema.relations[block.relation].search_columns
+            found = joint.bitmaps(block.relation, [_texts(block, c) for c in searched], len(block))
+            # Rows that are not asked for belong to another batch.
+            number = np.full(len(block), -1, dtype=np.int64)
+            number[at] = mine
+            row = number[found.row]
+            asked = row >= 0
+            places.append(row[asked])
+            queries.append(found.query[asked])
+            labels.append(found.bitmap[asked])
+        return in_order(places, queries, labels)
+
+    def _one_by_one(self, rows: Rows) -> KeywordBitmaps:
+        places, queries, labels = [], [], []
+        first = np.cumsum([0, *map(len, rows.blocks)])
+        # Where each row stands among all of the blocks: cheaper than to go block by block.
+        at = first.take(rows.block) + rows.place
+        for query, matcher in self._matchers.items():
+            found = self._bitmaps(matcher, rows.blocks)
+            here = np.concatenate(found).take(at) if found else np.zeros(0, dtype=np.int64)
+            carrying = np.flatnonzero(here)
+            places.append(carrying)
+            labels.append(here[carrying].astype(np.int64))
+            queries.append(np.full(len(carrying), query, dtype=np.int64))
+        return in_order(places, queries, labels)
+
+    def _bitmaps(self, matcher: Matcher, blocks: Sequence[Block]) -> list[Bitmaps]:
+        searched = [matcher.schema.relations[block.relation].search_columns for block in blocks]
+        parts = [
+            (block.relation, [block.texts(column) for column in columns], len(block))
+            for block, columns in zip(blocks, searched, strict=True)
+        ]
+        return matcher.bitmaps_of(parts)
+
+
+def _texts(block: Block, column: int) -> list[str | None]:
+    return [None if value is None else str(value) for value in block.values(column)]
+
+
+def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> KeywordBitmaps:
+    """Labels by tuple, then query."""
+    if not places:
+        return KeywordBitmaps.none()
+    place, query, label = map(np.concatenate, (places, queries, labels))
+    order = np.lexsort((query, place))
+    return KeywordBitmaps(place[order], query[order], label[order])

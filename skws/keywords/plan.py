@@ -1,0 +1,152 @@
+"""A query over a schema with a window: immutable, picklable, shared by all engines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from skws.keywords import KeywordQuery, Matcher, parse_query
+from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName
+from skws.spec.ranking import RankingChoice
+from skws_mesh.cngen import CNGen
+from skws_mesh.count import TooManyKindsError, count_networks
+from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.order import NodeOrder
+from skws_mesh.paper import make_mesh
+from skws_mesh.paper.execution import PaperMesh
+from skws_schema.errors import UsageError, nearest
+from skws_schema.memory import memory_checked
+from skws_schema.model import Schema
+from skws_windows.window import ExpressionWindow, Window, by_position, with_deletions
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One keyword query, ready to be run.
+
+    ``max_size`` is T_max, the most tuples of a result. ``lateness`` is in
+    microseconds of event time. ``frequencies``, one a keyword, order the mesh
+    by the rarest. ``mesh``, ``purge`` and ``demand`` choose a mesh of the paper for
+    the tuple-at-a-time engine (``skws_mesh.paper``); without ``mesh`` the columnar
+    one is meant. Results depend on none of these four.
+    ``ranking``: how results are scored, None for not at all. ``evaluated_by``:
+    what the columnar engine runs candidate networks by; where records may
+    be late it is the mesh.
+    Raises UsageError for a mesh or purge that is not there.
+    """
+
+    schema: Schema
+    query: KeywordQuery
+    window: Window
+    max_size: int = DEFAULT_MAX_SIZE
+    lateness: int = 0
+    frequencies: tuple[float, ...] | None = None
+    mesh: str | None = None
+    purge: str | None = None
+    demand: bool = True
+    ranking: RankingChoice | None = None
+    evaluated_by: str = EvaluatorName.MESH
+    matcher: Matcher = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check("evaluator", self.evaluated_by, list(EvaluatorName))
+        if self.mesh is not None:
+            _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
+        if self.purge is not None:
+            _check("purge", self.purge, [str(kind) for kind in PurgeKind])
+        object.__setattr__(self, "matcher", Matcher(self.query, self.schema))
+
+    @cached_property
+    def keywords(self) -> tuple[str, ...]:
+        """The keywords as networks show them, one a slot."""
+        return tuple(slot.text for slot in self.query.slots)
+
+    @property
+    def by_count(self) -> bool:
+        """True if ticks count positions in the stream instead of microseconds."""
+        return by_position(self.window)
+
+    @property
+    def lifespans(self) -> Window:
+        """The window over the ticks of tuples."""
+        return with_deletions(self.window)
+
+    def generator(self) -> CNGen:
+        """Candidate networks of the query."""
+        slots = len(self.query.slots)
+        return CNGen(
+            self.schema,
+            slots,
+            self.max_size,
+            [self.matcher.searchable(r) for r in range(len(self.schema.relations))],
+            NodeOrder.default(slots, self.frequencies, self.schema.evolution.grown),
+            self.query.sequence,
+            self.query.without,
+        )
+
+    def paper_mesh(self) -> PaperMesh:
+        """A mesh of the paper for the plan, without tuples: the one asked for, else the partial one."""
+        return make_mesh(
+            self.generator(),
+            self.lifespans,
+            MeshKind(self.mesh or MeshKind.PARTIAL),
+            None if self.purge is None else PurgeKind(self.purge),
+            self.demand,
+        )
+
+    @property
+    def by_automata(self) -> bool:
+        """True if automata may evaluate some networks."""
+        in_order = not self.lateness and not isinstance(self.window, ExpressionWindow)
+        return in_order and self.evaluated_by != EvaluatorName.MESH
+
+    def over(self, schema: Schema) -> Plan:
+        """The plan over a changed schema. Raises QueryError if the query cannot be read there."""
+        query = parse_query(self.query.text, schema, match_names=self.query.match_names)
+        return replace(self, schema=schema, query=query)
+
+
+def _check(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise UsageError(f"{what} {name!r}: expected one of {', '.join(known)}{nearest(name, known)}")
+
+
+MOST: Final = 1_000_000
+"""Networks that are made one by one: some ten seconds on one core, and a gigabyte."""
+_MANY: Final = 100_000_000
+_FEW: Final = 20  # keywords times T_max: below that there are not so many networks
+ADVICE: Final = "fewer keywords or a smaller --max-size leave fewer"
+
+
+def network_counts(plan: Plan) -> tuple[tuple[int, ...], bool]:
+    """Networks by size, from 1 to T_max, and whether these are all: else more than MOST were found."""
+    try:
+        return count_networks(plan.generator()), True
+    except TooManyKindsError:
+        return _made(plan)
+
+
+def many_networks(plan: Plan) -> str:
+    """A line on a query that has so many networks that its mesh may grow large; empty for others."""
+    if len(plan.query.slots) * plan.max_size < _FEW:
+        return ""
+    try:
+        total = sum(count_networks(plan.generator()))
+    except TooManyKindsError:
+        return ""
+    if total < _MANY:
+        return ""
+    return (
+        f"query {plan.query.text!r} has {total:,} candidate networks, and its mesh may grow large: {ADVICE}"
+    )
+
+
+def _made(plan: Plan) -> tuple[tuple[int, ...], bool]:
+    sizes = [0] * plan.max_size
+    for number, tree in enumerate(memory_checked(plan.generator().networks())):
+        if number == MOST:
+            return tuple(sizes), False
+        sizes[len(tree.relations) - 1] += 1
+    return tuple(sizes), True

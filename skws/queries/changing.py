@@ -1,0 +1,73 @@
+"""A schema changed under a live search: what can be done, and how records are read from then on.
+
+Relations and joins keep their positions, and what is gone stays as a hole
+(``skws_schema.evolution``), so records of all times can stand in one log. Records of
+relations that are gone are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from skws.queries.kinds import check, kind_of
+from skws.spec.query import Standing
+from skws.spec.stream import Stream
+from skws_schema.errors import SchemaError, SkwsError, UsageError
+from skws_schema.evolution import SchemaChange
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Window, parse_window
+
+
+def changed(stream: Stream, text: str) -> Stream:
+    """The stream with the schema of a YAML text. Raises SchemaError."""
+    after = SchemaChange.between(stream.schema, parse_schema(text, default_name=stream.schema.name)).after
+    return replace(stream, schema=after)
+
+
+def check_change(
+    stream: Stream, text: str, standing: Iterable[Standing], window: Window | None, *, shards: bool = False
+) -> Stream:
+    """The changed stream. Raises SchemaError, UsageError for a change that cannot be made.
+
+    ``window``: the one that holds whatever the schema says, if there is such.
+    ``shards``: they are made again by the schema that holds then, from records of before.
+    """
+    given = parse_schema(text, default_name=stream.schema.name)
+    change = SchemaChange.between(stream.schema, given)
+    if window is None and parse_window(given.window) != stream.window:
+        raise SchemaError(
+            f"the window of a running search cannot change, from {stream.schema.window!r} to"
+            f" {given.window!r}: start a search with the new window"
+        )
+    relations = change.after.relations
+    tables = [relations[i].name for i in sorted(change.added[0]) if relations[i].table]
+    if tables:
+        raise SchemaError(
+            f"{', '.join(tables)}: static tables are read at the start; none can be added or described"
+            " otherwise while the search runs"
+        )
+    if shards and stream.by_count and change.removed_relations:
+        gone = ", ".join(stream.schema.relations[i].name for i in sorted(change.removed_relations))
+        raise SchemaError(
+            f"{gone}: a window of {stream.schema.window} counts its tuples: it cannot go or be described"
+            " otherwise while the search runs on Spark; start a new search"
+        )
+    after = replace(stream, schema=change.after)
+    for one in standing:
+        _check_query(one, stream, after)
+    return after
+
+
+def _check_query(standing: Standing, before: Stream, after: Stream) -> None:
+    try:
+        check(standing, after)
+    except SkwsError as error:
+        raise UsageError(f"query {standing.name!r} does not fit the new schema: {error}") from None
+    try:
+        kind_of(standing.kind).check_change(standing, before, after)
+    except SkwsError as error:
+        raise UsageError(
+            f"query {standing.name!r} ({standing.kind}) cannot go on with the new schema: {error};"
+            " remove it first"
+        ) from None

@@ -1,0 +1,176 @@
+"""The columnar engine for bounded queries: tuples that nothing can join any more are let go.
+
+What is left is what the synopses of these queries hold: whole tuples of
+tables, of finite streams and of relations with finitely many keys; of endless
+streams those of the current instant alone, which number equal ones.
+
+What a bounded engine holds as bytes, and as records that lead to it again, the names of tuples and all.
+
+That is the tuples alive at a horizon, and the records from there on: within
+the allowed lateness others may still come between them. A tuple's name tells
+whether it replaced another of its key, and how many equal ones came before it
+in its instant; so tuples of the past bring such others, and deletions of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+
+import numpy as np
+import orjson
+
+from skws.data.batch import RecordBatch, together
+from skws.data.record import OnLate, Record, unheard
+from skws.keywords.plan import Plan
+from skws.queries.keywords.bounded_networks import lasting, lasts_by_key
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.memory_guard import FORCE, refuse_unbounded
+from skws.queries.keywords.memory_verdict import memory_of
+from skws.results.model import Result
+from skws_bounds.names import Promises
+from skws_mesh.columnar.columns import distinct
+from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_schema.errors import BadRecordsError
+from skws_schema.model import Relation, Row, Schema, Value
+from skws_windows.window import Unbounded, Window
+
+
+def packed(alive: Iterable[StreamTuple], recent: Iterable[Record]) -> bytes:
+    """Tuples of a stream without a window that are alive at a horizon, and the records from there on."""
+    past = [(t.relation, t.time, t.row, t.successor, t.occurrence) for t in alive]
+    return orjson.dumps([past, list(map(tuple, recent))])
+
+
+def unpacked(state: bytes) -> list[Record]:
+    """Records, by time, that lead to a state."""
+    past, recent = orjson.loads(state)
+    records = [Record(relation, time, tuple(row), delete) for relation, time, row, delete in recent]
+    return sorted([*_leading_to(past), *records], key=attrgetter("time"))
+
+
+def _leading_to(past: Iterable[tuple[int, int, list[Value], bool, int]]) -> Iterator[Record]:
+    seen: Counter[tuple[object, ...]] = Counter()
+    for relation, time, values, successor, occurrence in past:
+        row = tuple(values)
+        if successor:
+            yield Record(relation, time - 1, row)
+        for _ in range(occurrence - seen[relation, time, row]):
+            yield Record(relation, time, row)
+            yield Record(relation, time + 1, row, True)
+        seen[relation, time, row] = occurrence + 1
+        yield Record(relation, time, row)
+
+
+_ENDLESS = Unbounded()
+
+
+class BoundedEngine(ColumnarEngine):
+    """Answers bounded queries over one stream without a window, in memory that does not grow with it.
+
+    A query that is added later is told nothing of what has been let go.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        window: Window = _ENDLESS,
+        on_late: OnLate = unheard,
+        *,
+        lateness: int = 0,
+        accepts_root: Callable[[Row], bool] | None = None,
+    ) -> None:
+        super().__init__(schema, window, on_late, lateness=lateness, accepts_root=accepts_root)
+        self._until = 0
+        self._recent = RecordBatch.of(())
+        self._know(schema)
+
+    def add(self, plan: Plan, name: str | None = None) -> list[Result]:
+        """Answer a query from now on. Raises UsageError if it is not bounded."""
+        refuse_unbounded(plan)
+        found = super().add(plan, name)
+        self._until = max(self._until, memory_of(plan).until)
+        return found
+
+    def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
+        """Take in stream records as columns.
+
+        Raises BadRecordsError for what the verdicts exclude: a deletion from
+        an endless stream, a value outside the bounds that the schema promises,
+        a NULL in a key whose bounds limit how many tuples are alive.
+        """
+        yield from super().process_batches(map(self._checked, batches))
+
+    def expire(self, tick: int) -> None:
+        """Let time pass, and go what came before."""
+        self._order.reach(tick)
+        self._let_go()
+        super().expire(tick)
+
+    def change_schema(self, schema: Schema, time: int, *, moves: bool = True) -> list[Result]:
+        """Go on with another schema. Raises UsageError, as it was, if a query is not bounded there."""
+        for _, plan in self._queries:
+            refuse_unbounded(plan.over(schema))
+        found = super().change_schema(schema, time, moves=moves)
+        self._know(self.schema)
+        return found
+
+    def snapshot(self) -> bytes:
+        """What it holds besides tables: of constant size."""
+        tuples, horizon = self._finder.live.tuples, self._order.horizon
+        past = (tuples.start != ALWAYS) & (tuples.start < horizon) & (tuples.end >= horizon)
+        alive = map(self._finder.known.member, np.flatnonzero(past).tolist())
+        return packed(alive, self._recent.records())
+
+    def restore(self, state: bytes) -> None:
+        """Hold again what a ``snapshot`` was of; before the stream, with tables and queries there."""
+        for _ in super().process_batches([RecordBatch.of(unpacked(state))]):
+            pass  # told before
+
+    def _know(self, schema: Schema) -> None:
+        self._promises = Promises(schema)
+        passing = [n for n, relation in enumerate(schema.relations) if not lasting(relation)]
+        self._passing = np.array(passing, dtype=np.int64)
+
+    def _batch(self, batch: RecordBatch) -> Iterator[Result]:
+        yield from super()._batch(batch)
+        recent = together([self._recent, batch])
+        self._recent = recent.taken(recent.time >= self._order.horizon)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """End the tuples of endless streams that came before this instant; their results stand for ever."""
+        horizon = self._order.horizon
+        if horizon < self._until:
+            return
+        tuples = self._finder.live.tuples
+        passed = np.isin(tuples.relation, self._passing) & (tuples.start < horizon) & (tuples.end > horizon)
+        slots = np.flatnonzero(passed)
+        if len(slots):
+            self._finder.end(slots, np.full(len(slots), ALWAYS))
+            self._results.forget(slots)
+
+    def _checked(self, batch: RecordBatch) -> RecordBatch:
+        if batch.delete is not None:
+            deleted = set(map(self._place, distinct(batch.relation[batch.delete]).tolist()))
+            for number in deleted.intersection(self._passing.tolist()):
+                raise BadRecordsError(
+                    f"a record deletes a tuple of {self.schema.relations[number].name}, whose tuples are not "
+                    f"kept, as there is no window: give the streams one, or keep everything ({FORCE})"
+                )
+        for block in batch.rows.blocks:
+            relation = self.schema.relations[self._place(block.relation)]
+            for column, attribute in self._promises.columns.get(relation.name, ()):
+                self._promises.check(relation.name, attribute, block.values(column))
+            for column in relation.key_columns if lasts_by_key(relation) else ():
+                self._check_key(relation, column, block.values(column))
+        return batch
+
+    def _check_key(self, relation: Relation, column: int, values: Sequence[Value]) -> None:
+        if None in values:
+            raise BadRecordsError(
+                f"{relation.name}.{relation.attributes[column].name} is NULL, so the row has no key and "
+                "replaces nothing: without a window there is no bound on such rows; give the streams one, "
+                f"or keep everything ({FORCE})"
+            )

@@ -1,0 +1,109 @@
+"""Candidate networks as queries, and whether each can be answered for ever in constant memory.
+
+A network is a query whose results show whole tuples (``skws.queries.sql.whole``).
+Rows that replace others by their key are not part of the paper's monotonic
+queries: a relation whose keys are finitely many has finitely many live tuples,
+and any other key is held against a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from skws.queries.sql.whole import told_as_whole, whole_tuples
+from skws_bounds.maxref import Failure
+from skws_bounds.names import attribute_of, promises, stream_of
+from skws_bounds.normal_form import Atom, Domain, Op, Query, Stream, Union
+from skws_bounds.verdict import Verdict, check
+from skws_mesh.networks import CandidateNetwork
+from skws_schema.model import Relation, Schema
+
+
+def lasting(relation: Relation) -> bool:
+    """True if only finitely many tuples of a relation can ever be alive together."""
+    return relation.table or ends(relation) or has_bounded_key(relation)
+
+
+def ends(relation: Relation) -> bool:
+    """True for a finite stream, by declaration or by a bound of its time."""
+    return relation.finite or end_of(relation) is not None
+
+
+def lasts_by_key(relation: Relation) -> bool:
+    """True if only finitely many tuples are alive together since each has a key of finitely many."""
+    return has_bounded_key(relation) and not (relation.table or ends(relation))
+
+
+def has_bounded_key(relation: Relation) -> bool:
+    """True if rows replace each other by a key that has finitely many values."""
+    attributes = [relation.attributes[c] for c in relation.key_columns]
+    return bool(attributes) and all(
+        Domain.of(a.type) is Domain.BOOLEAN
+        or (Domain.of(a.type).discrete and a.min is not None and a.max is not None)
+        for a in attributes
+    )
+
+
+def end_of(relation: Relation) -> int | None:
+    """The time from which on a stream has no tuples, in microseconds; None if the schema does not tell."""
+    if relation.time is None:
+        return None
+    last = relation.attributes[relation.columns[relation.time]].max
+    return None if last is None else int(last) + 1
+
+
+def network_query(network: CandidateNetwork, schema: Schema) -> Union:
+    """A candidate network as a query in normal form: its nodes joined, whole tuples put out.
+
+    Duplicates are preserved, as two equal results of different tuples are two.
+    Nodes of one relation are streams of their own, as their tuples contain
+    different keywords.
+    """
+    streams: list[Stream] = []
+    for number, (relation, keywords) in enumerate(zip(network.relations, network.keywords, strict=True)):
+        name = schema.relations[relation].name
+        alias = name if name not in {s.alias for s in streams} else f"{name}_{number + 1}"
+        stream = stream_of(schema, name, alias)
+        streams.append(Stream(alias, name, stream.kind, stream.time, keywords))
+    atoms = tuple(
+        Atom(attribute_of(schema, streams[left], one), Op.EQUAL, attribute_of(schema, streams[right], other))
+        for left, right, name in network.joins(schema)
+        for one, other in next(j for j in schema.joins if j.name == name).on
+    )
+    shown = whole_tuples(streams)
+    joined = (*atoms, *promises(schema, streams))
+    return Union((Query(tuple(streams), joined, shown, tuple(map(str, shown))),), distinct=False)
+
+
+def network_verdict(network: CandidateNetwork, schema: Schema) -> Verdict:
+    """Whether a candidate network can be answered in constant memory with no window at all.
+
+    By Theorem 1, and conditions ``key`` (no row takes back results that
+    would have to be remembered) and ``end`` (when a finite stream ends is told).
+    """
+    relations = tuple(dict.fromkeys(schema.relations[r] for r in network.relations))
+    if all(map(lasting, relations)):
+        return Verdict(True, distinct=False, failures=())
+    found = check(network_query(network, schema))
+    failures = (*told_as_whole(found.failures), *_replaced(relations), *_endless(relations))
+    return Verdict(not failures, distinct=False, failures=failures)
+
+
+def _replaced(relations: tuple[Relation, ...]) -> Iterator[Failure]:
+    endless = [r for r in relations if not lasting(r)]
+    for relation in endless:
+        if relation.key:
+            keys = ", ".join(relation.key)
+            message = f"rows of {relation.name} replace others by a key that is not bounded: {keys}"
+            yield Failure("key", message, streams=(relation.name,))
+    for relation in relations:
+        if lasts_by_key(relation):
+            message = f"each {endless[0].name} is joined anew when a row of {relation.name} replaces another"
+            yield Failure("key", message, streams=(relation.name,))
+
+
+def _endless(relations: tuple[Relation, ...]) -> Iterator[Failure]:
+    for relation in relations:
+        if relation.finite and not relation.table and end_of(relation) is None:
+            message = f"{relation.name} is finite, but no max of its time tells when it ends"
+            yield Failure("end", message, streams=(relation.name,))

@@ -1,0 +1,314 @@
+"""The default in-process engine: batches of records through the columnar meshes of standing queries.
+
+Gives what the tuple-at-a-time engine gives, record for record, for streams in
+order of time. Lifespans are settled for a whole batch before it is joined, so
+a result that is found and retracted within one batch gives both records, each
+at its time. With lateness, batches are sorted by time, and a tuple that turns
+out to live longer than it seemed is joined anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Set
+from itertools import chain
+
+import numpy as np
+
+from skws.data.batch import RecordBatch, batched, whole_instants
+from skws.data.record import OnLate, Record, unheard
+from skws.keywords.plan import Plan
+from skws.queries.evaluator import Counts
+from skws.queries.keywords.emitted_results import EmittedResults
+from skws.queries.keywords.events import Event, Output, in_order
+from skws.queries.keywords.holding import held
+from skws.queries.keywords.lifespan_resolver import LifespanResolver
+from skws.queries.keywords.live_results import Found
+from skws.queries.keywords.meshes import AnsweredQueries
+from skws.queries.keywords.operator import KeywordOperator
+from skws.queries.keywords.portions import Portions
+from skws.queries.keywords.stream_order import StreamOrder
+from skws.queries.keywords.tuple_batch import TupleBatch, natural_ends, of_tuples
+from skws.results.model import Result
+from skws_mesh.columnar import Partials
+from skws_mesh.columnar.columns import Flags, Ints, distinct
+from skws_mesh.columnar.operators import OperatorCounts
+from skws_purging.lifespans import static_tuples
+from skws_purging.tuples import StreamTuple
+from skws_schema.errors import UsageError
+from skws_schema.evolution import SchemaChange
+from skws_schema.memory import Held, memory_checked, register
+from skws_schema.model import Row, Schema
+from skws_windows.window import CountWindow, Window, with_deletions
+
+
+class ColumnarEngine:
+    """Answers standing queries over one stream.
+
+    Queries share the window, what is read of the stream, the live tuples and
+    their index. ``lateness``, in microseconds: records may come that much
+    after later ones; ``on_late`` hears of those that come later still.
+    ``accepts_root`` can leave out results whose root tuple has a row that it
+    refuses.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        window: Window,
+        on_late: OnLate = unheard,
+        *,
+        lateness: int = 0,
+        accepts_root: Callable[[Row], bool] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.window = window
+        self._lifespans = with_deletions(window)
+        self.lateness = lateness
+        self.counts = Counts()
+        self._accepts_root = accepts_root
+        self._finder = self._new_finder(schema)
+        self._portions = Portions(self._finder.matching)
+        self._results = EmittedResults(self._finder)
+        self._settling = LifespanResolver(schema, self._lifespans)
+        self._queries = AnsweredQueries()
+        self._arrived = 0  # records so far
+        self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
+        self._on_late = on_late
+        # Where the relations of records stand in the schema; None while it is as it was.
+        self._places: Ints | None = None
+        register(self)
+
+    @classmethod
+    def of(cls, plan: Plan, on_late: OnLate = unheard) -> ColumnarEngine:
+        """An engine with one query."""
+        engine = cls(plan.schema, plan.window, on_late, lateness=plan.lateness)
+        engine.add(plan)
+        return engine
+
+    def add(self, plan: Plan, name: str | None = None) -> list[Result]:
+        """Answer a query from now on, called ``name`` (else by its text); gives its results alive now.
+
+        A query that is answered already, under another name, takes nothing
+        more: its results are told once. Raises UsageError if the name is
+        taken, or the plan is for another stream.
+        """
+        name = name or plan.query.text
+        if plan.schema != self.schema or plan.window != self.window:
+            raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
+        number, is_new = self._queries.add(name, plan)
+        if not is_new:
+            return [event.result for event in memory_checked(self._results.alive(number, self._order.now))]
+        found = self._finder.add(number, plan)
+        alive = [results.taken(results.end > self._order.now) for results in found]
+        return list(memory_checked(self._told(self._report(alive, snapshot=True))))
+
+    def remove(self, name: str) -> None:
+        """Answer a query no longer. Raises UsageError if there is none of that name."""
+        number = self._queries.remove(name)
+        if number is not None:
+            self._results.remove(number)
+            self._finder.remove(number)
+
+    def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
+        """Take in the static tables, before the stream; give the results of static tuples alone."""
+        before = self._finder.table_rows
+        found = self._finder.open_tables()
+        static = static_tuples(self.schema, ((self._place(r.relation), r.row) for r in records))
+        self.counts.static += len(static) + self._finder.table_rows - before
+        found += self._finder.insert(of_tuples(static, lambda t: t.occurrence > 0))
+        yield from self._told(self._report(found, snapshot=True))
+
+    def process(self, records: Iterable[Record]) -> Iterator[Result]:
+        """Take in stream records in order of arrival. Neighbours with equal time are one instant."""
+        yield from self.process_batches(batched(records))
+
+    def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
+        """Take in stream records as columns."""
+        for batch in whole_instants(batches):
+            if self.lateness:  # what is settled together is part of what it leads to
+                yield from self._batch(batch)
+                continue
+            for portion in self._portions.of(batch):
+                before = self.counts.results
+                yield from self._batch(portion)
+                self._portions.led_to(self.counts.results - before)
+
+    def expire(self, tick: int) -> None:
+        """Let time pass without a record, up to ``tick``."""
+        self._order.reach(tick)
+        self._settling.forget(self._order.horizon)
+        self._finder.purge(self._order.horizon)
+
+    def change_schema(self, schema: Schema, time: int, *, moves: bool = True) -> list[Result]:
+        """Go on with another schema from event time ``time``; records then refer to its relations.
+
+        Without ``moves`` they refer to those of ``self.schema``, where what stays keeps its position.
+
+        Gives the retractions of live results over what is gone, then the
+        results that new joins make among live tuples. A relation that goes
+        takes its tuples with it. Results of tables that come are given when
+        ``load_tables`` is called for their tuples. Raises QueryError if a
+        query cannot be read over the new schema; then nothing has changed.
+        """
+        change = SchemaChange.between(self.schema, schema)
+        queries = self._queries.over(change.after)
+        self.expire(self._order.at(time))
+        self._finder.compact(self._order.horizon)
+        retracted = self._results.retracted_by(change, self._order.now, time)
+        before, live = self._finder, self._finder.arrivals(change.removed_relations)
+        self.schema = change.after
+        self._places = np.array(change.positions, dtype=np.int64) if moves else None
+        self._settling.change_schema(change.after)
+        self._finder = self._new_finder(change.after)
+        self._portions = Portions(self._finder.matching)
+        self._results = EmittedResults(self._finder)
+        self._queries = queries
+        for number, plan in queries:
+            self._finder.add(number, plan)
+        found = self._finder.open_tables() if before.has_tables else []
+        found += self._finder.insert(live)
+        self._finder.excluded = before.excluded
+        before.close()
+        new = self._results.new_by(change, found, self._order.now)
+        return list(self._told(chain([retracted], new)))
+
+    def held(self) -> Held:
+        """What its queries hold."""
+        return held(self._finder, dict(self._queries), self._results.held())
+
+    @property
+    def position(self) -> int:
+        """Where the next tuple stands in the stream, for count windows."""
+        return self._order.position
+
+    @property
+    def now(self) -> int:
+        """The latest tick that the stream has reached."""
+        return self._order.now
+
+    def seek(self, position: int) -> None:
+        """The stream before ``position`` is not told again."""
+        self._order.position = position
+
+    @property
+    def live_tuples(self) -> int:
+        """Tuples of the window; up to about as many dead ones are not yet purged."""
+        return len(self._finder.live)
+
+    def compact(self, tick: int) -> None:
+        """Purge all that has ended at ``tick``."""
+        self._finder.compact(tick)
+
+    def waiting(self) -> OperatorCounts:
+        """Operators that ever had partials, each with those that wait, once for every join they wait for."""
+        return [count for mesh in self._finder.meshes for count in mesh.waiting()]
+
+    def probes(self) -> OperatorCounts:
+        """The same operators, each with how often its output has looked for partners, by join and partial."""
+        return [count for mesh in self._finder.meshes for count in mesh.probes()]
+
+    @property
+    def carried(self) -> int:
+        """The keywords that live tuples, and rows of tables, carry, of the only query there is."""
+        ((number, _),) = self._queries
+        return self._finder.carried(number)
+
+    @property
+    def by_count(self) -> bool:
+        """True if ticks count positions in the stream instead of microseconds."""
+        return isinstance(self.window, CountWindow)
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing of the stream is remembered."""
+        self._finder.compact(self._order.horizon)
+        return not (
+            self._finder.entries or len(self._results) or len(self._settling) or self._finder.known.slots
+        )
+
+    def _new_finder(self, schema: Schema) -> KeywordOperator:
+        return KeywordOperator(
+            schema, self._lifespans, self._accepts_root, self._renumber, on_evict=self._mark
+        )
+
+    def _renumber(self, horizon: int, slots: Ints) -> None:
+        self._results.compact(horizon, slots)
+
+    def _mark(self, horizon: int, referred: Flags) -> None:
+        self._results.mark(horizon, referred)
+
+    def _late(self, record: Record, reached: int) -> None:
+        self.counts.late += 1
+        self._on_late(record, reached)
+
+    def _place(self, relation: int) -> int:
+        return relation if self._places is None else int(self._places[relation])
+
+    def _batch(self, batch: RecordBatch) -> Iterator[Result]:
+        batch, ticks = self._order.accepted(batch)
+        if not len(batch):
+            return
+        if self._places is not None:
+            batch = batch.moved(self._places)
+        self.expire(self._order.now if self.lateness else int(ticks[0]))
+        self._count(batch)
+        followed = np.isin(batch.relation, list(self._settling.relations))
+        places = np.arange(self._arrived, self._arrived + len(batch), dtype=np.int64)
+        self._arrived += len(batch)
+        mine = np.flatnonzero(followed)
+        settled = self._settling.settle(batch.taken(mine), ticks.take(mine), places.take(mine))
+        self.counts.unmatched_deletions += settled.unmatched
+        retracted = self._results.end([known for known, _ in settled.ended])
+        standing = self._results.rebuilt(settled.prolonged)
+        known = settled.new + [t for t, _ in settled.prolonged]
+        arrivals = self._arrivals(batch, ticks, places, ~followed, known)
+        self._order.reach(int(ticks[-1]))
+        found = self._finder.insert(arrivals, self._order.horizon)
+        yield from self._told(self._report(found, retracted, told=self._results.by_slots(standing)))
+
+    def _count(self, batch: RecordBatch) -> None:
+        deletions = 0
+        if batch.delete is not None:
+            deletions = int(batch.delete.sum())
+            for relation in set(distinct(batch.relation[batch.delete]).tolist()) - self._settling.relations:
+                self._follow(relation)
+        self.counts.deletions += deletions
+        self.counts.tuples += len(batch) - deletions
+
+    def _follow(self, relation: int) -> None:
+        """From its first deletion on a relation's tuples are followed one by one, the live ones included."""
+        tuples = self._finder.live.tuples
+        slots = np.flatnonzero((tuples.relation == relation) & (tuples.end > self._order.horizon)).tolist()
+        live = [self._finder.known.member(slot) for slot in slots]
+        for known, slot in zip(live, slots, strict=True):
+            self._finder.known.follow(known, slot)
+        self._settling.follow(relation, live)
+
+    def _arrivals(
+        self, batch: RecordBatch, ticks: Ints, places: Ints, plain: Flags, followed: list[StreamTuple]
+    ) -> TupleBatch:
+        """The batch's insertions: records that stand for themselves, and tuples that are followed."""
+        if not plain.all():
+            batch, ticks, places = batch.taken(np.flatnonzero(plain)), ticks[plain], places[plain]
+        ends = natural_ends(self._lifespans, ticks)
+        new = TupleBatch(batch.relation, batch.rows.packed(), ticks, ends, batch.time, places)
+        return new.merged(of_tuples(followed, lambda _: True)) if followed else new
+
+    def _report(
+        self,
+        found: list[Partials],
+        retracted: list[Event] | None = None,
+        *,
+        snapshot: bool = False,
+        told: Set[Found] = frozenset(),
+    ) -> Iterator[list[Output]]:
+        self.counts.excluded = self._finder.excluded
+        return self._results.report(found, retracted or [], snapshot=snapshot, told=told)
+
+    def _told(self, pieces: Iterable[Iterable[Output]]) -> Iterator[Result]:
+        for result in chain.from_iterable(map(in_order, pieces)):
+            if result.op == "+":
+                self.counts.results += 1
+            else:
+                self.counts.retractions += 1
+            yield result

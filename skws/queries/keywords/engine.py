@@ -1,0 +1,208 @@
+"""The in-process engine: records in order of arrival, results as soon as their last tuple is there.
+
+Records of one instant are one step: lifespans settle first, then negative
+tuples go through the mesh, then new ones. Within a step results come sorted,
+so that equal replays give equal output whatever the order of ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, count, groupby
+from operator import attrgetter
+
+from skws.data.record import OnLate, Record, unheard
+from skws.index.whole import with_sources
+from skws.keywords.frequencies import KeywordFrequencies
+from skws.keywords.plan import Plan
+from skws.queries.evaluator import Counts
+from skws.results.assemble import Assembler, TupleNames
+from skws.results.model import Op, Result
+from skws_mesh.paper.execution import Found
+from skws_purging.lifespans import Lifespans, static_tuples
+from skws_purging.tuples import ALWAYS, Members, StreamTuple
+from skws_schema.evolution import SchemaChange
+from skws_schema.memory import Held, check, memory_checked, register
+from skws_schema.model import Row, Schema
+from skws_schema.plural import counted
+from skws_windows.window import FOREVER, at_arrival, before_arrival, ticks_per_position
+
+EXCLUDED = -1  # the matcher's answer for tuples that take no part
+
+
+class Engine:
+    """Runs one plan over one stream. ``on_late`` hears of records dropped for coming too late."""
+
+    def __init__(self, plan: Plan, on_late: OnLate = unheard) -> None:
+        self.plan = plan
+        self.counts = Counts()
+        self.mesh = plan.paper_mesh()
+        self.frequencies = KeywordFrequencies(len(plan.query.slots))
+        self._lifespans = Lifespans(plan.schema, plan.lifespans)
+        self._assembler = Assembler(plan)
+        self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
+        self._on_late = on_late
+        self._position = 0
+        self._arrival = count()
+        self._now = ALWAYS
+        # Where the relations of records stand in the schema; None while it is as it was.
+        self._positions: tuple[int, ...] | None = None
+        register(self)
+
+    def held(self) -> Held:
+        """What the query holds."""
+        counts = (
+            (self.mesh.partials, "partial result"),
+            (self.mesh.operators, "operator"),
+            (self.mesh.live_tuples, "live tuple"),
+        )
+        told = ", ".join(counted(count, noun) for count, noun in counts)
+        return Held(sum(count for count, _ in counts), f"query {self.plan.query.text!r} holds {told}")
+
+    def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
+        """Take in the static tables, before the stream; give the results of static tuples alone."""
+        found: list[Found] = []
+        rows = ((self._place(r.relation), r.row) for r in with_sources(self.plan.schema, records))
+        for static in static_tuples(self.plan.schema, rows):
+            self.counts.static += 1
+            found += self._insert(static)
+        yield from self._completed(found, snapshot=True)
+
+    def process(self, records: Iterable[Record]) -> Iterator[Result]:
+        """Take in stream records in order of arrival. Neighbours with equal time are one instant."""
+        if self.plan.by_count:
+            for step in arrivals(records):
+                yield from self._step(self._tick(step[0]), step[0].time, step)
+                self._position += not step[0].delete
+            return
+        for time, simultaneous in groupby(records, key=_time_of):
+            if time < self._now - self.plan.lateness:
+                self._drop_late(simultaneous)
+            else:
+                yield from self._step(time, time, simultaneous)
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing of the stream is remembered."""
+        return not (self.mesh.live_tuples or self.mesh.partials or len(self._lifespans))
+
+    def expire(self, tick: int) -> None:
+        """Let time pass without a record, up to ``tick``."""
+        self._now = max(self._now, tick)
+        horizon = self._now - (0 if self.plan.by_count else self.plan.lateness)
+        self.mesh.purge(horizon)
+        self._lifespans.forget(horizon)
+
+    def change_schema(self, schema: Schema, time: int) -> list[Result]:
+        """Go on with another schema from event time ``time``; records then refer to its relations.
+
+        Gives the retractions of live results over what is gone, then the
+        results that new joins make among live tuples. A relation that goes
+        takes its tuples with it. Results of tables that come are given when
+        ``load_tables`` is called for their tuples. Raises QueryError if the
+        query cannot be read over the new schema; then nothing has changed.
+        """
+        change = SchemaChange.between(self.plan.schema, schema)
+        plan = self.plan.over(change.after)
+        tick = before_arrival(self._position) if self.plan.by_count else time
+        self.expire(tick)
+        changed = self.mesh.change_schema(plan.generator(), tick)
+        results = list(self._retracted([(found, time) for found in changed.retracted]))
+        self.plan = plan
+        self._positions = change.positions
+        self._assembler = Assembler(plan)
+        self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
+        self._lifespans.change_schema(change.after)
+        return results + list(self._completed(changed.found))
+
+    def _tick(self, record: Record) -> int:
+        """Where the next record of a count window stands."""
+        return before_arrival(self._position) if record.delete else at_arrival(self._position)
+
+    def _drop_late(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self.counts.late += 1
+            self._on_late(record, self._now)
+
+    def _step(self, tick: int, time: int, records: Iterable[Record]) -> Iterator[Result]:
+        self.expire(tick)
+        check()
+        changes = self._lifespans.step(tick, self._seen(records))
+        self.counts.unmatched_deletions += changes.unmatched
+        retracted: list[tuple[Found, int]] = []
+        for ended, end in changes.ended:
+            shown = time if self.plan.by_count else end
+            retracted += ((found, shown) for found in self._end(ended, end))
+        completed = [self._revive(prolonged, end) for prolonged, end in changes.prolonged]
+        completed += [self._insert(new) for new in changes.inserted]
+        yield from self._retracted(retracted)
+        yield from self._completed(chain.from_iterable(completed))
+
+    def _seen(self, records: Iterable[Record]) -> Iterator[tuple[int, Row, bool, int, int]]:
+        for relation, time, row, delete in records:
+            if delete:
+                self.counts.deletions += 1
+            else:
+                self.counts.tuples += 1
+            yield self._place(relation), row, delete, time, next(self._arrival)
+
+    def _place(self, relation: int) -> int:
+        return relation if self._positions is None else self._positions[relation]
+
+    def _insert(self, new: StreamTuple) -> list[Found]:
+        new.keywords = self.plan.matcher.bitmap(new.relation, new.row)
+        if new.keywords == EXCLUDED:
+            self.counts.excluded += 1
+            return []
+        self.frequencies.observe(new.keywords)
+        return self.mesh.insert(new)
+
+    def _end(self, ended: StreamTuple, end: int) -> list[Found]:
+        if ended.keywords == EXCLUDED:
+            ended.end = end
+            return []
+        return self.mesh.end(ended, end)
+
+    def _revive(self, prolonged: StreamTuple, end: int) -> list[Found]:
+        if prolonged.keywords == EXCLUDED:
+            prolonged.end = end
+            return []
+        return self.mesh.revive(prolonged, end)
+
+    def _retracted(self, retracted: list[tuple[Found, int]]) -> Iterator[Result]:
+        self.counts.retractions += len(retracted)
+        results = [self._assembled("-", found, end) for found, end in retracted]
+        yield from sorted(results, key=_id_of)
+
+    def _completed(self, found: Iterable[Found], snapshot: bool = False) -> Iterator[Result]:
+        results = [
+            self._assembled("+", one, self._known_end(one[1]), snapshot) for one in memory_checked(found)
+        ]
+        self.counts.results += len(results)
+        yield from sorted(results, key=_id_of)
+
+    def _assembled(self, op: Op, found: Found, end: int, snapshot: bool = False) -> Result:
+        network, members = found
+        times = [member.time for member in members if not member.static]
+        named = [self._names.of(member) for member in members]
+        start = max(times) if times else None
+        return self._assembler.result(op, network, named, start, end, snapshot)
+
+    def _known_end(self, members: Members) -> int:
+        # With a count window nobody knows when so many tuples will have come.
+        return FOREVER if self.plan.by_count else min(member.end for member in members)
+
+
+def _time_of(record: Record) -> int:
+    return record.time
+
+
+def arrivals(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """The steps of a count window: single insertions, and between them the deletions of one instant."""
+    for (_, delete), together in groupby(records, key=attrgetter("time", "delete")):
+        step = list(together)
+        yield from [step] if delete else ([record] for record in step)
+
+
+def _id_of(result: Result) -> str:
+    return result.id

@@ -1,0 +1,214 @@
+"""Keyword queries: they share one engine, since they share live tuples and operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.keywords import parse_query
+from skws.keywords.frequencies import ordered_by_sample
+from skws.keywords.plan import Plan
+from skws.queries.evaluator import Counts, Load, OrderedBatch
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.order import Order, counting
+from skws.queries.ranked import ranking_of
+from skws.queries.stream_state import StreamState
+from skws.results.model import LiveResult
+from skws.spec.query import Standing
+from skws.spec.stream import Stream
+from skws_mesh.columnar.operators import OperatorCounts
+from skws_schema.evolution import SchemaChange
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Window
+
+if TYPE_CHECKING:
+    from skws.queries.keywords.bounded_engine import BoundedEngine
+
+SHARED: Final = ""
+"""The name of the results and the state that keyword queries share; no query has it."""
+
+
+class KeywordKind:
+    """Reads keywords."""
+
+    def check(self, standing: Standing, stream: Stream) -> str:
+        plan = self.plan(standing, stream)
+        if not stream.may_grow:
+            from skws.queries.keywords.memory_guard import refuse_unbounded  # noqa: PLC0415 - loads what decides
+
+            refuse_unbounded(plan)
+        return ""
+
+    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
+        """The engine goes on with any schema over which its queries can be read."""
+
+    def plan(self, standing: Standing, stream: Stream) -> Plan:
+        query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
+        plan = Plan(
+            stream.schema,
+            query,
+            stream.window,
+            standing.max_size,
+            ranking=ranking_of(standing.options),
+            evaluated_by=stream.evaluator,
+        )
+        return ordered_by_sample(plan, stream.sample)
+
+    def window(self, standing: Standing, stream: Stream) -> Window:  # noqa: ARG002 - it is the stream's
+        return stream.window
+
+    def operator(self, state: StreamState) -> KeywordQueries:
+        return KeywordQueries(self, state)
+
+
+class KeywordQueries:
+    """An engine with the keyword queries of a session; it takes records as they come, and corrects itself."""
+
+    def __init__(self, kind: KeywordKind, state: StreamState) -> None:
+        self._kind = kind
+        self._state = state
+        self._engine: ColumnarEngine | None = None
+
+    def begin(self) -> None:
+        """Hold live tuples from the beginning of the stream, whether or not there is a query."""
+        self._engine = self._new()
+
+    @property
+    def adding_needs_log(self) -> bool:
+        """An engine that is there has the live tuples."""
+        return self._engine is None
+
+    @property
+    def keeps(self) -> set[Window]:
+        stream = self._state.stream
+        return set() if self._engine is None or stream.bounded else {stream.window}
+
+    @property
+    def waits(self) -> bool:
+        return False
+
+    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
+        return [] if self._engine is None else list(self._engine.load_tables(records))
+
+    def add(self, standing: Standing) -> list[LiveResult]:
+        plan = self._kind.plan(standing, self._state.stream)
+        if not self._answers(standing):
+            return []
+        if self._engine is None:
+            self._engine = self._begun()
+        return list(self._engine.add(plan, standing.name))
+
+    def remove(self, standing: Standing) -> None:
+        if self._engine is not None and self._answers(standing):
+            self._engine.remove(standing.name)
+
+    def process(
+        self,
+        accepted: RecordBatch,
+        arrived: OrderedBatch,
+        *,
+        replayed: bool,  # noqa: ARG002 - the engine is made from the log
+    ) -> dict[str, Iterable[LiveResult]]:
+        if self._engine is None or not len(accepted):
+            return {}
+        return {SHARED: self._processed(self._engine, accepted, arrived)}
+
+    def finish(self, *, replayed: bool) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
+        return {}
+
+    def change_schema(
+        self,
+        change: SchemaChange,
+        text: str,
+        standing: Iterable[Standing],  # noqa: ARG002 - the engine knows them
+    ) -> dict[str, list[LiveResult]]:
+        if self._engine is None:
+            return {}
+        given = parse_schema(text, default_name=change.before.name)
+        return {SHARED: list(self._engine.change_schema(given, self._state.time, moves=False))}
+
+    def seek(self) -> None:
+        if self._engine is not None:
+            self._engine.seek(self._state.order.position)
+            self._engine.expire(self._state.order.now)
+
+    def snapshot(self) -> dict[str, bytes]:
+        bounded = self._engine is not None and self._state.stream.bounded
+        return {SHARED: _bounded(self._engine).snapshot()} if bounded else {}
+
+    def restore(self, states: Mapping[str, bytes], standing: Iterable[Standing]) -> None:
+        if SHARED not in states:
+            return
+        engine = self._new()
+        for one in standing:
+            if self._answers(one):
+                engine.add(self._kind.plan(one, self._state.stream), one.name)
+        _bounded(engine).restore(states[SHARED])
+        self._engine = engine
+        self.seek()
+
+    def load(self) -> Load:
+        if self._engine is None:
+            return Load()
+        waiting = self._engine.waiting()
+        return Load(self._engine.live_tuples, len(waiting), sum(count for _, count in waiting))
+
+    def counts(self) -> list[Counts]:
+        return [] if self._engine is None else [self._engine.counts]
+
+    def waiting(self) -> OperatorCounts:
+        return [] if self._engine is None else self._engine.waiting()
+
+    def probes(self) -> OperatorCounts:
+        return [] if self._engine is None else self._engine.probes()
+
+    def _answers(self, standing: Standing) -> bool:
+        return self._state.share.answers(standing.query)
+
+    def _begun(self) -> ColumnarEngine:
+        """An engine that has taken in the log, unless it needs constant memory only."""
+        state, stream = self._state, self._state.stream
+        engine, order = self._new(), Order(stream)
+        for accepted in () if stream.bounded else state.logged(order):
+            _exhaust(self._processed(engine, accepted, order.in_order(accepted)))
+        engine.seek(state.order.position)
+        engine.expire(state.order.now)
+        return engine
+
+    def _new(self) -> ColumnarEngine:
+        state, stream = self._state, self._state.stream
+        kind = ColumnarEngine
+        if stream.bounded:
+            from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - for who needs it
+
+            kind = BoundedEngine
+        engine = kind(
+            stream.schema, stream.window, lateness=stream.lateness, accepts_root=state.share.accepts_root()
+        )
+        _exhaust(engine.load_tables(state.tables))  # and those with a source of their own
+        return engine
+
+    def _processed(
+        self, engine: ColumnarEngine, accepted: RecordBatch, arrived: OrderedBatch
+    ) -> Iterator[LiveResult]:
+        """By time what was accepted at once, by count what is next at its positions."""
+        if not self._state.stream.by_count:
+            yield from engine.process_batches([counting(accepted)])
+            return
+        for run in arrived.runs():
+            engine.seek(run.position)
+            yield from engine.process_batches([run.batch])
+
+
+def _bounded(engine: ColumnarEngine | None) -> BoundedEngine:
+    from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - for who needs it
+
+    assert isinstance(engine, BoundedEngine)  # noqa: S101 - who calls has looked
+    return engine
+
+
+def _exhaust(results: Iterable[LiveResult]) -> None:
+    for _ in results:
+        pass

@@ -1,0 +1,157 @@
+"""The meshes of standing queries: queries of one shape share one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from skws.keywords.plan import Plan
+from skws.queries.keywords.engine import EXCLUDED
+from skws.results.assemble import Assembler
+from skws_mesh.cngen import CNGen
+from skws_mesh.columnar import ColumnarMesh, KeywordBitmaps, LiveTuples
+from skws_mesh.columnar.columns import Flags, Ints
+from skws_mesh.tree import Tree
+from skws_schema.errors import UsageError, nearest
+from skws_schema.model import Schema
+from skws_windows.window import Window
+
+if TYPE_CHECKING:
+    from skws.keywords import Matcher
+    from skws.queries.keywords.automata import NetworkAutomata
+
+
+class AnsweredQueries:
+    """Queries of one plan, under whatever names, have one number and are answered once."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, Plan] = {}
+        self._numbers: dict[Plan, int] = {}
+        self._next = count()
+
+    def __iter__(self) -> Iterator[tuple[int, Plan]]:
+        """The different ones."""
+        return ((number, plan) for plan, number in self._numbers.items())
+
+    def add(self, name: str, plan: Plan) -> tuple[int, bool]:
+        """Take in a query; gives its number, and if it is new. Raises UsageError for a taken name."""
+        if name in self._names:
+            raise UsageError(f"there is a standing query {name!r} already")
+        self._names[name] = plan
+        is_new = plan not in self._numbers
+        if is_new:
+            self._numbers[plan] = next(self._next)
+        return self._numbers[plan], is_new
+
+    def remove(self, name: str) -> int | None:
+        """Drop a name; gives the query's number if that was its last. Raises UsageError if there is none."""
+        if name not in self._names:
+            raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
+        plan = self._names.pop(name)
+        return None if plan in self._names.values() else self._numbers.pop(plan)
+
+    def over(self, schema: Schema) -> AnsweredQueries:
+        """The same over a changed schema, numbers kept. Raises QueryError if one cannot be read there."""
+        changed = AnsweredQueries()
+        changed._names = {name: plan.over(schema) for name, plan in self._names.items()}
+        changed._numbers = {changed._names[name]: self._numbers[plan] for name, plan in self._names.items()}
+        changed._next = self._next
+        return changed
+
+
+class MeshedQuery(NamedTuple):
+    """A query that is being answered."""
+
+    mesh: ColumnarMesh
+    assembler: Assembler
+    automata: NetworkAutomata | None
+    matcher: Matcher
+    max_size: int
+
+
+class Meshes:
+    """All meshes over the same live tuples. ``queries`` are the standing ones by number.
+
+    ``accepts_root`` tells by slot which root tuples results may have.
+    """
+
+    def __init__(
+        self, live: LiveTuples, window: Window, accepts_root: Callable[[Ints], Flags] | None
+    ) -> None:
+        self.queries: dict[int, MeshedQuery] = {}
+        self._live = live
+        self._window = window
+        self._accepts_root = accepts_root
+        self._meshes: dict[object, ColumnarMesh] = {}  # by shape
+
+    def __iter__(self) -> Iterator[ColumnarMesh]:
+        return iter(self._meshes.values())
+
+    def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> MeshedQuery:
+        """A mesh, and automata if the plan asks for them, for a query from now on."""
+        generator = generator or plan.generator()
+        mesh, automata = (
+            self._split(plan, generator) if plan.by_automata else (self._mesh_of(generator), None)
+        )
+        standing = self.queries[query] = MeshedQuery(
+            mesh, Assembler(plan), automata, plan.matcher, plan.max_size
+        )
+        return standing
+
+    def remove(self, query: int) -> None:
+        """Forget a query; its mesh goes with the last one of its shape."""
+        mesh = self.queries.pop(query).mesh
+        mesh.remove(query)
+        if not any(standing.mesh is mesh for standing in self.queries.values()):
+            self._meshes = {shape: other for shape, other in self._meshes.items() if other is not mesh}
+
+    def coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
+        """Labels as their meshes know them."""
+        excluded = bitmaps.bitmap == EXCLUDED
+        if not excluded.any():
+            return bitmaps
+        label = bitmaps.bitmap.copy()
+        label[excluded] = [self.queries[query].mesh.excluded for query in bitmaps.query[excluded].tolist()]
+        return KeywordBitmaps(bitmaps.tuple, bitmaps.query, label)
+
+    def labels(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[ColumnarMesh, KeywordBitmaps]]:
+        """Each mesh with the labels for its queries."""
+        if len(self._meshes) == 1:
+            yield next(iter(self)), bitmaps
+            return
+        numbers = {id(mesh): number for number, mesh in enumerate(self)}
+        of_query = np.zeros(max(self.queries, default=0) + 1, dtype=np.int64)
+        for query, standing in self.queries.items():
+            of_query[query] = numbers[id(standing.mesh)]
+        which = of_query[bitmaps.query]
+        for number, mesh in enumerate(self):
+            yield mesh, bitmaps.taken(which == number)
+
+    def _mesh_of(
+        self,
+        generator: CNGen,
+        apart: tuple[Tree, ...] = (),
+        needed: Callable[[Tree], bool] = lambda _: True,
+    ) -> ColumnarMesh:
+        """The mesh of a query's shape without the networks that are evaluated ``apart``."""
+        shape = (generator.shape, apart)
+        if shape not in self._meshes:
+            self._meshes[shape] = ColumnarMesh(self._live, generator, self._accepts_root, needed)
+        return self._meshes[shape]
+
+    def _split(self, plan: Plan, generator: CNGen) -> tuple[ColumnarMesh, NetworkAutomata | None]:
+        """Automata for the networks that they evaluate, and a mesh of what the others need."""
+        # Only for who asks for automata: patterns bring a parser of texts.
+        from skws.queries.keywords.automata import NetworkAutomata, networks_apart, prefix, prefixes  # noqa: PLC0415
+
+        apart = networks_apart(plan, generator)
+        if not apart:
+            return self._mesh_of(generator), None
+        elsewhere = set(apart)
+        grown_from = prefixes([tree for tree in generator.networks() if tree not in elsewhere])
+        mesh = self._mesh_of(generator, apart, lambda tree: prefix(tree) in grown_from)
+        numbered = {mesh.add_network(tree): tree for tree in apart}
+        return mesh, NetworkAutomata(generator, self._window, numbered)

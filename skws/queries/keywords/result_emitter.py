@@ -1,0 +1,214 @@
+"""What meshes find, told as events: results as they are completed, and their retractions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from msgspec.structs import replace
+
+from skws.queries.keywords.events import Completed, Event, Output, completed, one_by_one, retracted
+from skws.queries.keywords.meshes import MeshedQuery
+from skws.queries.keywords.pieces import MOST, in_ranges
+from skws.queries.keywords.tuple_batch import natural_ends
+from skws.ranking.judging import Scorer
+from skws.results.assemble import Named, Reading
+from skws.results.directory import TupleDirectory
+from skws.results.ids import Lanes, digest_of_join, lanes
+from skws.results.model import Result
+from skws.results.together import Readings, leading_lanes, put_together
+from skws_mesh.columnar import LiveTuples, Partials
+from skws_mesh.columnar.columns import Flags, Ints, kinds_of
+from skws_mesh.columnar.store import NO_MEMBER
+from skws_mesh.tree import Tree
+from skws_purging.tuples import ALWAYS
+from skws_schema.memory import check
+from skws_schema.model import Schema
+from skws_windows.window import FOREVER, MICROSECOND, Window, by_position
+
+_OPERATOR = (1 << 32) - 1
+_EXACT = 1 << 53  # integers up to there are numbers of floating point, too
+
+
+class ResultEmitter:
+    """Tells the results of standing ``queries``, whose members are ``live`` tuples."""
+
+    def __init__(
+        self,
+        queries: Mapping[int, MeshedQuery],
+        live: LiveTuples,
+        known: TupleDirectory,
+        scoring: Scorer,
+        window: Window,
+        schema: Schema,
+    ) -> None:
+        self._joins = lanes(digest_of_join(join.name) for join in schema.joins)
+        self._queries = queries
+        self._readings = Readings(self._reading)  # of networks: query and operator in one
+        self._live = live
+        self._known = known
+        self._scoring = scoring
+        self._window = window
+
+    def forget_networks(self) -> None:
+        """A query is gone: let go of what is known of networks; what is wanted again is still at hand."""
+        self._readings = Readings(self._reading)
+
+    def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
+        """Results as they are completed, and retractions of those whose early end is known."""
+        return one_by_one(self.output(found, snapshot))
+
+    def output(self, found: list[Partials], snapshot: bool = False) -> Iterator[Output]:
+        """The same, many at a time."""
+        for results in found:
+            yield from self._completed([results], snapshot)
+            for row in results.taken(self._ends_early(results)).rows():
+                yield self.retraction(*row)
+
+    def pieces(
+        self, found: list[Partials], events: list[Event], snapshot: bool = False
+    ) -> Iterator[list[Output]]:
+        """The same and other events, in pieces that come one after the other in the output.
+
+        A piece is made when it is asked for; until the last one all tuples must keep their slots.
+        """
+        if sum(map(len, found)) + len(events) <= MOST:  # as is usual
+            yield [*events, *self.output(found, snapshot)]
+            return
+        early = [results.taken(self._ends_early(results)) for results in found]
+        ticks = [each.start for each in found] + [each.end for each in early]
+        ticks.append(np.array([event.tick for event in events], dtype=np.int64))
+        for *rows, others in in_ranges(ticks):
+            check()
+            some = [each.taken(at) for each, at in zip(found, rows, strict=False)]
+            gone = [each.taken(at) for each, at in zip(early, rows[len(found) :], strict=True)]
+            retracted = [self.retraction(*row) for each in gone for row in each.rows()]
+            yield from self._piece(some, [*map(events.__getitem__, others.tolist()), *retracted], snapshot)
+
+    def _piece(self, found: list[Partials], events: list[Event], snapshot: bool) -> Iterator[list[Output]]:
+        """Few results, or such of one tick, which come after its retractions and in order of their ids."""
+        if sum(map(len, found)) <= MOST:
+            yield [*events, *self._completed(found, snapshot)]
+            return
+        yield list(events)
+        for rows in in_ranges(list(map(self._leading_lanes, found))):
+            check()
+            some = [each.taken(at) for each, at in zip(found, rows, strict=True)]
+            yield list(self._completed(some, snapshot))
+
+    def _completed(self, found: list[Partials], snapshot: bool) -> Iterator[Output]:
+        for unsorted in found:
+            results = unsorted.taken(np.argsort(unsorted.start, kind="stable"))
+            natural, time = self._natural(results.members)
+            ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
+            made, ids = self._together(results, time, ends, snapshot=snapshot)
+            if len(self._scoring):
+                made = self._judged(results, natural, made, snapshot=snapshot)
+            order = _by_tick_and_id(results.start, ids)
+            if order is None:
+                yield from map(completed, results.start.tolist(), made)
+            else:
+                yield Completed(results.start[order].tolist(), [made[place] for place in order.tolist()])
+
+    def _ends_early(self, results: Partials) -> Flags:
+        """Which of the results have one of their tuples deleted."""
+        parts = [part.end < self._natural(part.members)[0] for part in results.parts(MOST)]
+        return np.concatenate([np.empty(0, dtype=bool), *parts])
+
+    def results(self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool = False) -> list[Result]:
+        """What is found as results, with given lifespans: ALWAYS, FOREVER where not known."""
+        return self._together(found, starts, ends, snapshot=snapshot)[0]
+
+    def _together(
+        self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool
+    ) -> tuple[list[Result], Lanes]:
+        """The same, with numbers that are in the order of their ids."""
+        spans = _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
+        return put_together(self._readings, *self._numbered(found), self._joins, *spans, snapshot=snapshot)
+
+    def _leading_lanes(self, found: Partials) -> Lanes:
+        """Numbers that are in the order of the ids that results will have."""
+        parts = (
+            leading_lanes(self._readings, *self._numbered(part), self._joins) for part in found.parts(MOST)
+        )
+        return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+
+    def _numbered(self, found: Partials) -> tuple[Ints, Ints, list[Named]]:
+        """The reading of each result by number, its members as numbers, and the tuples that have these."""
+        numbered = np.zeros(len(self._live) + 1, dtype=np.int64)
+        numbered[found.members] = 1  # NO_MEMBER, being -1, takes the last place
+        slots = np.flatnonzero(numbered[:-1])
+        numbered[slots] = np.arange(len(slots))
+        networks = found.query << 32 | found.operator
+        some, kinds = kinds_of(networks)
+        which = self._readings.numbers(networks[some].tolist()).take(kinds)
+        return which, numbered.take(found.members), self._known.names(slots)
+
+    def _reading(self, network: int) -> Reading:
+        mesh, assembler, *_ = self._queries[network >> 32]
+        return assembler.reading(mesh.network(network & _OPERATOR))
+
+    def _judged(
+        self, results: Partials, natural: Ints, made: list[Result], *, snapshot: bool
+    ) -> list[Result]:
+        """Results with the scores that their queries ask for."""
+        trees = [self.tree(row) for row in results.rows()]
+        judged = self._scoring.of(results, trees, natural, snapshot=snapshot)
+        return [
+            result if score is None else score.told(result)
+            for result, score in zip(made, judged, strict=True)
+        ]
+
+    def natural_end(self, members: Ints) -> Ints:
+        """Ends that results would have without deletions."""
+        return self._natural(members)[0]
+
+    def tree(self, row: tuple[int, int, list[int]]) -> Tree:
+        """The network that a result is of."""
+        return self._queries[row[0]].mesh.network(row[1])
+
+    def _natural(self, members: Ints) -> tuple[Ints, Ints]:
+        """Ends that results would have without deletions, and the times at which they began."""
+        starts = self._live.tuples.start[members]
+        streaming = (members != NO_MEMBER) & (starts != ALWAYS)
+        first = np.where(streaming, starts, FOREVER).min(axis=1)
+        ends = np.where(first == FOREVER, FOREVER, natural_ends(self._window, first))
+        return ends, np.where(streaming, self._known.times[members], ALWAYS).max(axis=1)
+
+    def retraction(self, query: int, operator: int, slots: list[int]) -> Event:
+        """The retraction of a result one of whose tuples was deleted."""
+        members = [self._known.member(slot) for slot in slots if slot >= 0]
+        end = min(member.end for member in members)
+        time = min(m.ended_at for m in members if m.end == end and m.ended_at is not None)
+        return self.taken_back(query, operator, slots, time, end)
+
+    def taken_back(
+        self, query: int, operator: int, slots: list[int], time: int, tick: int | None = None
+    ) -> Event:
+        """The retraction of a result at an event time; ``tick`` is its place in the output, else the time."""
+        mesh, assembler, *_ = self._queries[query]
+        members = [self._known.member(slot) for slot in slots if slot >= 0]
+        times = [member.time for member in members if not member.static]
+        named = [self._known.name(slot) for slot in slots if slot >= 0]
+        result = assembler.result("-", mesh.network(operator), named, max(times, default=None), time)
+        tick = time if tick is None else tick
+        return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
+
+
+def _by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
+    """The order of sorted ticks, and at one tick that of ids; None if some are too much alike to tell."""
+    instant = np.cumsum(np.diff(ticks, prepend=ticks[:1]) != 0)
+    bits = max(1, int(instant.max(initial=0)).bit_length())
+    codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids >> np.uint64(bits)
+    order = np.argsort(codes)
+    codes = codes[order]
+    return order if (codes[1:] != codes[:-1]).all() else None
+
+
+def _seconds(ticks: Ints, known: Flags) -> list[float | None]:
+    """Microseconds as seconds, to the last bit as Python has them; None where not known."""
+    if known.all() and len(ticks) and ticks.min() >= -_EXACT and ticks.max() <= _EXACT:
+        exact: list[float | None] = (ticks / MICROSECOND).tolist()
+        return exact
+    pairs = zip(ticks.tolist(), known.tolist(), strict=True)
+    return [tick / MICROSECOND if it_is else None for tick, it_is in pairs]

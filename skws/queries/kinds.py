@@ -1,0 +1,91 @@
+"""The kinds of queries by name, each loaded when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from skws.keywords import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.evaluator import QueryKind
+from skws.queries.keywords.kind import KeywordKind
+from skws.queries.ranked import TopKind
+from skws.spec.job import Job
+from skws.spec.query import KEYWORDS, PATTERN, SELECTED, SQL, TOP, WINDOWED, Standing
+from skws.spec.stream import Stream
+from skws_schema.errors import UsageError, nearest
+from skws_windows.window import Window
+
+
+def _windowed() -> QueryKind:
+    from skws.queries.windowed.kind import WindowedKind  # noqa: PLC0415 - z3 and more, for who has an expression
+
+    return WindowedKind()
+
+
+def _pattern() -> QueryKind:
+    from skws.queries.patterns.kind import PatternKind  # noqa: PLC0415 - for who asks for a pattern
+
+    return PatternKind()
+
+
+def _sql() -> QueryKind:
+    from skws.queries.sql.kind import SqlKind  # noqa: PLC0415 - the SQL parser takes a while to load
+
+    return SqlKind()
+
+
+def _selected() -> QueryKind:
+    from skws.queries.patterns.selected import SelectedKind  # noqa: PLC0415 - for who asks for a pattern
+
+    return SelectedKind()
+
+
+KINDS: Final[dict[str, Callable[[], QueryKind]]] = {
+    KEYWORDS: KeywordKind,
+    PATTERN: _pattern,
+    SELECTED: _selected,
+    SQL: _sql,
+    TOP: TopKind,
+    WINDOWED: _windowed,
+}
+
+
+def kind_of(name: str) -> QueryKind:
+    """The kind of a name. Raises UsageError if there is none."""
+    if name not in KINDS:
+        raise UsageError(f"kind of query {name!r}: expected one of {', '.join(KINDS)}{nearest(name, KINDS)}")
+    return KINDS[name]()
+
+
+def notes(standing: Standing, stream: Stream) -> tuple[str, ...]:
+    """What of the keywords of a query that was checked is not searched, a line for each reason."""
+    if standing.kind not in (KEYWORDS, TOP, WINDOWED):
+        return ()
+    return parse_query(standing.query, stream.schema, match_names=stream.match_names).notes
+
+
+def checked(job: Job) -> dict[str, Standing]:
+    """The queries of a job by name. Raises QueryError, PatternError, UsageError."""
+    named = job.named()
+    for standing in named.values():
+        check(standing, job.stream)
+    return named
+
+
+def check(standing: Standing, stream: Stream) -> str:
+    """A warning, empty if there is none.
+
+    Raises QueryError, PatternError; UsageError, too, if it would need unbounded memory unasked.
+    """
+    return kind_of(standing.kind).check(standing, stream)
+
+
+def plan_of(standing: Standing, stream: Stream) -> Plan | None:
+    """How keywords are searched; None for other kinds."""
+    return kind_of(standing.kind).plan(standing, stream)
+
+
+def window_of(standing: Standing, stream: Stream) -> Window:
+    """The window that holds for a query."""
+    return kind_of(standing.kind).window(standing, stream)

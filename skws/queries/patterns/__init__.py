@@ -1,0 +1,14 @@
+"""Pattern queries over a replay: from a text to results."""
+
+from skws.queries.patterns.result import PatternResult, PatternTuple
+from skws.queries.patterns.stream import PatternStream
+from skws.queries.patterns.text import PatternQuery, read_query, text_match
+
+__all__ = [
+    "PatternQuery",
+    "PatternResult",
+    "PatternStream",
+    "PatternTuple",
+    "read_query",
+    "text_match",
+]

@@ -1,0 +1,281 @@
+"""Patterns whose matches show attributes instead of whole tuples, in constant memory.
+
+Positions are the time of the synopses: each tuple is a step of its own. Every
+letter is a relation of its own, of the tuples that satisfy its conditions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from skws.data.record import Record
+from skws.index.whole import with_sources
+from skws.queries.evaluator import OrderedBatch
+from skws.queries.keywords.bounded_networks import end_of, ends
+from skws.queries.patterns.normal_form import choices_of, pattern_query
+from skws.queries.patterns.text import is_formal
+from skws.queries.sql.decide import refuse_unbounded_union
+from skws.queries.sql.result import Added, SqlResult, shown_row
+from skws.queries.sql.synopses import StandingSynopses, SynopsesKind
+from skws.queries.sql.whole import WHOLE, whole_tuples
+from skws.spec.query import SELECT, Standing
+from skws.spec.stream import Stream
+from skws_bounds.normal_form import Constant, Domain, Union
+from skws_bounds.run import Output, Run
+from skws_patterns.language.expression import Letter
+from skws_patterns.language.resolve import Reading
+from skws_schema.errors import UsageError
+from skws_schema.evolution import nameable
+from skws_schema.model import Attribute, AttributeType, Row, Schema
+from skws_windows.window import MICROSECOND, Unbounded, Window
+
+Accepts: TypeAlias = Callable[[Row], bool]
+Feeds: TypeAlias = Mapping[int, tuple[tuple[str, Accepts], ...]]
+_NEVER: Final = 2**63
+"""No position: that finite streams have ended is told by the time of records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A pattern and what is shown of its matches.
+
+    ``union`` is what is decided; ``run`` the same over ``schema``, whose
+    relations are letters. ``feeds``: by the place of a relation in the
+    stream's schema, the letters that read its tuples, and which of them.
+    ``window`` is the pattern's own. ``until``: when the last of its finite
+    streams has ended, in microseconds; None where that is not told.
+    """
+
+    union: Union
+    run: Union
+    schema: Schema
+    feeds: Feeds
+    until: int | None
+    window: Window | None = None
+
+
+def names_of(select: str) -> tuple[str, ...]:
+    """The attributes of a list with commas."""
+    return tuple(name.strip() for name in select.split(",") if name.strip())
+
+
+def selected(text: str, schema: Schema, shown: tuple[str, ...]) -> Selected:
+    """Read a pattern. Raises PatternError, QueryError, UsageError."""
+    relations = {r.name: n for n, r in enumerate(schema.relations)}
+    if is_formal(text):
+        union = run = pattern_query(text, schema, shown)
+        names = {s.relation for q in union.queries for s in q.streams}
+        plain: Feeds = {relations[name]: ((name, _all),) for name in sorted(names)}
+        return Selected(union, run, schema, plain, _until(schema, plain))
+    choices = choices_of(text, schema, shown)
+    called = {
+        letter: f"{schema.relations[letter.relation].name} {letter.variable}" for letter in choices.readings
+    }
+    queries = tuple(
+        replace(
+            q, streams=tuple(replace(s, relation=called[x]) for s, x in zip(q.streams, letters, strict=True))
+        )
+        for q, letters in zip(choices.union.queries, choices.letters, strict=True)
+    )
+    _same_domains(choices.union)
+    read = tuple(replace(schema.relations[x.relation], name=name) for x, name in called.items())
+    by_relation: dict[int, list[tuple[str, Accepts]]] = {}
+    for letter, name in called.items():
+        by_relation.setdefault(letter.relation, []).append((name, _test(choices.readings, letter)))
+    feeds = {relation: tuple(found) for relation, found in by_relation.items()}
+    run = replace(choices.union, queries=queries)
+    return Selected(
+        choices.union, run, Schema(schema.name, read, ()), feeds, _until(schema, feeds), choices.window
+    )
+
+
+def by_positions(text: str, schema: Schema) -> Selected:
+    """Read a pattern whose matches show the number of its choice, and their positions.
+
+    Each row that it is run on has the position of its tuple behind its values.
+    """
+    pattern = selected(text, schema, ())
+    queries = tuple(
+        replace(q, output=(Constant(n, Domain.INTEGER), *whole_tuples(q.streams, every=True)))
+        for n, q in enumerate(pattern.run.queries)
+    )
+    position = Attribute(WHOLE, AttributeType.NUMBER)
+    read = tuple(replace(r, attributes=(*r.attributes, position)) for r in pattern.schema.relations)
+    return replace(
+        pattern, run=replace(pattern.run, queries=queries), schema=replace(pattern.schema, relations=read)
+    )
+
+
+def told(pattern: Selected, added: Added) -> SqlResult:
+    """What the tuples of one time add as a result, which names its query by its text."""
+    row = shown_row(pattern.union, added.values)
+    return SqlResult.of(pattern.union.text, added.time / MICROSECOND, row, added.times)
+
+
+def refuse_unbounded_selection(pattern: Selected, window: Window, *, forced: bool = False) -> None:
+    """Raises UsageError if a pattern is not for synopses under its window: with why, and what would help."""
+    text = pattern.union.text
+    if not isinstance(window, Unbounded):
+        raise UsageError(
+            f"pattern {text!r}: --select is for streams without a window (--window none, and no 'within'), "
+            "where matches are counted; with one, they are shown with their whole tuples"
+        )
+    if not forced:
+        refuse_unbounded_union(pattern.union, f"pattern {text!r}: without a window nothing expires, and it")
+
+
+class SelectedRun:
+    """A pattern at work on the tuples of a stream, in order of time; ``tables``: rows of static relations.
+
+    Raises UsageError if the synopses would not be bounded.
+    """
+
+    def __init__(self, pattern: Selected, tables: Iterable[Record] = ()) -> None:
+        self._pattern = pattern
+        rows: dict[str, list[Row]] = {}
+        for record in tables:
+            for name, accepts in pattern.feeds.get(record.relation, ()):
+                if accepts(record.row):
+                    rows.setdefault(name, []).append(record.row)
+        self._run = Run(pattern.run, pattern.schema, rows, until=_NEVER)
+        self._position = 0
+        self._now: int | None = None
+        self._found: Counter[Output] = Counter()
+
+    @property
+    def entries(self) -> int:
+        """What is in memory, besides the results of the current time."""
+        return self._run.entries
+
+    def take(self, relation: int, time: int, row: Row) -> Iterator[Added]:
+        """The next tuple; gives what those of the time before added once that is over.
+
+        ``time`` in microseconds. Raises BadRecordsError where a row breaks a bound of the schema.
+        """
+        if time != self._now:
+            yield from self.end()
+            self._now = time
+        for values, count in self.completed(relation, time, row):
+            self._found[values] += count
+
+    def completed(self, relation: int, time: int, row: Row) -> list[tuple[Output, int]]:
+        """The same, giving at once what this tuple adds by itself."""
+        if self._pattern.until is not None and time >= self._pattern.until:
+            self._run.end_finite()
+        rows = {name: [row] for name, accepts in self._pattern.feeds.get(relation, ()) if accepts(row)}
+        if not rows:
+            return []
+        self._position += 1
+        return self._run.step(self._position, rows)
+
+    @property
+    def waits(self) -> bool:
+        """True if the current time has added something that was not given yet."""
+        return bool(self._found)
+
+    def end(self) -> Iterator[Added]:
+        """What the tuples of the current time added, as no more of it will come."""
+        found, self._found = self._found, Counter()
+        for values, count in found.items():
+            assert self._now is not None  # noqa: S101 - a tuple has come
+            yield Added(self._now, values, count)
+
+    def snapshot(self) -> Any:
+        """All that it holds, as JSON; tables apart."""
+        return [self._position, self._now, list(self._found.items()), self._run.snapshot()]
+
+    def restore(self, state: Any) -> None:
+        """Inverse of ``snapshot``."""
+        self._position, self._now, found, run = state
+        self._found = Counter({tuple(values): count for values, count in found})
+        self._run.restore(run)
+
+
+def _all(_: Row) -> bool:
+    return True
+
+
+def _test(readings: Mapping[Letter, Reading], letter: Letter) -> Accepts:
+    tests = readings[letter].unary.tests
+    return lambda row: all(test.holds(row) for test in tests)
+
+
+def _until(schema: Schema, read: Iterable[int]) -> int | None:
+    told = [end_of(r) for r in map(schema.relations.__getitem__, read) if ends(r) and not r.table]
+    return None if None in told else max((end for end in told if end is not None), default=0)
+
+
+def _same_domains(union: Union) -> None:
+    """Raises UsageError if alternatives show values of different kinds in one column."""
+    for column in zip(*(q.output for q in union.queries), strict=True):
+        if len({term.domain.family for term in column}) > 1:
+            kinds = " and ".join(dict.fromkeys(f"{term} is of type {term.domain}" for term in column))
+            raise UsageError(f"--select: {kinds}; the alternatives of a pattern show one kind in a column")
+
+
+class SelectedKind(SynopsesKind):
+    """Reads patterns in both forms."""
+
+    def check(self, standing: Standing, stream: Stream) -> str:
+        """Raises PatternError, QueryError; UsageError if it is not bounded, or the stream has a window."""
+        pattern = _read(standing, stream)
+        window = stream.window if stream.overrides else pattern.window or stream.window
+        refuse_unbounded_selection(pattern, window, forced=stream.force_unbounded)
+        if pattern.until is None and not stream.finite:
+            raise UsageError(
+                f"pattern {standing.query!r} reads a finite stream, but no max of its time tells when it ends"
+            )
+        SelectedRun(pattern)
+        return ""
+
+    def reads(self, standing: Standing, stream: Stream) -> Iterable[str]:
+        return [stream.schema.relations[n].name for n in _read(standing, stream).feeds]
+
+    def whole(self, standing: Standing, stream: Stream) -> StandingSynopses:
+        return StandingSelected(standing, stream)
+
+
+class StandingSelected(StandingSynopses):
+    """One pattern over the stream."""
+
+    def __init__(self, standing: Standing, stream: Stream) -> None:
+        self._pattern = _read(standing, stream)
+        self._tables = list(with_sources(stream.schema, ()))
+        self._run = SelectedRun(self._pattern, self._tables)
+
+    def load_tables(self, records: Iterable[Record]) -> None:
+        self._tables += records
+        self._run = SelectedRun(self._pattern, self._tables)
+
+    def take(self, arrived: OrderedBatch) -> Iterator[SqlResult]:
+        """Raises BadRecordsError where a row breaks a bound of the schema; deletions are left out."""
+        for record in arrived.batch.records():
+            if not record.delete:
+                yield from map(self._told, self._run.take(record.relation, record.time, record.row))
+
+    @property
+    def waits(self) -> bool:
+        return self._run.waits
+
+    def end(self) -> Iterator[SqlResult]:
+        return map(self._told, self._run.end())
+
+    @property
+    def _entries(self) -> int:
+        return self._run.entries
+
+    def _state(self) -> Any:
+        return self._run.snapshot()
+
+    def _go_on(self, state: Any) -> None:
+        self._run.restore(state)
+
+    def _told(self, added: Added) -> SqlResult:
+        return told(self._pattern, added)
+
+
+def _read(standing: Standing, stream: Stream) -> Selected:
+    return selected(standing.query, nameable(stream.schema), names_of(standing.options.get(SELECT, "")))

@@ -1,0 +1,85 @@
+"""What the text of a pattern means: one of two forms, and keywords as everywhere in skws."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from skws.keywords import Matcher, parse_query
+from skws_patterns.automata.pcea import PCEA
+from skws_patterns.language.compile import CompiledPattern, compile_pattern
+from skws_patterns.language.parse import Keyword, parse_pattern
+from skws_patterns.queries.automaton import automaton_of
+from skws_patterns.queries.hcq import ConjunctiveQuery, refuse_unless_hierarchical, root_of_query
+from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.root import RootKey
+from skws_schema.errors import PatternError
+from skws_schema.model import Row, Schema
+from skws_windows.window import Window
+
+_FORMAL: Final = re.compile(r"\s*\w+\s*\([^()]*\)\s*(<-|:-)")
+
+
+@dataclass(frozen=True, slots=True)
+class PatternQuery:
+    """A text with the automaton it became. ``window``: None where the text does not say.
+
+    ``source`` is what was parsed; ``keywords``: for each label the texts that
+    its tuples contain; ``root``: by what its tuples can be sharded, None if by nothing.
+    """
+
+    text: str
+    pcea: PCEA
+    window: Window | None
+    source: ConjunctiveQuery | CompiledPattern
+    keywords: dict[str, tuple[str, ...]]
+    root: RootKey | None
+
+
+def is_formal(text: str) -> bool:
+    """True for a conjunctive query ``Q(x) <- A(x)``, False for the user's language."""
+    return _FORMAL.match(text) is not None
+
+
+def read_query(text: str, schema: Schema) -> PatternQuery:
+    """The query of a text, in the formal form or the user's language. Raises PatternError, QueryError."""
+    if is_formal(text):
+        query = parse_conjunctive_query(text, schema)
+        refuse_unless_hierarchical(query, tuple(r.name for r in schema.relations))
+        tables = [a.relation for a in query.atoms if schema.relations[a.relation].table]
+        if tables:
+            name = schema.relations[tables[0]].name
+            raise PatternError(f"{name} is a static table: a pattern is over streams")
+        return PatternQuery(text, automaton_of(query), None, query, {}, root_of_query(query))
+    pattern = parse_pattern(text, schema)
+    compiled = compile_pattern(pattern, schema, text_match(schema))
+    keywords: dict[str, tuple[str, ...]] = {}
+    for condition in pattern.conditions:
+        if isinstance(condition, Keyword):
+            known = keywords.get(condition.variable, ())
+            keywords[condition.variable] = tuple(dict.fromkeys((*known, condition.text)))
+    return PatternQuery(text, compiled.pcea, pattern.window, compiled, keywords, compiled.root)
+
+
+def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]:
+    """What ``~`` means: a keyword query that the tuple satisfies on its own, looked for in some columns."""
+
+    def match(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
+        described = schema.relations[relation]
+        names = tuple(described.attributes[column].name for column in columns)
+        if not names:
+            raise PatternError(f"{described.name} has no attribute that is searched for {text!r}")
+        searched = [*schema.relations]
+        searched[relation] = replace(described, search=names)
+        query = parse_query(text, schema)
+        if query.without:
+            raise PatternError(f"one tuple is to contain {text!r}: there is no relation to leave out")
+        if query.sequence:
+            raise PatternError(f"one tuple is to contain {text!r}: ';' orders several, in the pattern itself")
+        matcher = Matcher(query, replace(schema, relations=tuple(searched)))
+        wanted = (1 << len(query.slots)) - 1
+        return lambda row: matcher.bitmap(relation, row) == wanted
+
+    return match

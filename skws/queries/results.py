@@ -1,0 +1,45 @@
+"""Results of several kinds together: in order of time, and back from the lines they were written as."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import orjson
+
+from skws.results.model import LiveResult, Result
+
+
+def moment(result: LiveResult) -> float:
+    """When it is told, in seconds since the epoch; static results come first."""
+    told = result.start if result.op == "+" else result.end
+    if isinstance(result, Result) and result.place is not None:
+        told = result.place.at
+    return -1.0 if told is None else told
+
+
+def in_order_of_time(parts: Sequence[list[LiveResult]]) -> list[LiveResult]:
+    """The results of several evaluators, each in order, as one list."""
+    told = [part for part in parts if part]
+    if len(told) == 1:
+        return told[0]
+    return sorted((result for part in told for result in part), key=moment)
+
+
+def read_result(line: bytes) -> LiveResult:
+    """A result of any kind from its JSON form; for input that skws wrote itself."""
+    told = orjson.loads(line)
+    if "network" in told:
+        return Result.from_dict(told)
+    if "count" in told:
+        from skws.queries.sql.result import SqlResult  # noqa: PLC0415 - for who has asked for SQL
+
+        return SqlResult.from_dict(json.loads(line))  # counts may have more than 64 bits
+    from skws.queries.patterns.result import PatternResult  # noqa: PLC0415 - for who has asked for a pattern
+
+    return PatternResult.from_dict(told)
+
+
+def written(result: LiveResult) -> bytes:
+    """Inverse of ``read_result``."""
+    return result.packed() if isinstance(result, Result) else result.to_json()

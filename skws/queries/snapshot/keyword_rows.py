@@ -1,0 +1,183 @@
+"""The tuples that contain keywords of a query, by relation and keyword bitmap, and their texts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import fsum
+from typing import NamedTuple
+
+from skws.index.database import DatabaseIndex
+from skws.keywords import EXCLUDED, occurrences
+from skws.keywords.plan import Plan
+from skws.ranking.rankings import Match, keyword_weight
+from skws_schema.model import Row
+
+NAMED = "relation's name"
+_REMEMBERED = 200_000  # rows without keywords
+
+
+class _Counted(NamedTuple):
+    """How often a keyword occurs in a column of a row; the column is None for the relation's name."""
+
+    slot: int
+    column: int | None
+    occurrences: int
+    length: int
+
+
+class KeywordRows:
+    """The rows of an index with keywords of a query. ``labels[r]``: bitmaps that are not the usual one."""
+
+    def __init__(self, plan: Plan, index: DatabaseIndex) -> None:
+        self.plan = plan
+        self._index = index
+        self.labels: list[dict[int, int]] = [{} for _ in plan.schema.relations]
+        self._rows: dict[tuple[int, int], Row] = {}
+        self._others: dict[tuple[int, int], Row] = {}
+        self._counted: dict[tuple[int, int], tuple[_Counted, ...]] = {}
+        self._containing: dict[tuple[int, int, int], int] = defaultdict(int)
+        self._texts: dict[tuple[int, int], tuple[int, int]] = {}
+        self._sizes: dict[int, int] = {}
+        self._weights: dict[tuple[int, int], tuple[float, ...]] = {}
+        self._find()
+
+    def usual(self, relation: int) -> int:
+        """The bitmap of rows without words of the query: the keywords in the relation's name."""
+        return self.plan.matcher.named(relation)
+
+    def label(self, relation: int, number: int) -> int:
+        """The bitmap of a row; EXCLUDED if it takes no part."""
+        return self.labels[relation].get(number, self.usual(relation))
+
+    def carrying(self, relation: int, bitmap: int) -> Iterator[int]:
+        """The rows that contain exactly some keywords."""
+        labels = self.labels[relation]
+        if bitmap == self.usual(relation):
+            return (number for number in self._index.numbers(relation) if number not in labels)
+        return (number for number, label in labels.items() if label == bitmap)
+
+    def weighed(self, relation: int, bitmap: int) -> Iterator[int]:
+        """As ``carrying``, but only one of the rows that have the keywords by their relation's name alone."""
+        if bitmap != self.usual(relation):
+            yield from self.carrying(relation, bitmap)
+            return
+        labels = self.labels[relation]
+        yield from (n for r, n in self._counted if r == relation and n not in labels)
+        plain = (n for n in self.carrying(relation, bitmap) if (relation, n) not in self._counted)
+        yield from islice(plain, 1)
+
+    def bitmaps(self, relation: int) -> set[int]:
+        """The bitmaps of a relation's rows, perhaps 0."""
+        found = {label for label in self.labels[relation].values() if label != EXCLUDED}
+        if self.size(relation) > len(self.labels[relation]):
+            found.add(self.usual(relation))
+        return found
+
+    def count(self, slot: int) -> int:
+        """How many rows contain a keyword."""
+        total = 0
+        for relation, labels in enumerate(self.labels):
+            total += sum(label >= 0 and label >> slot & 1 for label in labels.values())
+            if self.usual(relation) >> slot & 1:
+                total += self.size(relation) - len(labels)
+        return total
+
+    def size(self, relation: int) -> int:
+        if relation not in self._sizes:
+            self._sizes[relation] = self._index.size(relation)
+        return self._sizes[relation]
+
+    def load(self, relation: int, numbers: Iterable[int]) -> None:
+        """Read rows that are needed soon, all at once."""
+        if len(self._others) > _REMEMBERED:
+            self._others.clear()
+        absent = [n for n in numbers if (relation, n) not in self._rows and (relation, n) not in self._others]
+        self._others.update(((relation, n), row) for n, row in self._index.rows(relation, absent))
+
+    def row(self, relation: int, number: int) -> Row:
+        """Any row, with keywords or without."""
+        place = relation, number
+        if place in self._rows:
+            return self._rows[place]
+        if place not in self._others:
+            self.load(relation, [number])
+        return self._others[place]
+
+    def matches(self, relation: int, number: int, name: str) -> Iterator[Match]:
+        """The keywords in a row, in each attribute that holds them, by keyword and attribute."""
+        for slot, column, count, length in self._occurring(relation, number):
+            keyword = self.plan.keywords[slot]
+            if column is None:
+                size = self.size(relation)
+                yield Match(keyword, name, NAMED, 1, 0, size, size, 0.0)
+                continue
+            texts, characters = self._statistics(relation, column)
+            yield Match(
+                keyword,
+                name,
+                self.plan.schema.relations[relation].attributes[column].name,
+                count,
+                length,
+                texts,
+                self._containing[relation, column, slot],
+                characters / texts,
+            )
+
+    def weights(self, relation: int, number: int) -> tuple[float, ...]:
+        """The weight of each keyword in a row."""
+        # Rows with a keyword in their relation's name alone are all alike.
+        place = (relation, number) if (relation, number) in self._counted else (relation, -1)
+        known = self._weights.get(place)
+        if known is None:
+            by_slot: list[list[float]] = [[] for _ in self.plan.keywords]
+            occurring = self._occurring(relation, number)
+            for each, match in zip(occurring, self.matches(relation, number, ""), strict=True):
+                by_slot[each.slot].append(keyword_weight(match))
+            known = self._weights[place] = tuple(map(fsum, by_slot))
+        return known
+
+    def _occurring(self, relation: int, number: int) -> tuple[_Counted, ...]:
+        if (relation, number) in self._counted:
+            return self._counted[relation, number]
+        label, named = self.label(relation, number), self.usual(relation)
+        slots = range(len(self.plan.keywords))
+        return tuple(_Counted(slot, None, 1, 0) for slot in slots if label > 0 and label & named & 1 << slot)
+
+    def _find(self) -> None:
+        candidates: dict[int, set[int]] = defaultdict(set)
+        for _, alternative in self.plan.matcher.alternatives():
+            for relation, number in self._index.containing(alternative):
+                candidates[relation].add(number)
+        for relation, numbers in candidates.items():
+            for number, row in self._index.rows(relation, numbers):
+                bitmap = self.plan.matcher.bitmap(relation, row)
+                if bitmap != self.usual(relation):
+                    self.labels[relation][number] = bitmap
+                if bitmap > 0:
+                    self._rows[relation, number] = row
+                    self._count(relation, number, row)
+
+    def _count(self, relation: int, number: int, row: Row) -> None:
+        counted = []
+        for slot in range(len(self.plan.keywords)):
+            if self.usual(relation) >> slot & 1:
+                counted.append(_Counted(slot, None, 1, 0))
+            for column in self.plan.schema.relations[relation].search_columns:
+                count = self._occurrences(relation, column, row, slot)
+                if count:
+                    self._containing[relation, column, slot] += 1
+                    counted.append(_Counted(slot, column, count, len(str(row[column]))))
+        self._counted[relation, number] = tuple(counted)
+
+    def _occurrences(self, relation: int, column: int, row: Row, slot: int) -> int:
+        value = row[column]
+        if value is None:
+            return 0
+        return occurrences(self.plan.query.slots[slot], relation, column, str(value))
+
+    def _statistics(self, relation: int, column: int) -> tuple[int, int]:
+        if (relation, column) not in self._texts:
+            self._texts[relation, column] = self._index.texts(relation, column)
+        return self._texts[relation, column]

@@ -1,0 +1,323 @@
+"""Results of one size: candidate networks grown node by node, each with the rows that it holds so far.
+
+A network grows only while it holds rows (S-KWS paper, Section 3.2, on
+snapshots), so few of a schema's many networks are ever made. If only the best
+results are wanted, rows with heavier keywords grow first, and rows that cannot
+lead to one of the best not at all, as long as the bounds pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias
+
+from skws.index.database import DatabaseIndex, JoinValue
+from skws.queries.snapshot.bounds import Bounds, Weights
+from skws.queries.snapshot.keyword_rows import KeywordRows
+from skws_mesh.cngen import CNGen
+from skws_mesh.order import NodeOrder
+from skws_mesh.tree import Tree
+from skws_schema.graph import Edge, edges
+from skws_schema.memory import memory_checked
+from skws_schema.model import Schema
+
+_REMEMBERED: Final = 200_000  # values, and rows that they lead to
+_Columns: TypeAlias = tuple[int, tuple[int, ...]]
+
+
+class Probes:
+    """Looks up many join values of an edge at once, and remembers the answers."""
+
+    def __init__(self, schema: Schema, index: DatabaseIndex) -> None:
+        self._edges = edges(schema)
+        self._index = index
+        self._partners: dict[_Columns, dict[JoinValue, list[int]]] = {}
+        self._fans: dict[_Columns, dict[JoinValue, int]] = {}
+        self._held = 0
+
+    def partners(self, edge: Edge, values: Collection[JoinValue]) -> dict[JoinValue, list[int]]:
+        """The rows that these values, and perhaps others, lead to."""
+        place = edge.target, edge.target_columns
+        self._forget()
+        known = self._partners.setdefault(place, {})
+        new = [value for value in values if value not in known]
+        known.update((value, []) for value in new)
+        for value, number in self._index.partners(*place, new):
+            known[value].append(number)
+            self._held += 1
+        self._held += len(new)
+        return known
+
+    def fans(self, edge: Edge, values: Collection[JoinValue]) -> dict[JoinValue, int]:
+        """How many rows share each value, on the busier side of the join."""
+        sides = [
+            self._counts(one.target, one.target_columns, values)
+            for one in (edge, self._edges[edge.id ^ 1])
+            if not one.at_most_one
+        ]
+        return {value: max((side.get(value, 1) for side in sides), default=1) for value in values}
+
+    def _counts(
+        self, relation: int, columns: tuple[int, ...], values: Collection[JoinValue]
+    ) -> dict[JoinValue, int]:
+        self._forget()
+        known = self._fans.setdefault((relation, columns), {})
+        new = [value for value in values if value not in known]
+        known.update((value, 0) for value in new)
+        known.update(self._index.fans(relation, columns, new))
+        self._held += len(new)
+        return known
+
+    def _forget(self) -> None:
+        if self._held > _REMEMBERED:
+            self._partners.clear()
+            self._fans.clear()
+            self._held = 0
+
+
+Numbers: TypeAlias = tuple[int, ...]
+_TOGETHER: Final = 256  # rows
+_BOUND: Final = itemgetter(0)
+
+
+class Held(NamedTuple):
+    """Joined rows, one for each node of a tree.
+
+    ``bound``: no result that contains them has a better score. ``fans``: how
+    many rows share the values of all or some joins. ``weights``: each keyword's
+    greatest weight, empty until it is needed.
+    """
+
+    bound: float
+    numbers: Numbers
+    fans: tuple[int, ...] = ()
+    weights: Weights = ()
+
+
+@dataclass(slots=True)
+class _Grown:
+    """A tree that lacks a keyword, and its rows, those with the least bound first."""
+
+    tree: Tree
+    rows: list[Held]
+
+
+class NetworkResults:
+    """All results of a query in an index, except those that ``bounds`` prunes."""
+
+    def __init__(self, keyword_rows: KeywordRows, index: DatabaseIndex, bounds: Bounds) -> None:
+        self._keyword_rows = keyword_rows
+        self._bounds = bounds
+        self._schema = keyword_rows.plan.schema
+        self._edges = edges(self._schema)
+        self._bitmaps = [keyword_rows.bitmaps(r) for r in range(len(self._schema.relations))]
+        self._by_value: dict[tuple[int, int, tuple[int, ...]], dict[JoinValue, list[int]]] = {}
+        self._probes = Probes(self._schema, index)
+
+    def of_size(self, size: int) -> Iterator[tuple[Tree, Held]]:
+        """Networks of so many nodes, each with the rows of a result, in the order of the tree."""
+        generator = self._generator(size)
+        extensions = cache(generator.extensions)
+        waiting: list[tuple[float, int, _Grown]] = []
+        order = count()
+
+        def wait(tree: Tree, rows: list[Held]) -> None:
+            rows.sort(key=_BOUND)
+            # Of equal bounds the newest first: fewer wait.
+            heappush(waiting, (-rows[-1].bound, -next(order), _Grown(tree, rows)))
+
+        for relation, bitmap in generator.roots:
+            if bitmap in self._bitmaps[relation]:
+                root = Tree.single(relation, bitmap)
+                rows = self._roots(root, size)
+                if not generator.is_total(root):
+                    if rows:
+                        wait(root, rows)
+                elif size == 1:
+                    yield from ((root, held) for held in rows)
+        while waiting and -waiting[0][0] >= self._bounds.least:
+            grown = heappop(waiting)[2]
+            some, rest = grown.rows[-_TOGETHER:], grown.rows[:-_TOGETHER]
+            if rest:
+                wait(grown.tree, rest)
+            for new, complete in extensions(grown.tree):
+                if complete and len(new.relations) < size:
+                    continue
+                found = self._extended(new, some, size)
+                if complete:
+                    yield from ((new, held) for held in self._scored(new, found, size))
+                elif found:
+                    wait(new, found)
+
+    def fans(self, tree: Tree, held: Held) -> Iterator[tuple[str, int]]:
+        """Each join by name, with how many rows share its value at most."""
+        for node in range(1, len(tree.edges)):
+            known = len(held.fans) == len(held.numbers) - 1
+            fan = held.fans[node - 1] if known else self._fan(tree, held, node)
+            yield self._schema.joins[tree.edges[node] // 2].name, fan
+
+    def joined(self, tree: Tree, held: Held) -> bool:
+        """Whether rows agree in the values of their joins; the index compares hashes."""
+        for node in range(1, len(tree.edges)):
+            edge = self._edges[tree.edges[node]]
+            row = self._keyword_rows.row(edge.target, held.numbers[node])
+            if self._value(edge, held.numbers[tree.parents[node]]) != tuple(
+                row[c] for c in edge.target_columns
+            ):
+                return False
+        return True
+
+    def _fan(self, tree: Tree, held: Held, node: int) -> int:
+        edge = self._edges[tree.edges[node]]
+        value = self._value(edge, held.numbers[tree.parents[node]])
+        return self._probes.fans(edge, [value])[value]
+
+    def _generator(self, size: int) -> CNGen:
+        plan = self._keyword_rows.plan
+        slots = len(plan.query.slots)
+        searchable = []
+        for bitmaps in self._bitmaps:
+            bits = 0
+            for bitmap in bitmaps:
+                bits |= bitmap
+            searchable.append(bits)
+        counts = [self._keyword_rows.count(slot) for slot in range(slots)]
+        shares = tuple(count / max(sum(counts), 1) for count in counts)
+        order = NodeOrder.default(slots, shares)
+        return CNGen(plan.schema, slots, size, searchable, order, without=plan.query.without)
+
+    def _roots(self, root: Tree, size: int) -> list[Held]:
+        relation, bitmap = root.relations[0], root.keywords[0]
+        held = (Held(inf, (n,)) for n in self._keyword_rows.carrying(relation, bitmap))
+        return self._weighed(root, held, size)
+
+    def _extended(self, tree: Tree, rows: Sequence[Held], size: int) -> list[Held]:
+        """The rows of a tree whose last node is new, given those of the tree without it."""
+        relation, bitmap, parent = tree.relations[-1], tree.keywords[-1], tree.parents[-1]
+        if bitmap not in self._bitmaps[relation]:
+            return []
+        edge = self._edges[tree.edges[-1]]
+        self._keyword_rows.load(edge.source, {held.numbers[parent] for held in rows})
+        valued = [(held, self._value(edge, held.numbers[parent])) for held in rows]
+        valued = [(held, value) for held, value in valued if None not in value]
+        if self._bounds.pay:
+            best = self._bounds.best_of(relation, bitmap) if bitmap else None
+            hopeful = list(self._hopeful(tree, edge, valued, best, size))
+            self._bounds.tried(len(valued), len(valued) - len(hopeful))
+            valued = hopeful
+        led = self._led(edge, bitmap, dict.fromkeys(value for _, value in valued))
+        alike = [node for node, other in enumerate(tree.relations[:-1]) if other == relation]
+        found = (
+            Held(held.bound, (*held.numbers, partner), held.fans, held.weights)
+            for held, value in valued
+            for partner in led.get(value, ())
+            if all(held.numbers[node] != partner for node in alike)
+        )
+        return self._weighed(tree, memory_checked(found), size) if bitmap else list(memory_checked(found))
+
+    def _hopeful(
+        self,
+        tree: Tree,
+        edge: Edge,
+        valued: Sequence[tuple[Held, JoinValue]],
+        best: Weights | None,
+        size: int,
+    ) -> Iterator[tuple[Held, JoinValue]]:
+        """The rows that may lead to a wanted result, with their values and fans of a new join.
+
+        ``best``: the keywords' greatest weights in the new node, None if it contains no keyword.
+        """
+        bounds, of_rows = self._bounds, self._bounds.of_rows(tree, size)
+        least, counted = bounds.least, bounds.uses_joins
+        weighty = [(self._with_weights(tree, held), value) for held, value in valued]
+        # Rows that cannot matter with any fan need no count.
+        valued = [
+            (held, value)
+            for held, value in weighty
+            if of_rows(_most(held.weights, best) if best else held.weights, held.fans) >= least
+        ]
+        shared = self._probes.fans(edge, {value for _, value in valued}) if counted else {}
+        for held, value in valued:
+            fans = (*held.fans, shared[value]) if counted else ()
+            bound = of_rows(_most(held.weights, best) if best else held.weights, fans)
+            if bound >= least:
+                yield Held(bound, held.numbers, fans, held.weights), value
+
+    def _with_weights(self, tree: Tree, held: Held) -> Held:
+        """The same rows with the weights of keywords, computed unless they are known."""
+        if held.weights:
+            return held
+        nodes = zip(tree.relations, tree.keywords, held.numbers, strict=False)  # the tree has a new node
+        weights = [self._keyword_rows.weights(relation, n) for relation, keywords, n in nodes if keywords]
+        return held._replace(weights=tuple(map(max, zip(*weights, strict=True))))
+
+    def _weighed(self, tree: Tree, rows: Iterator[Held], size: int) -> list[Held]:
+        """Rows whose last one contains keywords, with their weights; without those that are pruned."""
+        if not self._bounds.known:
+            return list(rows)
+        found, of_rows, least = [], self._bounds.of_rows(tree, size), self._bounds.least
+        for held in rows:
+            weights = self._keyword_rows.weights(tree.relations[-1], held.numbers[-1])
+            if held.weights:
+                weights = _most(held.weights, weights)
+            elif len(held.numbers) > 1:
+                weights = self._with_weights(tree, held).weights
+            bound = of_rows(weights, held.fans)
+            if bound >= least:
+                found.append(Held(bound, held.numbers, held.fans, weights))
+        return found
+
+    def _scored(self, tree: Tree, rows: list[Held], size: int) -> list[Held]:
+        """Rows of results, the best first: their bounds are their scores, up to rounding."""
+        if not self._bounds.known or not rows:
+            return rows
+        fans: list[tuple[int, ...]] = []
+        if self._bounds.uses_joins:
+            fans = list(zip(*(self._fans_at(tree, rows, node) for node in range(1, size)), strict=True))
+        of_rows = self._bounds.of_rows(tree, size)
+        scored = []
+        for number, each in enumerate(rows):
+            held = self._with_weights(tree, each)
+            shared = fans[number] if fans else ()
+            scored.append(Held(of_rows(held.weights, shared), held.numbers, shared, held.weights))
+        return sorted(scored, key=_BOUND, reverse=True)
+
+    def _fans_at(self, tree: Tree, rows: list[Held], node: int) -> list[int]:
+        """How many rows share the value of the join that leads to a node, in each of some results."""
+        edge, parent = self._edges[tree.edges[node]], tree.parents[node]
+        values = [self._value(edge, held.numbers[parent]) for held in rows]
+        shared = self._probes.fans(edge, set(values))
+        return [shared[value] for value in values]
+
+    def _led(self, edge: Edge, bitmap: int, values: dict[JoinValue, None]) -> dict[JoinValue, list[int]]:
+        """The rows with exactly some keywords that values lead to."""
+        if bitmap != self._keyword_rows.usual(edge.target):
+            return self._indexed(edge, bitmap)
+        labels = self._keyword_rows.labels[edge.target]
+        known = self._probes.partners(edge, values)
+        return {value: [n for n in known[value] if n not in labels] for value in values}
+
+    def _indexed(self, edge: Edge, bitmap: int) -> dict[JoinValue, list[int]]:
+        """Rows with exactly some keywords by join value; they are few, so this goes without the index."""
+        key = edge.target, bitmap, edge.target_columns
+        found = self._by_value.get(key)
+        if found is None:
+            found = self._by_value[key] = {}
+            for number in self._keyword_rows.carrying(edge.target, bitmap):
+                row = self._keyword_rows.row(edge.target, number)
+                found.setdefault(tuple(row[c] for c in edge.target_columns), []).append(number)
+        return found
+
+    def _value(self, edge: Edge, number: int) -> JoinValue:
+        row = self._keyword_rows.row(edge.source, number)
+        return tuple(row[column] for column in edge.source_columns)
+
+
+def _most(one: Weights, other: Weights) -> Weights:
+    return tuple(map(max, one, other))

@@ -1,0 +1,122 @@
+"""Searches a snapshot: the best results first, with early stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, nsmallest
+from math import inf
+
+from msgspec.structs import replace
+
+from skws.index.database import DatabaseIndex
+from skws.keywords.plan import Plan
+from skws.queries.diagnosis import why_apart
+from skws.queries.snapshot.bounds import Bounds
+from skws.queries.snapshot.keyword_rows import KeywordRows
+from skws.queries.snapshot.networks import Held, NetworkResults
+from skws.ranking.rankings import Evidence, JoinFan, Match, ranking_named
+from skws.results.assemble import Assembler, TupleNames
+from skws.results.model import Place, Result
+from skws.results.score import Score
+from skws.spec.ranking import RankingChoice
+from skws_mesh.tree import Tree
+from skws_purging.tuples import ALWAYS
+from skws_windows.window import FOREVER
+
+_WORDS = 200_000
+
+
+def why_nothing(plan: Plan, keyword_rows: KeywordRows, index: DatabaseIndex) -> list[str]:
+    """Lines for the user."""
+    if not any(relation.search_columns for relation in plan.schema.relations) and not plan.query.match_names:
+        return ["no column is searched for words: --schema FILE can say which are (type: text)"]
+    counts = [keyword_rows.count(slot) for slot in range(len(plan.query.slots))]
+    words = index.words(_WORDS) if not all(counts) else {}
+    return why_apart(plan, counts, words) or [
+        f"every keyword matches some row, but no {plan.max_size} joined rows have all: try --max-size"
+    ]
+
+
+@dataclass(slots=True)
+class Effort:
+    """How far a search went: the ``size`` of the last networks, and the number of results in them."""
+
+    size: int = 0
+    found: int = 0
+
+
+class SnapshotSearch:
+    """Finds the results of a plan in an index, in order of their scores.
+
+    Networks are searched by size. A result is given once no larger result can
+    be better (Hristidis, Gravano and Papakonstantinou, VLDB 2003, "Sparse"), and
+    rows that cannot lead to one of the best are pruned before their last join
+    (``Bounds``).
+    """
+
+    def __init__(self, plan: Plan, index: DatabaseIndex) -> None:
+        self.effort = Effort()
+        self._plan = plan
+        choice = plan.ranking or RankingChoice()
+        self._ranking, self._explain = ranking_named(choice.name), choice.explain
+        self._index = index
+        self._keyword_rows = KeywordRows(plan, index)
+        self._bounds = Bounds(plan, self._keyword_rows, self._ranking)
+        self._networks = NetworkResults(self._keyword_rows, index, self._bounds)
+        self._assembler = Assembler(plan)
+        self._names = TupleNames(plan.schema, per_position=None)
+
+    def why_nothing(self) -> list[str]:
+        """Lines for the user of a search that found nothing."""
+        return why_nothing(self._plan, self._keyword_rows, self._index)
+
+    def results(self, most: int | None = None) -> Iterator[Result]:
+        """At most so many, best first; of equal scores the smaller id first."""
+        waiting: list[tuple[float, float, str, Result]] = []
+        rank = 0
+        self._bounds.want(most)
+        for size in range(1, self._plan.max_size + 1):
+            self.effort.size = size
+            for tree, held in self._networks.of_size(size):
+                if held.bound < self._bounds.least or not self._networks.joined(tree, held):
+                    continue
+                self.effort.found += 1
+                judged = self._judged(tree, held)
+                self._bounds.found(self._worth(judged[3]))
+                heappush(waiting, judged)
+                if most is not None and len(waiting) > 2 * most + 1024:
+                    waiting = nsmallest(most - rank, waiting)
+            heapify(waiting)
+            bound = -inf if size == self._plan.max_size else self._bounds.of_size(size + 1)
+            while waiting and rank != most and self._worth(waiting[0][3]) > bound:
+                rank += 1
+                yield replace(heappop(waiting)[3], place=Place("enter", rank, None))
+            if rank == most:
+                return
+
+    @staticmethod
+    def _worth(result: Result) -> float:
+        assert result.score is not None  # noqa: S101 - all have one
+        return result.score.value
+
+    def _judged(self, tree: Tree, held: Held) -> tuple[float, float, str, Result]:
+        names = []
+        matches: list[tuple[int, Match]] = []
+        for node, number in enumerate(held.numbers):
+            relation = tree.relations[node]
+            row = self._keyword_rows.row(relation, number)
+            occurrence = self._index.occurrence(relation, number)
+            names.append(self._names.name(relation, row, ALWAYS, occurrence))
+            if tree.keywords[node]:
+                matches += (
+                    (self._plan.keywords.index(each.keyword), each)
+                    for each in self._keyword_rows.matches(relation, number, names[-1].id)
+                )
+        ordered = sorted(matches, key=lambda pair: (pair[0], pair[1].tuple))
+        fans = tuple(JoinFan(*each) for each in sorted(self._networks.fans(tree, held)))
+        evidence = Evidence(tuple(match for _, match in ordered), len(held.numbers), (), fans, None)
+        score = Score(self._ranking.parts(evidence), explained=self._explain)
+        result = self._assembler.result("+", tree, names, None, FOREVER, snapshot=True)
+        tier, value = score.rank
+        return -tier, -value, result.id, replace(result, score=score)

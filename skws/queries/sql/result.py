@@ -1,0 +1,94 @@
+"""What a query in SQL puts out in a live search, and its JSON form, which consumers depend on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import orjson
+
+from skws.results.assemble import iso
+from skws.results.model import JsonRow, Op
+from skws_bounds.normal_form import Domain, Union
+from skws_bounds.run import Output
+
+
+class Added(NamedTuple):
+    """A result that the tuples of one time added: microseconds, its values, and how many times."""
+
+    time: int
+    values: Output
+    times: int
+
+
+def shown_row(union: Union, values: Output) -> JsonRow:
+    """A row by the names of its columns, time stamps as ISO 8601 in UTC."""
+    query = union.queries[0]
+    shown = (
+        iso(value) if term.domain is Domain.TIMESTAMP else value
+        for term, value in zip(query.output, values, strict=True)
+    )
+    return dict(zip(query.names, shown, strict=True))
+
+
+def line_of(told: dict[str, Any]) -> bytes:
+    """A line of JSON; counts may have more than 64 bits, which not every writer takes."""
+    try:
+        return orjson.dumps(told)
+    except TypeError:
+        return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class SqlRow:
+    """The row of a result, in the place of tuples."""
+
+    id: str
+    row: JsonRow = field(hash=False)
+    relation: str = "row"
+    keywords: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SqlResult:
+    """A row that the tuples of one time add, ``count`` times; ``start`` is that time, in seconds."""
+
+    query: str
+    id: str
+    start: float
+    count: int
+    tuples: tuple[SqlRow, ...]
+    op: Op = "+"
+    end: None = None
+    snapshot: bool = False
+
+    @classmethod
+    def of(cls, query: str, start: float, row: JsonRow, count: int) -> SqlResult:
+        """Equal rows of one time are one result."""
+        text = orjson.dumps([query, start, row])
+        tuple_id = blake2b(text, digest_size=12).hexdigest()
+        return cls(query, tuple_id, start, count, (SqlRow(tuple_id, row),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form as plain objects."""
+        (shown,) = self.tuples
+        return {
+            "op": self.op,
+            "query": self.query,
+            "id": self.id,
+            "start": self.start,
+            "end": self.end,
+            "count": self.count,
+            "tuples": [{"relation": shown.relation, "id": shown.id, "keywords": [], "row": shown.row}],
+        }
+
+    def to_json(self) -> bytes:
+        return line_of(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, shown: dict[str, Any]) -> SqlResult:
+        """Inverse of ``to_dict``."""
+        tuples = (SqlRow(shown["id"], shown["tuples"][0]["row"]),)
+        return cls(shown["query"], shown["id"], shown["start"], shown["count"], tuples)

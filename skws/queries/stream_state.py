@@ -1,0 +1,65 @@
+"""Where a stream stands, with its tables and the log of what came: what all operators of a session read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.evaluator import OrderedBatch
+from skws.queries.order import Order, passed_over
+from skws.queries.partitioning import Part
+from skws.spec.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """A micro-batch of the log. ``position`` and ``now``: where the stream stood before it."""
+
+    position: int
+    now: int
+    batch: RecordBatch
+
+
+Past = Callable[[], Iterable[LoggedBatch]]
+"""Gives the log, oldest first."""
+
+
+@dataclass(slots=True)
+class StreamState:
+    """``share``: the results that belong to the session. ``tables``: rows of static relations so far.
+
+    ``since``: from which position on a relation counts that came, or came back, with a change of the schema.
+    """
+
+    stream: Stream
+    share: Part
+    order: Order
+    past: Past
+    tables: Sequence[Record] = ()
+    since: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def time(self) -> int:
+        """The latest event time, as far as it is known."""
+        if self.order.latest is not None or self.stream.by_count:
+            return self.order.latest or 0
+        return max(self.order.now, 0)
+
+    def logged_in_order(self) -> Iterator[OrderedBatch]:
+        """The log as it was given to evaluators that were there."""
+        order = Order(self.stream)
+        for accepted in self.logged(order):
+            arrived = order.in_order(accepted)
+            if len(arrived.batch):
+                yield arrived
+
+    def logged(self, order: Order) -> Iterator[RecordBatch]:
+        """The log as it is read by the schema that holds now; ``order`` accepts its batches."""
+        gone = self.stream.schema.evolution.removed_relations
+        for number, logged in enumerate(self.past()):
+            if not number:
+                order.seek(logged.position, logged.now)
+            earlier = {relation for relation, since in self.since.items() if order.position < since}
+            yield order.accepted(passed_over(logged.batch, gone | earlier))

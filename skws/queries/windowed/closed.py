@@ -1,0 +1,113 @@
+"""The windows that ended while tuples in them are live still: what these gave has been told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from skws.queries.windowed.holding import numbered
+from skws_mesh.columnar import TupleColumns
+from skws_mesh.columnar.columns import Flags, Ints
+from skws_purging.tuples import ALWAYS
+from skws_windows.processor.spans import ANY, Closed, Tracker
+
+
+class Contents:
+    """By number of the window: tuples from its first to its last record that go with its key; static ones.
+
+    ``tuples`` are all by slot, in order of their starts, which are positions;
+    ``keys`` the codes of what they have of the window's key. A tuple that a
+    deletion ended before the record after the window's last is not in it.
+    """
+
+    def __init__(self, tuples: TupleColumns, keys: Ints, closed: Closed) -> None:
+        self._tuples = tuples
+        self._keys = keys
+        self._closed = closed
+        self._static = int(np.searchsorted(tuples.start, ALWAYS, side="right"))
+        self._groups, group = numbered(keys)
+        self._order = np.argsort(group, kind="stable")
+        self._borders = np.searchsorted(group[self._order], np.arange(len(self._groups) + 1))
+
+    @classmethod
+    def of_static(cls, tuples: TupleColumns) -> Contents:
+        """One window that holds nothing but static tuples."""
+        none = np.empty((len(tuples.start), 0), dtype=np.int64)
+        nothing = Closed(np.array([0]), np.array([-1]), np.empty((1, 0), dtype=np.int64), np.array([0]))
+        return cls(tuples, none, nothing)
+
+    def ended_at(self, last: Ints) -> Ints:
+        """The numbers of the windows that end with some records."""
+        found: Ints = np.searchsorted(self._closed.last, last)
+        return found
+
+    def slots(self, window: int) -> Ints:
+        """The tuples of a window."""
+        first, last = self._closed.first[window], self._closed.last[window]
+        lower, upper = np.searchsorted(self._tuples.start, [first, last + 1])
+        parts = [np.arange(self._static)]
+        for group in np.flatnonzero(_goes_with(self._groups, self._closed.key[window])).tolist():
+            mine = self._order[self._borders[group] : self._borders[group + 1]]
+            parts.append(mine[slice(*np.searchsorted(mine, [lower, upper]))])
+        slots = np.concatenate(parts)
+        inside: Ints = slots[self._tuples.end[slots] > last]
+        return inside
+
+    def hold(self, slots: Ints, window: Ints) -> Flags:
+        """Whether each tuple is in a window of its own."""
+        start, end = self._tuples.start[slots], self._tuples.end[slots]
+        first, last = self._closed.first[window], self._closed.last[window]
+        inside = (start >= first) & (start <= last) & _goes_with(self._keys[slots], self._closed.key[window])
+        held: Flags = (inside | (start == ALWAYS)) & (end > last)
+        return held
+
+
+def _goes_with(keys: Ints, wanted: Ints) -> Flags:
+    agreed: Flags = ((keys == wanted) | (keys == ANY)).all(axis=1)
+    return agreed
+
+
+Row: TypeAlias = tuple[int, int, Sequence[Any], int]
+"""Positions of first and last record, values of the key, time of the first."""
+
+
+class ClosedWindows:
+    """Remembered by batch; the positions and keys are those of a tracker."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._closed: list[Closed] = []
+
+    def add(self, closed: Closed) -> None:
+        """Windows that have ended; those before the oldest open one are forgotten."""
+        if len(closed.last):
+            self._closed.append(closed)
+        self._closed = [each for each in self._closed if each.last[-1] >= self._tracker.horizon]
+
+    def state(self) -> list[Row]:
+        """In plain values."""
+        return [
+            row
+            for each in self._closed
+            for row in zip(
+                each.first.tolist(),
+                each.last.tolist(),
+                self._tracker.values(each.key),
+                each.began.tolist(),
+                strict=True,
+            )
+        ]
+
+    def restore(self, state: Sequence[Row]) -> Closed:
+        """Remember what a ``state`` was of; gives it as one."""
+        first, last, keys, began = tuple(zip(*state, strict=True)) or ((), (), (), ())
+        closed = Closed(
+            np.array(first, dtype=np.int64),
+            np.array(last, dtype=np.int64),
+            self._tracker.coded(keys),
+            np.array(began, dtype=np.int64),
+        )
+        self._closed = [closed] if len(closed.last) else []
+        return closed

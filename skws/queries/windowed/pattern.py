@@ -1,0 +1,265 @@
+"""A pattern over window expressions: the tuples of a result all lie in one window.
+
+The tracker of windows reads a batch first, so each tuple is read knowing the
+oldest window that is open. What a tuple completes waits until a window ends
+that holds all of it. Deletions are left out, as in all patterns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.patterns.history import History, formed, marks_of
+from skws.queries.patterns.result import PatternResult
+from skws.queries.patterns.text import PatternQuery
+from skws.queries.windowed.closed import ClosedWindows
+from skws.queries.windowed.holding import Holding
+from skws.queries.windowed.source import BatchSource
+from skws.queries.windowed.stream_windows import StreamWindows
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.heap import Mark, Valuation
+from skws_schema.model import Row, Schema
+from skws_windows.guards.columns import Ints
+from skws_windows.processor.leaving import Code
+from skws_windows.processor.spans import ANY, Closed, Spans, keyless
+from skws_windows.window import FOREVER, MICROSECOND, ExpressionWindow
+
+_ALL: Final = (ANY,)
+"""The lane of all keys together."""
+
+
+class Held(NamedTuple):
+    """A tuple that a window may hold; ``oldest``: the first position that may be in one with it."""
+
+    position: int
+    relation: int
+    row: Row
+    time: int
+    key: Code
+    oldest: int
+    successor: bool | None = None
+
+
+class Match(NamedTuple):
+    """What waits until a window of its key ends that holds it; ``lane`` knows its tuples."""
+
+    marks: Sequence[Mark]
+    key: Code
+    lane: _Lane
+
+
+class WindowedPattern:
+    """Evaluates a pattern over the windows of an expression; records come in order of time.
+
+    Where all relations that the pattern reads have the fields of ``per``, each
+    key has runs of its own; else tuples of several keys meet before it is seen
+    that these differ. ``windows`` are those of the expression, which others may
+    read too. Raises UsageError for an expression that cannot be read.
+    """
+
+    def __init__(
+        self,
+        query: PatternQuery,
+        schema: Schema,
+        window: ExpressionWindow,
+        windows: StreamWindows | None = None,
+    ) -> None:
+        self.query = query
+        self.window = window
+        self._windows = windows or StreamWindows(schema, window)
+        self.tracker = self._windows.tracker
+        self._schema = schema
+        self._reads = sorted(query.pcea.relations)
+        fields = self._windows.fields
+        self._by_key = all(field.columns[relation] >= 0 for field in fields for relation in self._reads)
+        self._lanes: dict[Code, _Lane] = {}
+        self._waiting: list[Match] = []
+        self._closed = ClosedWindows(self.tracker)
+
+    @property
+    def live_tuples(self) -> int:
+        """Tuples that a window may hold."""
+        return sum(len(lane.history) for lane in self._lanes.values())
+
+    @property
+    def runs(self) -> int:
+        """Entries of runs that are remembered."""
+        return sum(lane.evaluator.entries() for lane in self._lanes.values())
+
+    @property
+    def waiting(self) -> int:
+        """Matches that wait for their window to end."""
+        return len(self._waiting)
+
+    def seek(self, position: int) -> None:
+        """The stream before ``position`` is not told."""
+        self.tracker.position = position
+
+    def go_on_from(self, windows: dict[str, Any]) -> None:
+        """The stream goes on where no window is open; ``windows`` is the state of the tracker there."""
+        self.tracker.restore(windows)
+
+    def process(self, batch: RecordBatch) -> Iterator[PatternResult]:
+        """The results whose first window ends in a batch, by its end, their last tuples, and their ids."""
+        return (result for *_, result in self.ended(batch))
+
+    def ended(self, batch: RecordBatch) -> list[tuple[int, int, str, PatternResult]]:
+        """The same, each after the positions of its window's end and of its last tuple, and its id."""
+        inserted, begin, spans = self._windows.feed(batch)
+        if not len(inserted):
+            return []
+        self._take(self._held(inserted, begin, spans))
+        told = self._told(spans.closed, inserted.time, begin)
+        self._closed.add(spans.closed)
+        self._forget(spans)
+        return told
+
+    def state(self) -> dict[str, Any]:
+        """All that is held, in plain values."""
+        return {"tracker": self.tracker.state(), **self.held()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Hold what a ``state`` was of."""
+        self.tracker.restore(state["tracker"])
+        self.hold(state)
+
+    def held(self) -> dict[str, Any]:
+        """All that is held but for the windows, in plain values."""
+        tuples = sorted(seen for lane in self._lanes.values() for seen in lane.history.tuples())
+        return {"tuples": tuples, "closed": self._closed.state()}
+
+    def hold(self, state: dict[str, Any]) -> None:
+        """Inverse of ``held``, where the windows stand as they did then."""
+        records = [Record(relation, time, tuple(row), False) for _, relation, row, time, _ in state["tuples"]]
+        keys = self.tracker.keys(BatchSource(RecordBatch.of(records))).tolist()
+        tuples = zip(state["tuples"], records, keys, strict=True)
+        # What is kept may all be in one window.
+        self._take(
+            Held(position, record.relation, record.row, record.time, tuple(key), ANY, successor)
+            for (position, *_, successor), record, key in tuples
+        )
+        told = self._first_ends(self._closed.restore(state["closed"]))
+        self._waiting = list(compress(self._waiting, (told == FOREVER).tolist()))
+
+    def _held(self, batch: RecordBatch, begin: int, spans: Spans) -> Iterator[Held]:
+        """The tuples of a batch that the pattern reads and a window may hold."""
+        position = np.arange(begin, begin + len(batch))
+        held = (spans.leaving(position, batch.time, spans.key) >= position) & ~keyless(spans.key)
+        read = np.flatnonzero(held & np.isin(batch.relation, self._reads))
+        lane = spans.key[read] if self._by_key else np.full((len(read), 1), ANY)
+        oldest = spans.leaving.since(position[read], lane)
+        columns = (position[read].tolist(), batch.relation[read].tolist(), batch.rows.taken(read))
+        keys = map(tuple, spans.key[read].tolist())
+        return map(Held, *columns, batch.time[read].tolist(), keys, oldest.tolist())
+
+    def _take(self, tuples: Iterable[Held]) -> None:
+        for held in tuples:
+            code = held.key if self._by_key else _ALL
+            lane = self._lanes.get(code)
+            if lane is None:
+                lane = self._lanes[code] = _Lane(self.query, self._schema, self.window)
+            for marks in lane.take(held):
+                key = lane.key(marks)
+                if key is not None:
+                    self._waiting.append(Match(marks, key, lane))
+
+    def _told(self, closed: Closed, time: Ints, begin: int) -> list[tuple[int, int, str, PatternResult]]:
+        """The matches that windows hold; they wait no longer."""
+        if not len(closed.last) or not self._waiting:
+            return []
+        ends = self._first_ends(closed)
+        told = []
+        for place in np.flatnonzero(ends < FOREVER).tolist():
+            marks, _, lane = self._waiting[place]
+            end = int(ends[place])
+            result = formed(self.query.text, lane.history, marks, time.item(end - begin) / MICROSECOND)
+            told.append((end, marks[-1][0], result.id, result))
+        self._waiting = list(compress(self._waiting, (ends == FOREVER).tolist()))
+        return sorted(told, key=lambda each: each[:3])
+
+    def _first_ends(self, closed: Closed) -> Ints:
+        """The end of the first window that holds each match, or FOREVER."""
+        first = np.array([match.marks[0][0] for match in self._waiting], dtype=np.int64)
+        last = np.array([match.marks[-1][0] for match in self._waiting], dtype=np.int64)
+        return Holding(closed).ends(first, last, self._keys())
+
+    def _keys(self) -> Ints:
+        keys = np.array([match.key for match in self._waiting], dtype=np.int64)
+        return keys.reshape(len(self._waiting), len(self.tracker.fields))
+
+    def _forget(self, spans: Spans) -> None:
+        """Let go what no window can hold any more."""
+        if self._waiting:
+            first = np.array([match.marks[0][0] for match in self._waiting], dtype=np.int64)
+            times = [match.lane.history.at(match.marks[0][0])[0] for match in self._waiting]
+            left = spans.leaving(first, np.array(times, dtype=np.int64), self._keys())
+            self._waiting = list(compress(self._waiting, (left == FOREVER).tolist()))
+        for code, oldest in spans.leaving.open_after() if self._by_key else ((_ALL, self._oldest()),):
+            lane = self._lanes.get(code)
+            if lane is not None:
+                lane.forget(FOREVER if oldest is None else oldest)
+            if oldest is None:
+                self._lanes.pop(code, None)
+        # Nothing was told of keys without records in the batch: matches go with the tuples they begin with.
+        # None is lost, since windows that end later begin at starts that are live now, or come later.
+        self._waiting = [match for match in self._waiting if match.marks[0][0] in match.lane.history]
+
+    def _oldest(self) -> int | None:
+        return min(self.tracker.open.values(), default=None)
+
+
+class _Lane:
+    """Runs over the tuples of one key, or of all. ``keys``: those of its tuples, by position."""
+
+    def __init__(self, query: PatternQuery, schema: Schema, window: ExpressionWindow) -> None:
+        self.evaluator = Evaluator(query.pcea, len(schema.relations), window)
+        self.history = History(schema, window, query.keywords)
+        self._relations = schema.relations
+        self._latest: dict[tuple[int, Row], int] = {}  # where the keys of relations were last seen
+        self._keys: dict[int, Code] = {}
+
+    def take(self, held: Held) -> Iterator[Sequence[Mark]]:
+        """The matches that the next tuple completes, their marks in order; to be read before the next."""
+        position, relation, row, time, key, oldest, successor = held
+        follows = self._follows(held)
+        self.history.add(position, relation, row, position, time, follows if successor is None else successor)
+        self._keys[position] = key
+        self.evaluator.position = position - 1
+        self.evaluator.reach = position - oldest
+        found: Iterable[Valuation] = ()
+        if self.evaluator.update(relation, row):
+            found = self.evaluator.results()
+        return map(marks_of, found)
+
+    def key(self, marks: Sequence[Mark]) -> Code | None:
+        """What tuples have of the window's key, ANY for what none of them has; None if they differ."""
+        agreed = []
+        for values in zip(*(self._keys[position] for position, _ in marks), strict=True):
+            own = set(values) - {ANY}
+            if len(own) > 1:
+                return None
+            agreed.append(own.pop() if own else ANY)
+        return tuple(agreed)
+
+    def forget(self, oldest: int) -> None:
+        """No window holds what came before a position."""
+        self.history.forget(oldest)
+        if len(self._keys) > 2 * len(self.history):
+            self._keys = {position: key for position, key in self._keys.items() if position >= oldest}
+            self._latest = {key: position for key, position in self._latest.items() if position >= oldest}
+
+    def _follows(self, held: Held) -> bool:
+        """Whether a window may hold a tuple of the same key of the relation."""
+        own = self._relations[held.relation].key_of(held.row)
+        if own is None:
+            return False
+        key = held.relation, own
+        before = self._latest.get(key, ANY)
+        self._latest[key] = held.position
+        return before >= held.oldest

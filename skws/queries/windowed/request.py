@@ -1,0 +1,146 @@
+"""The request of ``skws windows``, read into a window expression and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from skws.keywords import terms
+from skws.keywords.prefilter import hopeless
+from skws.keywords.query import Term
+from skws_schema.errors import UsageError, nearest
+from skws_schema.model import Schema
+from skws_windows.check.verdict import Verdict, check, compiled
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import Alphabet, Sort
+from skws_windows.guards.satisfiability import Satisfiability
+from skws_windows.language.expression import Selection, WindowExpression
+from skws_windows.language.formula import formula_expression
+from skws_windows.language.parse import parse_expression, parse_pairs
+from skws_windows.processor.panes import PREFIXED, Aggregate, monoid
+from skws_windows.processor.panes import names as monoid_names
+from skws_windows.processor.processor import Processor
+
+_AGGREGATE: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*([\w.]+)\s*\))?\s*")
+_ALIASES: Final = {"avg": "mean", "average": "mean", "minimum": "min", "maximum": "max"}
+
+
+@dataclass(frozen=True)
+class WindowsRequest:
+    """An expression, pairs of regular expressions, or an S-MSO formula, over the streams of a schema."""
+
+    schema: Schema
+    text: str = ""
+    pairs: tuple[tuple[str, str], ...] = ()
+    formula: str = ""
+    lookback: int = 0
+    selection: Selection | None = None
+    per: tuple[str, ...] = ()
+    aggregates: tuple[str, ...] = ()
+    alphabet: Alphabet = field(init=False)
+    expression: WindowExpression = field(init=False)
+
+    def __post_init__(self) -> None:
+        given = [bool(self.text), bool(self.pairs), bool(self.formula)].count(True)
+        if given != 1:
+            several = ", and not several of them" if given else ""
+            raise UsageError(
+                f"expected a window expression, --pair R R2 (may be repeated) or --formula TEXT{several}"
+            )
+        object.__setattr__(self, "alphabet", Alphabet(self.schema, contains_keyword))
+        object.__setattr__(self, "expression", self._expression())
+        _check_keywords(self.expression.guards)
+
+    def verdict(self) -> Verdict:
+        """Whether windows can pile up."""
+        return check(self.expression, self.alphabet)
+
+    def processor(self) -> Processor:
+        """What finds the windows. Raises UsageError for an aggregate that there is not."""
+        aggregates = [read_aggregate(text, self.alphabet) for text in self.aggregates]
+        return Processor(self.compiled(), self.alphabet, aggregates)
+
+    def compiled(self) -> WindowExpression:
+        """The expression without what cannot occur."""
+        return compiled(self.expression, Satisfiability(self.alphabet))
+
+    def _expression(self) -> WindowExpression:
+        for name in self.per:
+            _known(name, self.alphabet)
+        selection = self.selection or Selection.EVERY
+        if self.formula:
+            return formula_expression(
+                self.formula, self.alphabet, lookback=self.lookback, selection=selection, per=self.per
+            )
+        if self.pairs:
+            return parse_pairs(
+                self.pairs, self.alphabet, lookback=self.lookback, selection=selection, per=self.per
+            )
+        if self.lookback or self.selection or self.per:
+            raise UsageError(
+                "--lookback, --select and --per go with --pair or --formula; an expression says all that "
+                "itself: 'every open when ... close when ... per user'"
+            )
+        return parse_expression(self.text, self.alphabet)
+
+
+def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
+    """``mean(temp)``, ``count``. Raises UsageError."""
+    match = _AGGREGATE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--aggregate {text!r}: expected a name and a field, such as mean(temp)")
+    name = _ALIASES.get(match[1].lower(), match[1].lower())
+    if name not in monoid_names():
+        known = [*monoid_names(), *_ALIASES]
+        listed = ", ".join(monoid_names())
+        raise UsageError(f"--aggregate {text!r}: expected one of {listed}{nearest(name, known)}")
+    if match[2] is None:
+        if name != "count":
+            raise UsageError(f"--aggregate {text!r}: expected the field to aggregate, such as {name}(temp)")
+        return Aggregate(name)
+    _check_sort(text, name, alphabet.fields[_known(match[2], alphabet)].sort)
+    return Aggregate(name, match[2])
+
+
+def _check_sort(text: str, name: str, sort: Sort) -> None:
+    plain = sort in (Sort.INTEGER, Sort.NUMBER)
+    summed = name == "sum" or (name not in (*PREFIXED, "min", "max") and monoid(name).numeric)
+    if summed and not plain:
+        raise UsageError(f"--aggregate {text!r}: expected a number; the field is of type {sort}")
+    if name == "mean" and not sort.numeric:
+        raise UsageError(f"--aggregate {text!r}: expected a number or time; the field is of type {sort}")
+    if name in ("min", "max") and sort is Sort.BOOLEAN:
+        raise UsageError(f"--aggregate {text!r}: truth values have no order")
+
+
+def _known(name: str, alphabet: Alphabet) -> str:
+    if name not in alphabet.fields:
+        raise UsageError(f"no field {name!r}{nearest(name, alphabet.fields)}")
+    return name
+
+
+def contains_keyword(keyword: str, text: str) -> bool:
+    """Whether a text contains all words of a keyword, as in searches: folded and stemmed."""
+    # Most texts hold no keyword, and finding out costs a tenth of their analysis.
+    return not any(without(text) for without in _ruled_out(keyword)) and _wanted(keyword) <= terms(text)
+
+
+@lru_cache(maxsize=1024)
+def _wanted(keyword: str) -> frozenset[str]:
+    return terms(keyword)
+
+
+@lru_cache(maxsize=1024)
+def _ruled_out(keyword: str) -> list[Callable[[str], bool]]:
+    """Conditions of which each holds only for texts without the keyword."""
+    return [hopeless([Term(stem)]) for stem in _wanted(keyword) if stem.isalpha()]
+
+
+def _check_keywords(guards: Sequence[g.Guard]) -> None:
+    for guard in guards:
+        for atom in g.atoms(guard):
+            if isinstance(atom, g.Contains) and not _wanted(atom.keyword):
+                raise UsageError(f"{atom.keyword!r} is too common to be a keyword, or no word")

@@ -1,0 +1,228 @@
+"""The tuples behind slots: their rows, their names, and those that are followed one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from skws.data.batch import Rows
+from skws.data.blocks import Block
+from skws.results.assemble import Named, TupleNames
+from skws_mesh.columnar import LiveTuples
+from skws_mesh.columnar.columns import Flags, Ints, repeated
+from skws_mesh.columnar.store import Table
+from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_schema.model import Row, Schema
+
+
+class RowStore(Table):
+    """Rows stay in the blocks that they came in, until none of a block's rows is alive."""
+
+    def __init__(self) -> None:
+        number, time, flag = (np.empty(0, dtype=kind) for kind in (np.int32, np.int64, bool))
+        super().__init__((number, number, time, flag))  # narrow, as there can be millions
+        self._blocks: list[Block] = []
+
+    def add(self, rows: Rows, times: Ints, twins: Flags) -> None:
+        """Add rows for the next slots; ``times`` in microseconds."""
+        self.append((rows.block + len(self._blocks), rows.place, times, twins))  # type: ignore[arg-type]  # as above
+        self._blocks.extend(rows.blocks)
+
+    def row(self, slot: int) -> Row:
+        block, place, _, _ = self._columns
+        return self._blocks[block.item(slot)].row(place.item(slot))
+
+    def in_order(self, slots: Ints) -> Ints:
+        """Some slots in order of the blocks that their rows are in."""
+        return slots.take(np.argsort(self._columns[0].take(slots), kind="stable"))
+
+    def by_block(self, slots: Ints) -> Iterator[tuple[int, list[Row]]]:
+        """Relation and rows of slots that are in such order, block by block."""
+        numbers, places = (column.take(slots).astype(np.int64) for column in self._columns[:2])
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(slots)]
+        for first, end in pairwise(bounds if len(slots) else []):
+            block = self._blocks[numbers[first]]
+            yield block.relation, block.rows(places[first:end])
+
+    @property
+    def times(self) -> Ints:
+        """Event times by slot, in microseconds."""
+        return self.columns()[2]
+
+    @property
+    def twins(self) -> Flags:
+        """By slot: False if the tuple was the only one of its relation at its instant."""
+        flags: Flags = self.columns()[3]  # type: ignore[assignment]  # as above
+        return flags
+
+    def time(self, slot: int) -> int:
+        """Event time in microseconds."""
+        return self._columns[2].item(slot)
+
+    def has_twins(self, slot: int) -> bool:
+        """False if the tuple was the only one of its relation at its instant."""
+        return bool(self.twins[slot])
+
+    def rows(self) -> Rows:
+        """All of them, by slot."""
+        block, place, _, _ = self.columns()
+        return Rows(block.astype(np.int64), place.astype(np.int64), tuple(self._blocks))
+
+    def pack(self) -> None:
+        """Copy the rows of blocks that mostly hold others."""
+        packed = self.rows().packed()
+        self._columns[1][: self.size] = packed.place
+        self._blocks = list(packed.blocks)
+
+    def compact(self, renumbered: Ints) -> None:
+        """Keep the rows whose slots live on."""
+        kept: Flags = renumbered >= 0
+        self.keep(kept)
+        block, *_ = self.columns()
+        used = np.zeros(len(self._blocks), dtype=bool)
+        used[block] = True
+        block[:] = (np.cumsum(used) - 1).take(block)
+        self._blocks = [self._blocks[number] for number in np.flatnonzero(used).tolist()]
+
+
+class TupleDirectory:
+    """Rows, names and times of the live tuples, by slot.
+
+    ``slots`` are those of tuples that are followed: whose deletion is known,
+    or whose name needs more than their row.
+    """
+
+    def __init__(self, schema: Schema, live: LiveTuples, per_position: int | None) -> None:
+        self.slots: dict[StreamTuple, int] = {}
+        self._live = live
+        self._rows = RowStore()
+        self._names = TupleNames(schema, per_position)
+        self._followed: dict[int, StreamTuple] = {}
+        self._occurrences: dict[int, int] = {}  # of tuples with others of their relation and instant
+        self._named: dict[int, Named] = {}  # tuples of results, which tend to be in several
+        self._latest = ALWAYS
+        self._in_order = True  # slots are in order of start
+
+    @property
+    def times(self) -> Ints:
+        """Event times by slot, in microseconds."""
+        return self._rows.times
+
+    @property
+    def rows(self) -> Rows:
+        """All rows, by slot."""
+        return self._rows.rows()
+
+    @property
+    def followed(self) -> dict[int, StreamTuple]:
+        """The tuples that are followed, by slot."""
+        return self._followed
+
+    def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints) -> None:
+        """Take in the tuples of the next slots."""
+        self._rows.add(rows, times, self._twins(relation, start))
+
+    def row(self, slot: int) -> Row:
+        return self._rows.row(slot)
+
+    def follow(self, known: StreamTuple, slot: int) -> None:
+        """From now on the tuple of a slot is this one."""
+        self.slots[known] = slot
+        self._followed[slot] = known
+        self._named.pop(slot, None)
+
+    def release(self, known: list[StreamTuple]) -> Ints:
+        """Follow tuples no longer; gives their slots."""
+        slots = [self.slots.pop(each) for each in known]
+        for slot in slots:
+            del self._followed[slot]
+        return np.array(slots, dtype=np.int64)
+
+    def compact(self, slots: Ints) -> None:
+        """Follow the live tuples when they get new slots."""
+        self._rows.compact(slots)
+        self._named.clear()
+        self._occurrences.clear()
+        moved = ((int(slots[slot]), known) for slot, known in self._followed.items())
+        self._followed = {slot: known for slot, known in moved if slot >= 0}
+        self.slots = {known: slot for slot, known in self._followed.items()}
+
+    def pack(self) -> None:
+        """Let rows go that share a block with few that are alive."""
+        self._rows.pack()
+
+    def name(self, slot: int) -> Named:
+        """The tuple in a slot as results show it."""
+        return self._named.get(slot) or self.names(np.array([slot], dtype=np.int64))[0]
+
+    def names(self, slots: Ints) -> list[Named]:
+        """The tuples in some slots as results show them."""
+        named, asked = self._named, slots.tolist()
+        if self._followed:
+            for slot in (self._followed.keys() & asked) - named.keys():
+                named[slot] = self._names.of(self._followed[slot])
+        plain = slots
+        if named:
+            plain = np.array([slot for slot in asked if slot not in named], dtype=np.int64)
+        plain = self._rows.in_order(plain)
+        starts = self._live.tuples.start[plain].tolist()
+        made: list[Named] = []
+        for relation, rows in self._rows.by_block(plain):
+            made += self._names.relations[relation].firsts(rows, starts[len(made) : len(made) + len(rows)])
+        named.update(zip(plain.tolist(), made, strict=True))
+        for slot in plain[self._rows.twins[plain]].tolist():
+            named[slot] = self._names.of(self.member(slot))
+        return list(map(named.__getitem__, asked))
+
+    def member(self, slot: int) -> StreamTuple:
+        """The tuple in a slot."""
+        known = self._followed.get(slot)
+        if known is not None:
+            return known
+        relation, start, end = self._live.tuple_in(slot)
+        occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
+        time, place = self._rows.time(slot), self._live.tuples.place.item(slot)
+        return StreamTuple(
+            relation, self._rows.row(slot), start, end, occurrence=occurrence, time=time, place=place
+        )
+
+    def _occurrence(self, slot: int, relation: int, start: int) -> int:
+        """How many equal tuples of the same instant came before; found for all of an instant at once."""
+        if slot not in self._occurrences:
+            tuples = self._live.tuples
+            first = int(np.searchsorted(tuples.start, start)) if self._in_order else 0
+            among = (tuples.relation[first:] == relation) & (tuples.start[first:] == start)
+            before: Counter[Row] = Counter()
+            for other in (np.flatnonzero(among) + first).tolist():
+                row = self._rows.row(other)
+                self._occurrences[other] = before[row]
+                before[row] += 1
+        return self._occurrences[slot]
+
+    def _twins(self, relation: Ints, start: Ints) -> Flags:
+        """Which new tuples may not be the first of their relation at their instant."""
+        twins = _with_twins(relation, start)
+        earlier = start <= self._latest
+        if earlier.any():  # in the middle of an instant, late, or a static tuple that is wanted now
+            twins |= earlier & (start != ALWAYS)
+            self._in_order &= bool((start >= self._latest).all())
+        if len(start):
+            self._latest = max(self._latest, int(start.max()))
+        return twins
+
+
+def _with_twins(relation: Ints, start: Ints) -> Flags:
+    """Which tuples are not the only one of their relation at their instant."""
+    streaming = start != ALWAYS  # static tuples have their name already
+    if not streaming.all():
+        twins = np.zeros(len(start), dtype=bool)
+        twins[streaming] = _with_twins(relation[streaming], start[streaming])
+        return twins
+    if (start[1:] < start[:-1]).any():
+        instant = np.unique(start, return_inverse=True)[1]
+    else:
+        instant = np.cumsum(np.diff(start, prepend=start[:1]) != 0)
+    return repeated(instant * (int(relation.max(initial=0)) + 1) + relation)

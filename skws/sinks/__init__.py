@@ -1,0 +1,1 @@
+"""Where results go: an encoder for each format, and files, standard output, databases, web hooks."""

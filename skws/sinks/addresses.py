@@ -1,0 +1,125 @@
+"""Addresses of ``--sink``: standard output, files, a database, a web hook, a command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlencode
+
+from skws.sinks.base import Sink
+from skws.sinks.database import Retractions, SqliteSink, table_name
+from skws.sinks.files import JsonLinesSink, ParquetSink
+from skws.sinks.stdout import StdoutSink
+from skws.sources.feed import redacted
+from skws.spec.enums import OutputFormat
+from skws_schema.errors import SourceError, UsageError, nearest
+from skws_windows.window import MICROSECOND, parse_duration
+
+if TYPE_CHECKING:
+    from skws.sinks.webhook import Receiver
+
+_KINDS: Final = ("stdout", "jsonl", "parquet", "sqlite", "postgresql", "http", "https", "command")
+_HOW: Final = (
+    "expected stdout:FORMAT, jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://USER@HOST/DATABASE,"
+    " https://HOST/PATH or command:PROGRAM"
+)
+
+
+def open_sinks(texts: Iterable[str], *, color: bool = False) -> list[Sink]:
+    """A sink for each distinct address, not opened yet. Raises UsageError, SourceError."""
+    return [parse_sink(text, color=color) for text in dict.fromkeys(texts)]
+
+
+def parse_sink(text: str, *, color: bool = False) -> Sink:
+    """The sink at an address. Raises UsageError if it is invalid, SourceError if a package is missing."""
+    kind, colon, rest = text.partition(":")
+    if not colon or kind not in (*_KINDS, "postgres") or not rest:
+        raise UsageError(f"sink {redacted(text)}: {_HOW}{nearest(kind, _KINDS)}")
+    match kind:
+        case "stdout":
+            return StdoutSink(_format(rest), sys.stdout.buffer, color=color)
+        case "jsonl":
+            return JsonLinesSink(Path(rest))
+        case "parquet":
+            path, given = _split(text, rest, "?", ("every",))
+            every = parse_duration(given.get("every", "10 s"), what="every") / MICROSECOND
+            return ParquetSink(Path(path), every)
+        case "sqlite":
+            path, given = _split(text, rest, "?", ("table", "retractions", "scores"))
+            return SqliteSink(Path(path), *_table(given))
+        case "postgresql" | "postgres":
+            return _postgres(text)
+    return _posting(text, rest if kind == "command" else text, _receivers(kind))
+
+
+def _format(name: str) -> OutputFormat:
+    known = [str(each) for each in OutputFormat if each is not OutputFormat.PARQUET]
+    if name not in known:
+        raise UsageError(f"stdout:{name}: expected one of {', '.join(known)}{nearest(name, known)}")
+    return OutputFormat(name)
+
+
+def _split(text: str, rest: str, by: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """The address and its parameters. Raises UsageError for an unknown parameter."""
+    before, _, query = rest.partition(by)
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    for name in given:
+        if name not in known:
+            raise UsageError(f"sink {redacted(text)}: no parameter {name!r}{nearest(name, known)}")
+    return before, given
+
+
+def _table(given: dict[str, str]) -> tuple[str, Retractions, bool]:
+    what = given.get("retractions", "delete")
+    known = [str(each) for each in Retractions]
+    if what not in known:
+        raise UsageError(f"retractions={what}: expected delete or mark{nearest(what, known)}")
+    scores = given.get("scores", "no")
+    if scores not in {"yes", "no"}:
+        raise UsageError(f"scores={scores}: expected yes or no")
+    return table_name(given.get("table", "results")), Retractions(what), scores == "yes"
+
+
+def _postgres(text: str) -> Sink:
+    try:
+        from skws.sinks.postgres import PostgresSink  # noqa: PLC0415
+        from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
+    except ModuleNotFoundError as error:
+        if error.name != "psycopg2":
+            raise
+        raise SourceError("PostgreSQL needs psycopg2: install skws with its extra, skws[postgres]") from None
+    base, _, query = text.partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    own = {name: value for name, value in pairs if name in {"table", "retractions", "scores"}}
+    rest = urlencode([(name, value) for name, value in pairs if name not in own])
+    return PostgresSink(Address.of(f"{base}?{rest}" if rest else base), *_table(own))
+
+
+def _receivers(kind: str) -> Callable[[str], Receiver]:
+    """The class of receivers for a kind of address."""
+    from skws.sinks.http import Endpoint  # noqa: PLC0415 - only for posts
+    from skws.sinks.webhook import Program  # noqa: PLC0415
+
+    return Program if kind == "command" else Endpoint
+
+
+def _posting(text: str, rest: str, receiver: Callable[[str], Receiver]) -> Sink:
+    """A sink that posts; its parameters follow ``#``."""
+    from skws.sinks.webhook import Delivery, WebhookSink  # noqa: PLC0415 - only for posts
+
+    address, given = _split(text, rest, "#", ("letters", "attempts", "most"))
+    letters = given.get("letters")
+    delivery = Delivery(
+        _above_zero("attempts", given.get("attempts", "8")),
+        _above_zero("most", given.get("most", "100")),
+        Path(letters) if letters else None,
+    )
+    return WebhookSink(receiver(address), delivery)
+
+
+def _above_zero(name: str, text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"{name}={text}: expected a number above 0")
+    return int(text)

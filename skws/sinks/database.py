@@ -1,0 +1,241 @@
+"""Results as rows of a database table, one for each query and id, in one transaction a batch.
+
+A second table, ``skws_progress``, holds the last batch of each run. It changes
+in the same transaction, so that a batch is never written twice.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import orjson
+
+from skws.results.model import LiveResult
+from skws.sinks.base import NONE, Run, SinkError
+from skws_schema.errors import UsageError
+
+PROGRESS: Final = "skws_progress"
+COLUMNS: Final = ("query", "id", "start", "end", "network", "tuples", "joins", "snapshot", "retracted")
+SCORES: Final = ("score", "explanation")
+"""Further columns of a table of ranked results, on request."""
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
+# After an even number of backslashes, which stand for half as many of them.
+_ZERO: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_SQLITE_TYPES: Final = {
+    "query": "TEXT NOT NULL",
+    "id": "TEXT NOT NULL",
+    "start": "REAL",
+    "end": "REAL",
+    "network": "TEXT NOT NULL",
+    "tuples": "TEXT NOT NULL",
+    "joins": "TEXT NOT NULL",
+    "snapshot": "INTEGER NOT NULL",
+    "retracted": "REAL",
+    "batch": "INTEGER NOT NULL",
+    "score": "REAL",
+    "explanation": "TEXT",
+}
+_BUSY_SECONDS: Final = 30.0
+
+T = TypeVar("T")
+Cursor = TypeVar("Cursor")
+
+
+class Retractions(StrEnum):
+    """What a retraction does to the row of its result."""
+
+    DELETE = "delete"
+    MARK = "mark"
+
+
+def table_name(text: str) -> str:
+    """A table's name, perhaps with its schema's. Raises UsageError."""
+    if not _NAME.fullmatch(text):
+        raise UsageError(f"table {text!r}: expected letters, digits and '_', perhaps behind SCHEMA.")
+    return text
+
+
+class Statements:
+    """The SQL of one table; ``mark`` is the placeholder of parameters, ``types`` are the database's."""
+
+    def __init__(
+        self, table: str, retractions: Retractions, mark: str, types: dict[str, str], *, scores: bool = False
+    ) -> None:
+        self._retractions = retractions
+        self._scores = scores
+        columns = COLUMNS + SCORES if scores else COLUMNS
+        self.table = table
+        quoted = '"' + table.replace(".", '"."') + '"'
+        text = types["query"]
+        names = ", ".join(f'"{name}"' for name in columns)
+        described = ", ".join(f'"{name}" {types[name]}' for name in columns)
+        marks = ", ".join([mark] * len(columns))
+        renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in columns[2:])
+        self.create = (
+            f'CREATE TABLE IF NOT EXISTS {quoted} ({described}, PRIMARY KEY ("query", "id"))',
+            f"CREATE TABLE IF NOT EXISTS {PROGRESS} (run {text} PRIMARY KEY, batch {types['batch']})",
+        )
+        # Names are checked by table_name; values are parameters.
+        self._put = (
+            f"INSERT INTO {quoted} ({names}) VALUES ({marks})"  # noqa: S608
+            f' ON CONFLICT ("query", "id") DO UPDATE SET {renewed}'
+        )
+        where = f'WHERE "query" = {mark} AND "id" = {mark}'
+        self._delete = f"DELETE FROM {quoted} {where}"  # noqa: S608
+        self._retract = f'UPDATE {quoted} SET "retracted" = {mark} {where}'  # noqa: S608
+        self.progress = f"SELECT batch FROM {PROGRESS} WHERE run = {mark}"  # noqa: S608
+        self.advance = (
+            f"INSERT INTO {PROGRESS} (run, batch) VALUES ({mark}, {mark})"  # noqa: S608
+            " ON CONFLICT (run) DO UPDATE SET batch = excluded.batch"
+        )
+
+    def progress_key(self, run: str) -> str:
+        """The key of a run's progress."""
+        return f"{run} {self.table}"
+
+    def of(self, results: Sequence[LiveResult]) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:
+        """Statements with their parameters in order, equal neighbours as one."""
+        grouped: list[tuple[str, list[tuple[Any, ...]]]] = []
+        for result in results:
+            statement, values = self._for(result)
+            if not grouped or grouped[-1][0] != statement:
+                grouped.append((statement, []))
+            grouped[-1][1].append(values)
+        return grouped
+
+    def _for(self, result: LiveResult) -> tuple[str, tuple[Any, ...]]:
+        if result.op == "+":
+            row = _row(result)
+            return self._put, (*row, *_score(result)) if self._scores else row
+        if self._retractions is Retractions.DELETE:
+            return self._delete, (result.query, result.id)
+        return self._retract, (result.end, result.query, result.id)
+
+
+def _json(value: object) -> str:
+    """As text; U+0000, which PostgreSQL cannot store, is replaced."""
+    text = orjson.dumps(value).decode()
+    return _ZERO.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
+
+
+def _row(result: LiveResult) -> tuple[Any, ...]:
+    shown = result.to_dict()
+    tuples, joins = (_json(shown.get(name, [])) for name in ("tuples", "joins"))
+    first = (result.query, result.id, result.start, result.end, shown.get("network", ""))
+    return (*first, tuples, joins, result.snapshot, None)
+
+
+def _score(result: LiveResult) -> tuple[Any, ...]:
+    """NULL for results without a score; an explanation on request."""
+    shown = result.to_dict()
+    parts = shown.get("explanation")
+    return shown.get("score"), None if parts is None else _json(parts)
+
+
+class DatabaseSink(ABC, Generic[Cursor]):
+    """Upserts into a table, which is created if it is missing; each batch is durable once it is written."""
+
+    every = 1.0
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+        self._done = NONE
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    def open(self, run: Run) -> None:
+        self._run = run
+        self._key = self._statements.progress_key(run.id)
+        self._done = self._transaction(self._created)
+        run.hold(self._done)
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        if batch <= self._done or not results:
+            return
+        self._transaction(lambda cursor: self._write(cursor, batch, results))
+        self._done = batch
+
+    def flush(self) -> None:
+        """Batches are durable already."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _transaction(self, work: Callable[[Cursor], T]) -> T:
+        """The result of ``work`` in a transaction. Raises SinkError."""
+
+    @abstractmethod
+    def _execute(self, cursor: Cursor, statement: str, values: Sequence[Any] = ()) -> Any:
+        """The first row that a statement gives, or None."""
+
+    @abstractmethod
+    def _execute_many(self, cursor: Cursor, statement: str, rows: list[tuple[Any, ...]]) -> None: ...
+
+    def _created(self, cursor: Cursor) -> int:
+        """Creates the tables; gives the last batch in them."""
+        for statement in self._statements.create:
+            self._execute(cursor, statement)
+        return self._progress(cursor)
+
+    def _write(self, cursor: Cursor, batch: int, results: Sequence[LiveResult]) -> None:
+        # An earlier attempt may have been committed though its answer was lost.
+        if self._progress(cursor) < batch:
+            for statement, rows in self._statements.of(results):
+                self._execute_many(cursor, statement, rows)
+            self._execute(cursor, self._statements.advance, (self._key, batch))
+
+    def _progress(self, cursor: Cursor) -> int:
+        found = self._execute(cursor, self._statements.progress, (self._key,))
+        return int(found[0]) if found else NONE
+
+
+class SqliteSink(DatabaseSink[sqlite3.Cursor]):
+    """The database is a file at ``path``, which is created if it is missing."""
+
+    def __init__(
+        self,
+        path: Path,
+        table: str = "results",
+        retractions: Retractions = Retractions.DELETE,
+        scores: bool = False,
+    ) -> None:
+        super().__init__(Statements(table, retractions, "?", _SQLITE_TYPES, scores=scores))
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        return f"sqlite:{self._path}"
+
+    def open(self, run: Run) -> None:
+        try:
+            # Used by one thread at a time, though not always by the one that opened it.
+            self._connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.Error as error:
+            raise SinkError(f"{self._path}: {error}") from None
+        super().open(run)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _transaction(self, work: Callable[[sqlite3.Cursor], T]) -> T:
+        try:
+            with self._connection:
+                return work(self._connection.cursor())
+        except sqlite3.Error as error:
+            raise SinkError(f"{self._path}: {error}") from None
+
+    def _execute(self, cursor: sqlite3.Cursor, statement: str, values: Sequence[Any] = ()) -> Any:
+        return cursor.execute(statement, values).fetchone()
+
+    def _execute_many(self, cursor: sqlite3.Cursor, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        cursor.executemany(statement, rows)

@@ -1,0 +1,190 @@
+"""Files as sinks: one that grows by batches, and a folder of whole Parquet files.
+
+A run that goes on after a failure cuts off what the broken run wrote last, so
+that each batch is in the file once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from skws.durable.files import GrowingFile, synced
+from skws.results.model import LiveResult
+from skws.sinks.base import NONE, Marks, Run, SinkError
+from skws.sinks.destination import destination
+from skws.sinks.encoders import JsonLinesEncoder
+from skws.sinks.formats import Writer, plain_encoder
+from skws.spec.enums import OutputFormat
+
+MOST: Final = 50_000
+"""Results that a Parquet sink holds in memory."""
+
+
+class AppendedFile:
+    """Appends to ``path``, after its first ``length`` bytes if that is given. Raises SinkError."""
+
+    def __init__(self, path: Path, length: int | None, tell: Callable[[str], None]) -> None:
+        self._path = path
+        with _guarded(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = GrowingFile(path)
+            if length is not None:
+                self._cut(length, tell)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self._file.size
+
+    def write(self, data: bytes) -> None:
+        """Readers see it at once."""
+        with _guarded(self._path):
+            self._file.append(data)
+
+    def sync(self) -> int:
+        """Make all of it durable; gives the size."""
+        with _guarded(self._path):
+            return self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _cut(self, length: int, tell: Callable[[str], None]) -> None:
+        if not self._path.is_file():
+            return
+        if self.size > length:
+            self._file.cut(length)
+        elif self.size < length:
+            tell(f"{self._path} is shorter than it was left: what was in it is not written again")
+
+
+class BatchFile:
+    """Appends batches to a file, in a later process after the last batch in ``marks``.
+
+    Raises SinkError, StateError.
+    """
+
+    def __init__(self, path: Path, marks: Marks, tell: Callable[[str], None]) -> None:
+        self._marks = marks
+        kept = marks.read()
+        self.batch: int = kept.get("batch", NONE)
+        self._file = AppendedFile(path, kept.get("bytes"), tell)
+        if kept.get("bytes") != self._file.size:
+            marks.keep(self.batch, bytes=self._file.size)
+
+    def has(self, batch: int) -> bool:
+        """True if a batch is durable already."""
+        return batch <= self.batch
+
+    def write(self, data: bytes) -> None:
+        """Readers see it at once."""
+        self._file.write(data)
+
+    def flush(self, batch: int) -> None:
+        """Make all batches up to ``batch`` durable."""
+        if not self.has(batch):
+            self._marks.keep(batch, bytes=self._file.sync())
+            self.batch = batch
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class JsonLinesSink:
+    """Appends to ``path``; each line is in it once, also if the run breaks and goes on."""
+
+    every = 1.0
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._encoder = JsonLinesEncoder()
+        self._last = NONE
+
+    @property
+    def name(self) -> str:
+        return f"jsonl:{self._path}"
+
+    def open(self, run: Run) -> None:
+        self._file = BatchFile(self._path, Marks(run, self.name), run.tell)
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        if results and not self._file.has(batch):
+            self._file.write(b"".join(map(self._encoder.encode, results)))
+        self._last = batch
+
+    def flush(self) -> None:
+        self._file.flush(self._last)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ParquetSink:
+    """Writes ``results-RUN-FIRST-LAST.parquet`` into ``folder``: the name says which batches are in it.
+
+    Each file holds several batches, and is whole when it appears.
+    """
+
+    def __init__(self, folder: Path, every: float = 10.0) -> None:
+        self._folder = folder
+        self.every = every
+        self._held: list[LiveResult] = []
+        self._first = NONE
+        self._last = NONE
+        self._done = NONE
+
+    @property
+    def name(self) -> str:
+        return f"parquet:{self._folder}"
+
+    def open(self, run: Run) -> None:
+        self._prefix = f"results-{run.id[:12]}-"
+        with _guarded(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for half in self._folder.glob(f".{self._prefix}*.partial"):
+                half.unlink()  # of a process that was killed
+        written = self._folder.glob(f"{self._prefix}*.parquet")
+        self._done = max((int(path.stem.rpartition("-")[2]) for path in written), default=NONE)
+        run.hold(self._done)
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        if batch <= self._done:
+            return
+        if results and not self._held:
+            self._first = batch
+        self._last = batch
+        self._held += results
+        if len(self._held) >= MOST:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._held:
+            return
+        path = self._folder / f"{self._prefix}{self._first:012d}-{self._last:012d}.parquet"
+        ranked = any("score" in each.to_dict() for each in self._held)
+        with destination(path, sys.stdout.buffer) as opened:
+            writer = Writer(plain_encoder(OutputFormat.PARQUET, ranked=ranked), opened)
+            for result in self._held:
+                writer.write(result)
+            writer.finish()
+            opened.sync()
+        with _guarded(self._folder):
+            synced(self._folder)
+        self._done = self._last
+        self._held = []
+
+    def close(self) -> None:
+        self._held = []
+
+
+@contextmanager
+def _guarded(path: Path) -> Iterator[None]:
+    """Turns failures of the file system into SinkError."""
+    try:
+        yield
+    except OSError as error:
+        raise SinkError(f"cannot write to {path}: {error.strerror}") from None

@@ -1,0 +1,108 @@
+"""Results as Parquet, a row group at a time, so that memory does not grow with their number."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skws.results.model import LiveResult
+from skws.sinks.encoders import Encoder
+
+ROW_GROUP: Final = 10_000
+
+# Rows of different relations have different attributes: a row is a JSON object.
+_TUPLE: Final = pa.struct(
+    [
+        ("relation", pa.string()),
+        ("id", pa.string()),
+        ("keywords", pa.list_(pa.string())),
+        ("row", pa.string()),
+        # Of patterns; else null.
+        ("labels", pa.list_(pa.string())),
+        ("position", pa.int64()),
+    ]
+)
+_JOIN: Final = pa.struct([("left", pa.int32()), ("right", pa.int32()), ("name", pa.string())])
+SCHEMA: Final = pa.schema(
+    [
+        ("op", pa.string()),
+        ("query", pa.string()),
+        ("id", pa.string()),
+        ("start", pa.float64()),
+        ("end", pa.float64()),
+        ("network", pa.string()),
+        ("tuples", pa.list_(_TUPLE)),
+        ("joins", pa.list_(_JOIN)),
+        ("snapshot", pa.bool_()),
+    ]
+)
+RANKED_SCHEMA: Final = pa.schema(
+    [
+        *SCHEMA,
+        ("score", pa.float64()),
+        ("explanation", pa.string()),
+        ("event", pa.string()),
+        ("rank", pa.int32()),
+        ("at", pa.float64()),
+        ("reason", pa.string()),
+        ("group", pa.string()),
+        ("folded", pa.int32()),
+    ]
+)
+
+
+class ParquetEncoder(Encoder[LiveResult]):
+    """One result a row; a file without results has the columns all the same.
+
+    ``ranked`` adds the columns of results that have a score.
+    """
+
+    verbatim = True
+
+    def __init__(self, *, ranked: bool = False) -> None:
+        self._schema = RANKED_SCHEMA if ranked else SCHEMA
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = io.BytesIO()
+        self._parquet = pq.ParquetWriter(self._bytes, self._schema)
+
+    def begin(self) -> bytes:
+        return self._taken()
+
+    def encode(self, result: LiveResult) -> bytes:
+        """Empty but for the last result of a row group."""
+        self._rows.append(_row(result))
+        return self._group() if len(self._rows) == ROW_GROUP else b""
+
+    def end(self) -> bytes:
+        """The last row group and the footer."""
+        group = self._group() if self._rows else b""
+        self._parquet.close()
+        return group + self._taken()
+
+    def _group(self) -> bytes:
+        self._parquet.write_table(pa.Table.from_pylist(self._rows, self._schema), row_group_size=ROW_GROUP)
+        self._rows = []
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        """What Arrow wrote since the last call; it counts offsets by itself."""
+        data = self._bytes.getvalue()
+        self._bytes.seek(0)
+        self._bytes.truncate()
+        return data
+
+
+def _row(result: LiveResult) -> dict[str, Any]:
+    shown = result.to_dict()
+    for described in shown["tuples"]:
+        described["row"] = orjson.dumps(described["row"]).decode()
+    joins = shown.get("joins", [])
+    shown["joins"] = [{"left": left, "right": right, "name": name} for left, right, name in joins]
+    shown["snapshot"] = result.snapshot
+    if "explanation" in shown:
+        shown["explanation"] = orjson.dumps(shown["explanation"]).decode()
+    return shown

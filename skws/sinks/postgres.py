@@ -1,0 +1,90 @@
+"""Results in a table of a PostgreSQL database. While the server is away, the run waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import psycopg2
+from psycopg2.extensions import connection, cursor
+from psycopg2.extras import execute_batch
+
+from skws.sinks.base import SinkError
+from skws.sinks.database import DatabaseSink, Retractions, Statements
+from skws.sources.postgres.address import Address
+from skws_schema.errors import NotYetError, SourceError
+
+_TYPES: Final = {
+    "query": "text",
+    "id": "text",
+    "start": "double precision",
+    "end": "double precision",
+    "network": "text NOT NULL",
+    "tuples": "jsonb NOT NULL",
+    "joins": "jsonb NOT NULL",
+    "snapshot": "boolean NOT NULL",
+    "retracted": "double precision",
+    "batch": "bigint NOT NULL",
+    "score": "double precision",
+    "explanation": "jsonb",
+}
+# Five minutes, as sources have.
+_PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 11.5, *(30.0,) * 9)
+
+T = TypeVar("T")
+
+
+class PostgresSink(DatabaseSink[cursor]):
+    """A transaction whose connection breaks is repeated."""
+
+    def __init__(
+        self,
+        address: Address,
+        table: str = "results",
+        retractions: Retractions = Retractions.DELETE,
+        scores: bool = False,
+    ) -> None:
+        super().__init__(Statements(table, retractions, "%s", _TYPES, scores=scores))
+        self._address = address
+        self._connection: connection | None = None
+
+    @property
+    def name(self) -> str:
+        return self._address.shown
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _transaction(self, work: Callable[[cursor], T]) -> T:
+        for pause in _PAUSES:
+            try:
+                return self._tried(work)
+            except NotYetError as error:
+                self._run.tell(f"{error}; trying again in {pause:g} s")
+            except SourceError as error:
+                raise SinkError(str(error)) from None
+            self.close()
+            if not self._run.wait(pause):
+                raise SinkError(f"{self.name}: the server is away, and the run was ended meanwhile")
+        raise SinkError(f"{self.name}: the server is away (tried for {sum(_PAUSES):g} seconds)")
+
+    def _tried(self, work: Callable[[cursor], T]) -> T:
+        """Raises NotYetError if the server is away, SourceError."""
+        try:
+            if self._connection is None:
+                self._connection = self._address.connected()
+            with self._connection as connected, connected.cursor() as statement:
+                return work(statement)
+        except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
+            raise NotYetError(str(self._address.failure(error))) from None
+        except psycopg2.Error as error:
+            raise self._address.failure(error) from None
+
+    def _execute(self, cursor: cursor, statement: str, values: Sequence[Any] = ()) -> Any:
+        cursor.execute(statement, values)
+        return cursor.fetchone() if cursor.description else None
+
+    def _execute_many(self, cursor: cursor, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        execute_batch(cursor, statement, rows)

@@ -1,0 +1,137 @@
+"""Results as a table, one line each, written as they come: fitted to a terminal, elsewhere uncut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor
+from typing import Final
+
+from rich.cells import cell_len
+
+from skws.keywords import highlight
+from skws.keywords.plan import Plan
+from skws.results.model import LiveResult, Result, TupleShown
+from skws.sinks.encoders import Encoder
+from skws.sinks.text import (
+    BOLD,
+    DEFAULT_WIDTH,
+    RESET,
+    explained,
+    fate,
+    fitted,
+    instant,
+    marked,
+    padded,
+    shortened,
+    standing,
+    value_text,
+    visible,
+)
+
+_TIME: Final = 20
+_LEAST_MATCH: Final = 20
+_LEAST_TEXT: Final = 3
+_SEPARATOR: Final = " - "
+_STANDING: Final = 12
+
+
+class NetworkTable(Encoder[Result]):
+    """Operation, time, network and match: the searched texts of the tuples, in the network's order.
+
+    The time of a result is its start, that of a retraction the time when it is retracted. Results with a
+    score have it after the time, and their rank if only the best results are emitted.
+
+    ``width``: the columns of a terminal, to which lines are fitted, or None. Widths are fixed at the first
+    result, since no result waits for the next.
+    """
+
+    def __init__(self, plan: Plan, width: int | None, *, color: bool) -> None:
+        self._query, self._schema = plan.query, plan.schema
+        self.verbatim = color
+        self._width = width
+        self._headed = False
+        self._ranked = False
+        self._network = self._match = 0
+
+    def encode(self, result: Result) -> bytes:
+        lines = [] if self._headed else [self._head(result)]
+        fated = f"({fate(result)}) " if fate(result) else ""
+        shown = (standing(result), visible(result.network), fated + self._matched(result))
+        lines.append(self._line(result.op, _time(result), *shown))
+        lines += [f"    {line}" for line in explained(result)]
+        return ("\n".join(lines) + "\n").encode()
+
+    def _head(self, first: Result) -> str:
+        """Fixes the widths for results such as the first one; gives the heading."""
+        self._headed, self._ranked = True, first.score is not None
+        width = (self._width or DEFAULT_WIDTH) - (_STANDING + 2) * self._ranked
+        rest = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
+        self._network = rest * 2 // 5
+        self._match = rest - self._network
+        score = "score" if first.place is None else "rank, score"
+        line = self._line("op", "time", score, "network", "match")
+        return f"{BOLD}{line}{RESET}" if self.verbatim else line
+
+    def _line(self, op: str, time: str, score: str, network: str, match: str) -> str:
+        cell = padded if self._width is None else fitted
+        ranked = f"{cell(score, _STANDING)}  " if self._ranked else ""
+        return f"{cell(op, 2)}  {cell(time, _TIME)}  {ranked}{cell(network, self._network)}  {match}".rstrip()
+
+    def _matched(self, result: Result) -> str:
+        """The searched texts; on a terminal each is cut so that all have a share of the width."""
+        texts = [
+            (shown.relation, name, value_text(value))
+            for shown in result.tuples
+            for name in self._schema.relation(shown.relation).search
+            if (value := shown.row[name]) is not None
+        ]
+        lengths = [cell_len(visible(text)) for *_, text in texts]
+        room = self._match - len(_SEPARATOR) * max(len(texts) - 1, 0)
+        share = max(lengths, default=0) if self._width is None else fair_share(lengths, room)
+        parts = []
+        for relation, name, text in texts:
+            spans = highlight(self._query, self._schema, relation, name, text)
+            short, spans = shortened(visible(text), spans, share)
+            parts.append(marked(short, spans, color=True) if self.verbatim else short)
+        return _SEPARATOR.join(parts)
+
+
+class MatchTable(Encoder[LiveResult]):
+    """Operation, time and match, for results that are no networks: the tuples of each on one line.
+
+    A tuple's labels, where it has some, come before it. Equal results may come as one, with their number.
+    """
+
+    def __init__(self) -> None:
+        self._headed = False
+
+    def encode(self, result: LiveResult) -> bytes:
+        head = "" if self._headed else f"op  {'time':<{_TIME}}  match\n"
+        self._headed = True
+        shown = " ; ".join(map(_text, result.tuples))
+        count = getattr(result, "count", 1)
+        shown += f"  {count:,} times" if count > 1 else ""
+        return f"{head}{result.op:<2}  {_time(result):<{_TIME}}  {shown}\n".encode()
+
+
+def _time(result: LiveResult) -> str:
+    seconds = result.end if result.op == "-" else result.start
+    return "always" if seconds is None else instant(floor(seconds))
+
+
+def _text(shown: TupleShown) -> str:
+    values = ", ".join("" if value is None else visible(value_text(value)) for value in shown.row.values())
+    labels, relation = visible("+".join(getattr(shown, "labels", ()))), visible(shown.relation)
+    return f"{labels}={relation}({values})" if labels else f"{relation}({values})"
+
+
+def fair_share(widths: Sequence[int], room: int) -> int:
+    """The most cells that each text may take so that all fit; short texts leave cells to others."""
+    share = 0
+    for place, width in enumerate(sorted(widths)):
+        share = room // (len(widths) - place)
+        if width > share:
+            break
+        share = width
+        room -= width
+    return max(share, _LEAST_TEXT)

@@ -1,0 +1,60 @@
+"""Databases by address: a SQLite file or a PostgreSQL server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from skws.sources.addresses import is_postgres
+from skws_schema.errors import SourceError
+from skws_schema.infer.infer import Inference
+from skws_schema.model import Relation, Row, Schema
+
+SQLITE: Final = "sqlite:"
+_SUFFIXES: Final = frozenset({".db", ".sqlite", ".sqlite3"})
+
+
+class Database(Protocol):
+    """A database to read from. ``name`` may be shown to anyone. All methods may raise SourceError."""
+
+    @property
+    def name(self) -> str: ...
+
+    def stamp(self, relations: Sequence[Relation]) -> str:
+        """A text that changes when the rows of ``relations`` change."""
+
+    def inferred(self) -> Inference:
+        """The schema that the catalog implies."""
+
+    def rows(self, relation: Relation) -> Iterator[Row]:
+        """The rows of a relation's table, with the types of its attributes."""
+
+
+def is_sqlite(text: str) -> bool:
+    """True for the address of a SQLite file, or a path with a suffix of one."""
+    return text.startswith(SQLITE) or Path(text).suffix in _SUFFIXES
+
+
+def database_at(text: str) -> Database:
+    """The database at an address. Raises UsageError, SourceError."""
+    if is_postgres(text):
+        try:
+            from skws.sources.postgres.database import PostgresDatabase  # noqa: PLC0415 - psycopg2 is an extra
+        except ModuleNotFoundError as error:
+            if error.name != "psycopg2":
+                raise
+            raise SourceError(
+                "PostgreSQL needs psycopg2: install skws with its extra, skws[postgres]"
+            ) from None
+        return PostgresDatabase.of(text)
+    from skws.sources.sqlite import SqliteDatabase  # noqa: PLC0415 - for SQLite only
+
+    return SqliteDatabase(Path(text.removeprefix("sqlite://").removeprefix(SQLITE)))
+
+
+def all_tables(schema: Schema) -> Schema:
+    """The schema of a snapshot: every relation is a static table."""
+    relations = tuple(replace(each, table=True, time=None) for each in schema.relations)
+    return replace(schema, relations=relations, window="none")

@@ -1,0 +1,228 @@
+"""Reading partitions side by side, as far ahead as memory allows, and giving their messages in order.
+
+A topic of a static table holds changes, as streams do; the table's rows are the
+sum of those changes at the start of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Message as Fetched
+
+from skws.data.record import BadRecord, Record
+from skws.sources.feed import Item
+from skws.sources.kafka.address import Address
+from skws.sources.kafka.client import Client
+from skws.sources.kafka.merging import Message, Partition, Queue, in_order, take_merged
+from skws.sources.kafka.messages import TopicReader, relation_of
+from skws_purging.lifespans import GroupKey, identity
+from skws_schema.errors import SourceError, nearest
+from skws_schema.model import Row, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """``streams`` are followed; ``tables`` hold the rows of static tables."""
+
+    partitions: tuple[Partition, ...]
+    streams: tuple[str, ...]
+    tables: dict[str, tuple[Partition, ...]]
+    notices: tuple[str, ...] = ()
+
+
+def find_topics(address: Address, schema: Schema, client: Client) -> Topics:
+    """Raises SourceError if a topic of the address, or every topic, is missing; KafkaException."""
+    known = client.topics()
+    gone = schema.evolution.removed_relations
+    here = {r.name for n, r in enumerate(schema.relations) if n not in gone and r.source is None}
+    wanted = address.topics or tuple(name for name in schema.index if name in here)
+    missing = [topic for topic in wanted if topic not in known]
+    if missing and (address.topics or len(missing) == len(wanted)):
+        raise SourceError(
+            f"{address.shown}: there is no topic {missing[0]}{nearest(missing[0], known)}"
+            + ("" if address.topics else " (without topics in the address, they are named as the relations)")
+        )
+    there = {topic: client.partitions(topic) for topic in wanted if topic in known}
+    tables = {topic: tuple(there[topic]) for topic in there if _is_table(topic, schema)}
+    streams = tuple(topic for topic in there if topic not in tables)
+    notices = tuple(f"there is no topic {topic} yet; waiting for it" for topic in missing)
+    return Topics(tuple(one for topic in streams for one in there[topic]), streams, tables, notices)
+
+
+def _is_table(topic: str, schema: Schema) -> bool:
+    relation = relation_of(topic, schema)
+    return relation is not None and schema.relations[relation].table
+
+
+_CHUNK: Final = 5_000
+# Bounds of messages read ahead: of all partitions, and the least of one.
+_MOST_WAITING: Final = 100_000
+_LEAST_WAITING: Final = 1_000
+_OUT_OF_RANGE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+
+class GapError(Exception):
+    """The next offset of a partition is gone."""
+
+    def __init__(self, partition: Partition, offset: int) -> None:
+        super().__init__(partition, offset)
+        self.partition = partition
+        self.offset = offset
+
+
+class PartitionReader:
+    """Reads partitions from ``offsets`` on, up to ``ends`` if given.
+
+    Methods raise KafkaException while brokers are away, GapError where messages are gone.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        reader: Callable[[str], TopicReader],
+        offsets: Mapping[Partition, int],
+        ends: Mapping[Partition, int] | None = None,
+    ) -> None:
+        self._client = client
+        self._reader = reader
+        self._queues = {one: Queue(one, offset) for one, offset in sorted(offsets.items())}
+        self._bounded = ends is not None
+        for partition, end in (ends or {}).items():
+            self._queues[partition].end = end
+        self._share = max(_LEAST_WAITING, _MOST_WAITING // max(1, len(offsets)))
+        self._paused: set[Partition] = set()
+        client.assign(offsets)
+
+    def offsets(self) -> dict[Partition, int]:
+        """The offsets after the messages that were given."""
+        return {partition: queue.given for partition, queue in self._queues.items()}
+
+    def add(self, partition: Partition, offset: int) -> None:
+        """Read a new partition."""
+        self._queues = dict(sorted((self._queues | {partition: Queue(partition, offset)}).items()))
+        self._client.add(partition, offset)
+
+    def skip_to(self, partition: Partition, offset: int) -> None:
+        """Skip to ``offset``: what is before it is gone."""
+        self._queues[partition].waiting.append(Message(partition, offset, []))
+        self._client.move(partition, offset)
+
+    def dry(self) -> list[Partition]:
+        """The partitions that the others wait for."""
+        return [partition for partition, queue in self._queues.items() if queue.dry]
+
+    def take(self, limit: int) -> list[Message]:
+        """Messages of about ``limit`` items, in order."""
+        taken = take_merged(list(self._queues.values()), limit)
+        for partition in [p for p in self._paused if len(self._queues[p].waiting) < self._share // 2]:
+            self._paused.remove(partition)
+            self._client.resume(partition)
+        return taken
+
+    def all(self) -> list[Message]:
+        """All fetched messages, partition by partition."""
+        return [message for queue in self._queues.values() for message in queue.waiting]
+
+    def complete(self) -> bool:
+        """Whether everything up to ``ends`` has been fetched."""
+        return all(queue.fetched >= queue.end for queue in self._queues.values())
+
+    def fill(self, seconds: float) -> bool:
+        """Fetch messages, waiting ``seconds`` for the first; False if none came."""
+        fetched = self._client.fetch(_CHUNK, seconds)
+        faults: list[Exception] = []
+        for message in fetched:
+            queue = self._queues.get((message.topic() or "", message.partition() or 0))
+            if queue is None:
+                continue
+            error = message.error()
+            if error is not None:
+                faults += self._on_event(queue, message, error)
+            elif (message.offset() or 0) >= queue.fetched:
+                self._append(queue, message)
+        self._pause_full()
+        if faults:
+            raise faults[0]
+        return bool(fetched)
+
+    def _on_event(self, queue: Queue, message: Fetched, error: KafkaError) -> list[Exception]:
+        """Handles an event; gives errors, to be raised once the other messages are kept."""
+        if error.code() in _OUT_OF_RANGE:
+            return [GapError(queue.partition, queue.fetched)]
+        if error.code() != KafkaError._PARTITION_EOF:
+            return [KafkaException(error)]
+        queue.exhausted(message.offset() or 0)
+        return (
+            [GapError(queue.partition, queue.fetched)] if self._bounded and queue.fetched < queue.end else []
+        )
+
+    def _append(self, queue: Queue, message: Fetched) -> None:
+        offset = message.offset() or 0
+        if self._bounded and offset >= queue.end:
+            queue.exhausted(queue.end)
+            return
+        kind, millis = message.timestamp()
+        items = self._reader(queue.partition[0]).items(
+            queue.partition[1], offset, message.key(), message.value(), millis * 1000 if kind else None
+        )
+        queue.waiting.append(Message(queue.partition, offset + 1, items))
+
+    def _pause_full(self) -> None:
+        for queue in self._queues.values():
+            if not self._bounded:
+                queue.end = self._client.known_end(queue.partition)
+                over = len(queue.waiting) > self._share
+            else:
+                over = queue.fetched >= queue.end
+            if over and queue.partition not in self._paused:
+                self._paused.add(queue.partition)
+                self._client.pause(queue.partition)
+
+
+_WAIT_SECONDS: Final = 0.05
+_ALL: Final = 1 << 62
+
+
+def table_rows(
+    address: Address, schema: Schema, client: Client, topics: Mapping[str, tuple[Partition, ...]]
+) -> Iterator[Item]:
+    """The present rows of ``topics``. Raises KafkaException."""
+    # Read as streams: only those have deletions, and times of messages.
+    moving = replace(
+        schema, relations=tuple(replace(one, table=False, time=None) for one in schema.relations)
+    )
+    for topic, partitions in topics.items():
+        reader = TopicReader(topic, moving, address.form)
+        yield from final_rows(in_order(_all(client, reader, partitions)), moving)
+
+
+def final_rows(items: Iterable[Item], schema: Schema) -> Iterator[Item]:
+    """The rows left after all insertions and deletions, as records of static tables; and bad records."""
+    left: dict[GroupKey, list[Row]] = {}
+    for item in items:
+        if isinstance(item, BadRecord):
+            yield item
+            continue
+        name = identity(schema, item.relation, item.row)
+        _, _, keyed = name
+        if item.delete:
+            left[name] = left.get(name, [])[1:]
+        else:
+            left[name] = [item.row] if keyed else [*left.get(name, ()), item.row]
+    for (relation, _, _), rows in left.items():
+        for row in rows:
+            yield Record(relation, 0, row)
+
+
+def _all(client: Client, reader: TopicReader, partitions: tuple[Partition, ...]) -> list[Message]:
+    following = PartitionReader(client, lambda _: reader, {one: client.reach(one)[0] for one in partitions})
+    messages: list[Message] = []
+    while True:
+        following.fill(_WAIT_SECONDS)
+        messages += following.take(_ALL)
+        if not following.dry():
+            return messages

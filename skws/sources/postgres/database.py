@@ -1,0 +1,259 @@
+"""A PostgreSQL server as a database: rows read in one snapshot each, and a schema inferred from its catalog.
+
+Types and keys are certain; whether a character column is text or a string is
+inferred from a sample of its values, as for files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from psycopg2.extensions import connection
+from psycopg2.sql import SQL, Identifier, Literal
+
+from skws.formats.rows import typed_rows
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.catalog import ForeignKey, Table, TableColumn, mismatches, tables
+from skws.sources.postgres.pgoutput import Identity
+from skws_schema.errors import SourceError
+from skws_schema.infer.candidate_keys import Finding
+from skws_schema.infer.column_profile import EVENT, LATER, profile, tokens
+from skws_schema.infer.infer import (
+    NO_ATTRIBUTE,
+    NO_ATTRIBUTES,
+    NO_RELATION,
+    Inference,
+    InferredRelation,
+    LeftOut,
+)
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row
+from skws_schema.yaml.document import is_name
+
+SAMPLE_ROWS: Final = 1000
+_SURE: Final = 1.0
+_DOUBTFUL: Final = 0.5
+_CHARACTERS: Final = frozenset({"text", "varchar", "bpchar", "citext", "name"})
+_TYPES: Final = {
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), AttributeType.INTEGER),
+    **dict.fromkeys(("float4", "float8", "numeric"), AttributeType.NUMBER),
+    "bool": AttributeType.BOOLEAN,
+    **dict.fromkeys(("timestamp", "timestamptz", "date"), AttributeType.TIMESTAMP),
+    **dict.fromkeys(
+        ("uuid", "inet", "cidr", "macaddr", "bit", "varbit", "time", "timetz"), AttributeType.STRING
+    ),
+}
+_HEADING: Final = "# Inferred from {}. What is doubtful is commented out.\n"
+
+
+def infer_schema(address: Address, name: str | None, window: str) -> str:
+    """The YAML of a schema for the tables in the address' search path. Raises SourceError."""
+    _, _, rest = inferred(address, name, window).to_yaml().partition("\n")
+    return _HEADING.format(address.shown) + rest
+
+
+def inferred(address: Address, name: str | None, window: str, *, followed: bool = True) -> Inference:
+    """The schema that the catalog and samples imply; ``followed``: whether changes will be read.
+
+    Raises SourceError.
+    """
+    with address.sql() as connected:
+        known = tables(connected) if followed else {n: _readable(t) for n, t in tables(connected).items()}
+        if not any(map(_usable, known.values())):
+            raise SourceError(f"{address.shown}: no tables in the search path to infer a schema from")
+        return _inference(connected, known, name or connected.info.dbname, window)
+
+
+def _inference(connected: connection, known: Mapping[str, Table], name: str, window: str) -> Inference:
+    usable = {table.name: table for table in known.values() if _usable(table)}
+    joins = list(_joins(usable))
+    referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
+    relations = tuple(_relation(connected, table, referring) for table in usable.values())
+    left_out = tuple(
+        LeftOut(table, NO_ATTRIBUTES if is_name(table) else NO_RELATION)
+        for table in known
+        if table not in usable
+    )
+    return Inference(name, relations, tuple(joins), window, left_out)
+
+
+def _usable(table: Table) -> bool:
+    return is_name(table.name) and any(not _fault(column) for column in table.columns)
+
+
+def _readable(table: Table) -> Table:
+    """The table for reading alone, where generated columns are like others."""
+    return replace(table, columns=tuple(replace(column, generated=False) for column in table.columns))
+
+
+def _fault(column: TableColumn) -> str:
+    """Why a column cannot be an attribute; empty if it can."""
+    if not is_name(column.name):
+        return NO_ATTRIBUTE
+    if column.type not in _CHARACTERS and column.type not in _TYPES and column.kind != "e":
+        return "no attribute has its type"
+    return "PostgreSQL does not replicate generated columns" if column.generated else ""
+
+
+def _left_out(column: TableColumn) -> LeftOut:
+    return LeftOut(f"{column.name} ({column.type})", _fault(column))
+
+
+def _relation(connected: connection, table: Table, referring: set[tuple[str, str]]) -> InferredRelation:
+    taken = [column for column in table.columns if not _fault(column)]
+    samples = _samples(connected, table, [c.name for c in taken if c.type in _CHARACTERS])
+    attributes = tuple(_attribute(table, column, samples, referring) for column in taken)
+    names = {column.name for column in taken}
+    key = table.key if table.key and names.issuperset(table.key) else ()
+    return InferredRelation(
+        table.name,
+        attributes,
+        Finding(key, _SURE, _key_reason(table)) if key else None,
+        _time(taken),
+        "" if table.replicated else "changes of a view or a foreign table cannot be followed",
+        tuple(_left_out(column) for column in table.columns if _fault(column)),
+    )
+
+
+def _attribute(
+    table: Table,
+    column: TableColumn,
+    samples: Mapping[str, list[str | None]],
+    referring: set[tuple[str, str]],
+) -> Finding[Attribute]:
+    if column.type not in _CHARACTERS:
+        kind = _type(column)
+        return Finding(Attribute(column.name, kind), _SURE, column.type if column.kind != "e" else "an enum")
+    if (table.name, column.name) in referring:
+        return Finding(
+            Attribute(column.name, AttributeType.STRING), _SURE, f"{column.type}, refers to another"
+        )
+    guess = profile(column.name, samples[column.name])
+    if column.name in table.key and not guess.names_things:
+        return Finding(Attribute(column.name, AttributeType.STRING), 0.8, f"{column.type}, part of the key")
+    if not guess.distinct:
+        return Finding(
+            Attribute(column.name, AttributeType.TEXT), 0.6, f"{column.type}, no values to judge by"
+        )
+    text = guess.type is AttributeType.TEXT
+    kind = AttributeType.TEXT if text else AttributeType.STRING
+    return Finding(Attribute(column.name, kind), round(guess.confidence, 2), f"{column.type}, {guess.reason}")
+
+
+def _type(column: TableColumn) -> AttributeType:
+    # A numeric's modifier is 4 more than the bits of precision and scale; without one it may have any.
+    if column.type == "numeric" and column.modifier >= 4 and (column.modifier - 4) & 0x7FF == 0:
+        return AttributeType.INTEGER
+    return AttributeType.STRING if column.kind == "e" else _TYPES[column.type]
+
+
+def _samples(connected: connection, table: Table, columns: Iterable[str]) -> dict[str, list[str | None]]:
+    chosen = list(columns)
+    if not chosen:
+        return {}
+    statement = SQL("SELECT {} FROM {} LIMIT {}").format(
+        SQL(", ").join(SQL("{}::text").format(Identifier(name)) for name in chosen),
+        Identifier(table.namespace, table.name),
+        Literal(SAMPLE_ROWS),
+    )
+    with connected.cursor() as cursor:
+        cursor.execute(statement)
+        rows = cursor.fetchall()
+    return {name: [row[place] for row in rows] for place, name in enumerate(chosen)}
+
+
+def _key_reason(table: Table) -> str:
+    followed = table.identity is Identity.FULL or table.identity_columns.issuperset(table.key)
+    return "the primary key" if followed else "the primary key, but old rows are not logged with it"
+
+
+def _time(columns: Iterable[TableColumn]) -> Finding[str] | None:
+    """The first column with an event time, for a comment: changes have the time of their commit."""
+    for column in columns:
+        words = set(tokens(column.name))
+        if _TYPES.get(column.type) is AttributeType.TIMESTAMP and words & EVENT and not words & LATER:
+            return Finding(column.name, _DOUBTFUL, "instead of the time of the commit")
+    return None
+
+
+def _joins(usable: Mapping[str, Table]) -> Iterable[Finding[Join]]:
+    seen: set[tuple[str, str, tuple[tuple[str, str], ...]]] = set()
+    for table in usable.values():
+        for reference in table.references:
+            on = tuple(zip(reference.columns, reference.to_columns, strict=True))
+            if (table.name, reference.to, on) not in seen and _joinable(table, reference, usable):
+                seen.add((table.name, reference.to, on))
+                conditions = " and ".join(f"{table.name}.{a} = {reference.to}.{b}" for a, b in on)
+                yield Finding(Join(conditions, table.name, reference.to, on), _SURE, reference.name)
+
+
+def _joinable(table: Table, reference: ForeignKey, usable: Mapping[str, Table]) -> bool:
+    if reference.to not in usable:
+        return False
+    sides = ((table, reference.columns), (usable[reference.to], reference.to_columns))
+    return all(
+        column.name not in names or not _fault(column) for side, names in sides for column in side.columns
+    )
+
+
+_BATCH = 10_000
+
+
+@dataclass(frozen=True)
+class PostgresDatabase:
+    """The tables and views in the search path."""
+
+    address: Address
+
+    @classmethod
+    def of(cls, uri: str) -> PostgresDatabase:
+        """Raises UsageError if it cannot be understood."""
+        return cls(Address.of(uri))
+
+    @property
+    def name(self) -> str:
+        return self.address.shown
+
+    def stamp(self, relations: Sequence[Relation]) -> str:
+        """The number of rows, and the sum of their hashes, of each table; the server reads all rows."""
+        found = [self._stamp(relation) for relation in relations]
+        return repr((self.name, found))
+
+    def _stamp(self, relation: Relation) -> tuple[str, ...]:
+        table = self._table_of(relation)
+        row = SQL("ROW({})::text").format(SQL(", ").join(Identifier(a.name) for a in relation.attributes))
+        statement = SQL("SELECT count(*), sum(hashtextextended({}, 0)) FROM {}").format(
+            row, Identifier(table.namespace, table.name)
+        )
+        with self.address.sql() as connected, connected.cursor() as cursor:
+            cursor.execute(statement)
+            ((count, hashes),) = cursor.fetchall()
+        return table.namespace, table.name, str(count), str(hashes)
+
+    def inferred(self) -> Inference:
+        return inferred(self.address, None, "none", followed=False)
+
+    def rows(self, relation: Relation) -> Iterator[Row]:
+        table = self._table_of(relation)
+        statement = SQL("SELECT {} FROM {}").format(
+            SQL(", ").join(SQL("{}::text").format(Identifier(a.name)) for a in relation.attributes),
+            Identifier(table.namespace, table.name),
+        )
+        with self.address.sql() as connected, connected.cursor("skws") as cursor:
+            cursor.itersize = _BATCH
+            cursor.execute(statement)
+            yield from typed_rows(self.name, relation, iter(cursor))
+
+    def _table_of(self, relation: Relation) -> Table:
+        """Raises SourceError if there is no table for a relation."""
+        faults = list(mismatches(relation, self._tables))
+        if faults:
+            raise SourceError(f"{self.name}: {'; '.join(faults)}")
+        return self._tables[relation.name]
+
+    @cached_property
+    def _tables(self) -> dict[str, Table]:
+        with self.address.sql() as connected:
+            return tables(connected)

@@ -1,0 +1,260 @@
+"""Replay files as a source: read as fast as they can be, or paced as their records happened.
+
+Offsets count items, bad records first (they have no time), and the records of
+the latest time. So they stay valid when a new schema changes which records are
+bad. Only when an item comes out depends on the clock; the items between two
+offsets do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from skws.data.batch import Ints, RecordBatch, together
+from skws.data.record import BadRecord
+from skws.formats import BadRecordLog, Replay
+from skws.formats.replay import MEMORY_RECORDS
+from skws.sources.feed import (
+    Batch,
+    Clock,
+    Columns,
+    Feed,
+    Item,
+    Offset,
+    Source,
+    SystemClock,
+    items_of,
+    parse_offset,
+)
+from skws.spec.enums import OnError
+from skws_schema.model import Schema
+
+_LATEST: Final = (1 << 62) - 1  # later than any time of a record
+
+
+class Timeline:
+    """Records of ``batches``, which are in order of time; a batch is read when its first record is needed."""
+
+    def __init__(self, batches: Iterator[RecordBatch]) -> None:
+        self._batches = batches
+        self._first: RecordBatch | None = None
+
+    @property
+    def next_time(self) -> int | None:
+        """The time of the next record; None at the end."""
+        batch = self._front()
+        return None if batch is None else batch.time.item(0)
+
+    def take(self, limit: int, until: int = _LATEST) -> RecordBatch:
+        """The next records whose time is at most ``until``."""
+        taken: list[RecordBatch] = []
+        count = 0
+        while count < limit and (batch := self._front()) is not None:
+            due = min(int(np.searchsorted(batch.time, until, "right")), limit - count)
+            if due:
+                taken.append(self._cut(batch, due))
+                count += due
+            if due < len(batch):
+                break
+        return together(taken) if taken else RecordBatch.of(())
+
+    def skip_to(self, time: int, same: int) -> None:
+        """Skip all records before ``time``, and ``same`` records of that time, or all there are."""
+        while (batch := self._front()) is not None:
+            before = int(np.searchsorted(batch.time, time, "left"))
+            of_time = int(np.searchsorted(batch.time, time, "right")) - before
+            past = before + min(same, of_time)
+            same -= past - before
+            if past:
+                self._cut(batch, past)
+            if past < len(batch):
+                return
+
+    def _front(self) -> RecordBatch | None:
+        while self._first is None:
+            batch = next(self._batches, None)
+            if batch is None:
+                return None
+            self._first = batch if len(batch) else None
+        return self._first
+
+    def _cut(self, batch: RecordBatch, place: int) -> RecordBatch:
+        """Take the first records of the front batch."""
+        if place == len(batch):
+            self._first = None
+            return batch
+        done, self._first = batch.cut(place)
+        return done
+
+
+class _BadRecords(BadRecordLog):
+    """Collects bad records, which the feed gives as items."""
+
+    def __init__(self) -> None:
+        super().__init__(OnError.SKIP)
+        self.all: list[BadRecord] = []
+
+    def add(self, bad: BadRecord) -> None:
+        self.all.append(bad)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What a first reading of files in order of time has found. ``kept``: all records, if they are few."""
+
+    bad: list[BadRecord]
+    kept: list[RecordBatch] | None
+
+
+class ReplayFeed(Feed):
+    """The records of replay files in order of time; ``speed`` seconds of them a second, None: all at once."""
+
+    def __init__(self, path: Path, schema: Schema, speed: float | None, clock: Clock) -> None:
+        self._path = path
+        self._position = _Position()
+        self._speed = speed
+        self._clock = clock
+        self._bad: list[BadRecord] = []
+        self._records = Timeline(iter(()))
+        # The time of the first record and when it came out: the other records follow from these.
+        self._origin: tuple[int, int] | None = None
+        self.change_schema(schema)
+
+    def start(self) -> Offset:
+        return _Position().offset()
+
+    def change_schema(self, schema: Schema) -> None:
+        self._replay = Replay.open(self._path, schema)
+        self._scan: _Scan | None = None
+        self._open = False
+
+    def tables(self) -> Iterator[Item]:
+        log = _BadRecords()
+        yield from self._replay.tables(log)
+        yield from log.all
+
+    def poll(self, start: Offset, limit: int) -> Batch:
+        """The items that are due."""
+        self._seek(_Position.of(start))
+        now = self._clock.now()
+        bad, self._bad = self._bad[:limit], self._bad[limit:]
+        taken = RecordBatch.of(())
+        if (first := self._records.next_time) is not None:
+            self._origin = self._origin or (first, now)
+            taken = self._records.take(limit - len(bad), self._due_until(now))
+        self._position = self._position.after(len(bad), taken.time)
+        ended = not self._bad and self._records.next_time is None
+        return Batch(items_of([bad, Columns(taken)]), self._position.offset(), ended=ended)
+
+    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+        bad, records = self._items_after(_Position.of(start))
+        count = _Position.of(end).items - _Position.of(start).items
+        bad = bad[:count]
+        return chain(bad, Columns(records.take(count - len(bad))))
+
+    def close(self) -> None:
+        self._bad, self._records, self._scan = [], Timeline(iter(())), None
+
+    def _seek(self, position: _Position) -> None:
+        if not self._open or position != self._position:
+            moved = position != self._position
+            self._bad, self._records = self._items_after(position)
+            self._position, self._open = position, True
+            self._origin = None if moved else self._origin
+
+    def _items_after(self, position: _Position) -> tuple[list[BadRecord], Timeline]:
+        """The items after ``position``: found by its time, or by the number of bad records alone."""
+        bad, batches = self._all()
+        records = Timeline(batches)
+        if position.time is None:
+            records.take(max(0, position.items - len(bad)))
+            return bad[position.items :], records
+        # Fewer are of that time now, if their relation has gone: those that follow are given.
+        records.skip_to(position.time, position.same)
+        return [], records
+
+    def _due_until(self, now: int) -> int:
+        if self._speed is None:
+            return _LATEST
+        first, began = self._origin or (0, now)
+        return min(_LATEST, first + int((now - began) * self._speed))
+
+    def _all(self) -> tuple[list[BadRecord], Iterator[RecordBatch]]:
+        """The bad records, and the others in order of time; all are read before the first comes out.
+
+        Files in order of time are then read a second time, unless they hold few
+        records; others are sorted.
+        """
+        log = _BadRecords()
+        if not self._replay.in_order:
+            batches = self._replay.batches(log)
+            first = list(islice(batches, 1))
+            return log.all, chain(first, batches)
+        if self._scan is None:
+            kept: list[RecordBatch] = []
+            count = 0
+            for batch in self._replay.batches(log):
+                count += len(batch)
+                if count <= MEMORY_RECORDS:
+                    kept.append(batch)
+            self._scan = _Scan(log.all, kept if count <= MEMORY_RECORDS else None)
+        found = self._scan.kept
+        return list(self._scan.bad), self._replay.batches(_BadRecords()) if found is None else iter(found)
+
+
+@dataclass(frozen=True)
+class ReplaySource(Source):
+    """The replay files at ``path``, ``speed`` times as fast as their records happened; None: unpaced."""
+
+    path: Path
+    speed: float | None = None
+    clock: Clock = field(default_factory=SystemClock)
+
+    @property
+    def name(self) -> str:
+        return f"replay:{self.path}" + ("" if self.speed is None else f"?speed={self.speed:g}")
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def open(self, schema: Schema) -> Feed:
+        return ReplayFeed(self.path, schema, self.speed, self.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """The number of items before it, the latest time, and how many records are of that time."""
+
+    items: int = 0
+    time: int | None = None
+    same: int = 0
+
+    @classmethod
+    def of(cls, offset: Offset) -> _Position:
+        """Raises SourceError."""
+        return parse_offset(offset, "a replay", lambda: cls._parse(offset))
+
+    @classmethod
+    def _parse(cls, offset: Offset) -> _Position:
+        time = offset.get("time")
+        return cls(int(offset["items"]), None if time is None else int(time), int(offset.get("same", 0)))
+
+    def offset(self) -> Offset:
+        found: Offset = {"items": self.items}
+        return found if self.time is None else {**found, "time": self.time, "same": self.same}
+
+    def after(self, bad: int, times: Ints) -> _Position:
+        """The position after so many bad records, and records of these times, in order."""
+        if not len(times):
+            return _Position(self.items + bad, self.time, self.same)
+        last: int = times.item(-1)
+        same = len(times) - int(np.searchsorted(times, last, "left"))
+        known = self.same if same == len(times) and not bad and self.time == last else 0
+        return _Position(self.items + bad + len(times), last, known + same)

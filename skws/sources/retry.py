@@ -1,0 +1,176 @@
+"""Retrying while a server is away: after a delay that doubles each time, and not forever.
+
+Nothing here blocks unless it says so: a feed asks whether it is time to try
+again, and passes a notice of each try to the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from skws.sources.feed import Batch, Clock, Feed, Item, Offset, Source
+from skws_schema.errors import NotYetError, SourceError
+from skws_schema.model import Schema
+
+FIRST_WAIT: Final = 100_000
+LONGEST_WAIT: Final = 10_000_000
+GIVE_UP: Final = 300_000_000
+"""Microseconds."""
+
+T = TypeVar("T")
+
+
+class Retry:
+    """Whether the server ``shown`` is away, and when to try it again."""
+
+    def __init__(self, shown: str, clock: Clock) -> None:
+        self._notices: list[str] = []
+        self._shown = shown
+        self._clock = clock
+        self._since: int | None = None
+        self._next_try = 0
+        self._wait = FIRST_WAIT
+
+    @property
+    def away(self) -> bool:
+        return self._since is not None
+
+    @property
+    def too_early(self) -> bool:
+        """True while it is not yet time to try again."""
+        return self._since is not None and self._clock.now() < self._next_try
+
+    @property
+    def left(self) -> int:
+        """Microseconds until it is time to try again."""
+        return max(0, self._next_try - self._clock.now()) if self.away else 0
+
+    def attempt(self, call: Callable[[], T]) -> T | None:
+        """The result of ``call``; None if it raises NotYetError, or it is too early to try again.
+
+        Raises SourceError where trying again is of no use, or has lasted too long.
+        """
+        if self.too_early:
+            return None
+        try:
+            result = call()
+        except NotYetError as failure:
+            self.failed(failure)
+            return None
+        self.succeeded()
+        return result
+
+    def failed(self, failure: SourceError) -> None:
+        """Note a failed try. Raises SourceError if the server has been away for too long."""
+        now = self._clock.now()
+        if self._since is None:
+            self._since = now
+        if now - self._since > GIVE_UP:
+            raise SourceError(f"{failure} (tried for {GIVE_UP // 1_000_000} seconds)")
+        self._notices.append(f"{failure}; trying again in {self._wait / 1_000_000:g} s")
+        self._next_try = now + self._wait
+        self._wait = min(2 * self._wait, LONGEST_WAIT)
+
+    def succeeded(self) -> None:
+        """The server is there."""
+        if self._since is not None:
+            self._notices.append(f"{self._shown}: connected again, going on")
+        self._since, self._wait = None, FIRST_WAIT
+
+    def wait(self) -> None:
+        """Sleep until it is time to try again."""
+        self._clock.sleep(self.left)
+
+    def take_notices(self) -> tuple[str, ...]:
+        """Lines for the user since the last call."""
+        notices = tuple(self._notices)
+        self._notices.clear()
+        return notices
+
+
+def retry(
+    call: Callable[[], T], clock: Clock, wait: Callable[[float], bool], notify: Callable[[str], None]
+) -> T | None:
+    """The result of ``call``, tried again while it raises NotYetError; None if the run ends meanwhile.
+
+    ``wait`` waits some seconds, and is False if the run ends; ``notify`` takes lines for the
+    user. Raises SourceError where trying again is of no use, or has lasted too long.
+    """
+    server = Retry("", clock)
+    while True:
+        try:
+            return call()
+        except NotYetError as failure:
+            server.failed(failure)
+        for notice in server.take_notices():
+            notify(notice)
+        if not wait(server.left / 1_000_000):
+            return None
+
+
+class RetryingFeed(Feed):
+    """A feed that is opened when its server is there, and gives empty batches until then.
+
+    For a run that resumes from an offset. The constructor raises as
+    ``Source.open`` does, except NotYetError.
+    """
+
+    def __init__(self, source: Source, schema: Schema, clock: Clock) -> None:
+        self._source = source
+        self._schema = schema
+        self._retry = Retry(source.name, clock)
+        self._feed: Feed | None = None
+        self._open()
+
+    def start(self) -> Offset:
+        return self._opened().start()
+
+    @property
+    def tables_pending(self) -> bool:
+        return self._feed is not None and self._feed.tables_pending
+
+    def tables(self) -> Iterator[Item]:
+        return self._opened().tables()
+
+    def poll(self, start: Offset, limit: int) -> Batch:
+        """While the server is away, empty, with a notice of each try."""
+        feed = self._open()
+        notices = self._retry.take_notices()
+        if feed is None:
+            return Batch((), start, notices)
+        batch = feed.poll(start, limit)
+        return Batch(batch.items, batch.end, (*notices, *batch.notices), batch.ended) if notices else batch
+
+    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+        """Waits for the server if it is away."""
+        return self._opened().replay(start, end)
+
+    def commit(self, end: Offset) -> None:
+        """Nothing is read while the server is away; a later commit includes this one."""
+        if self._feed is not None:
+            self._feed.commit(end)
+
+    def lag(self, offset: Offset) -> str:
+        return "" if self._feed is None else self._feed.lag(offset)
+
+    def change_schema(self, schema: Schema) -> None:
+        """While the server is away, the check that the source fits waits until it is there."""
+        if self._feed is not None:
+            self._feed.change_schema(schema)
+        self._schema = schema
+
+    def close(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+
+    def _opened(self) -> Feed:
+        while (feed := self._open()) is None:
+            self._retry.wait()
+        return feed
+
+    def _open(self) -> Feed | None:
+        """None while the server is away, or it is too early to try again."""
+        if self._feed is None:
+            self._feed = self._retry.attempt(lambda: self._source.open(self._schema))
+        return self._feed

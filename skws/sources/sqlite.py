@@ -1,0 +1,225 @@
+"""A SQLite file as a database: its rows, and a schema inferred from its catalog. Opened read-only."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from skws.formats.rows import typed_rows
+from skws_schema.errors import SourceError, nearest, nearest_file
+from skws_schema.infer.candidate_keys import Finding
+from skws_schema.infer.column_profile import profile
+from skws_schema.infer.infer import (
+    NO_ATTRIBUTE,
+    NO_ATTRIBUTES,
+    NO_RELATION,
+    Inference,
+    InferredRelation,
+    LeftOut,
+)
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row
+from skws_schema.yaml.document import is_name
+
+SAMPLE_ROWS: Final = 1000
+_BYTES: Final = "no attribute holds bytes"
+_STATIC: Final = "a file is read as it is"
+# Parts of declared types: SQLite's own rules, and more specific ones.
+_TYPES: Final = (
+    ("BOOL", AttributeType.BOOLEAN),
+    ("DATE", AttributeType.TIMESTAMP),
+    ("TIME", AttributeType.TIMESTAMP),
+    ("INT", AttributeType.INTEGER),
+    ("REAL", AttributeType.NUMBER),
+    ("FLOA", AttributeType.NUMBER),
+    ("DOUB", AttributeType.NUMBER),
+    ("NUM", AttributeType.NUMBER),
+    ("DEC", AttributeType.NUMBER),
+)
+
+
+class Column(NamedTuple):
+    """``key``: its place in the primary key, from 1; 0 if it is not in the key."""
+
+    name: str
+    declared: str
+    key: int
+
+
+class SqliteDatabase:
+    """The tables and views of a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if not path.is_file():
+            what = "a directory" if path.is_dir() else "no such SQLite file"
+            raise SourceError(
+                f"{path}: {what}; expected FILE, sqlite:FILE or postgresql://USER@HOST/DATABASE"
+                f"{nearest_file(path)}"
+            )
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    def stamp(self, relations: Sequence[Relation]) -> str:  # noqa: ARG002 - one file has them all
+        """Path, size and time of the file and of its write-ahead log."""
+        files = (self._path, Path(f"{self._path}-wal"))
+        found = [file.stat() for file in files if file.exists()]
+        return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in found]))
+
+    def inferred(self) -> Inference:
+        """From declared types, keys and references; samples distinguish texts from other strings."""
+        named = {name: list(filter(_usable, columns)) for name, columns in self._tables.items()}
+        usable = {name: columns for name, columns in named.items() if is_name(name) and columns}
+        if not usable:
+            raise SourceError(f"{self.name}: no tables to infer a schema from")
+        joins = tuple(self._joins(usable))
+        referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
+        relations = tuple(self._relation(name, columns, referring) for name, columns in usable.items())
+        left_out = tuple(LeftOut(name, self._fault(name)) for name in self._tables if name not in usable)
+        return Inference(self._path.stem, relations, joins, "none", left_out)
+
+    def rows(self, relation: Relation) -> Iterator[Row]:
+        table = self._table(relation.name)
+        known = {column.name.lower(): column.name for column in self._tables[table]}
+        for attribute in relation.attributes:
+            if attribute.name.lower() not in known:
+                raise SourceError(
+                    f"{self.name}: table {table} has no column {attribute.name!r}"
+                    f"{nearest(attribute.name, known.values())}"
+                )
+        names = ", ".join(_quoted(attribute.name) for attribute in relation.attributes)
+        with self._opened() as connection:
+            found = connection.execute(f"SELECT {names} FROM {_quoted(table)}")  # noqa: S608 - names of the catalog
+            yield from typed_rows(self.name, relation, found)
+
+    def _table(self, name: str) -> str:
+        alike = {table.lower(): table for table in self._tables}
+        if name.lower() not in alike:
+            raise SourceError(f"{self.name}: no table {name!r}{nearest(name, self._tables)}")
+        return alike[name.lower()]
+
+    @cached_property
+    def _tables(self) -> dict[str, list[Column]]:
+        with self._opened() as connection:
+            names = connection.execute(
+                "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
+                " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
+            ).fetchall()
+            kinds = connection.execute("PRAGMA table_list").fetchall()
+            # The tables in which virtual tables store their data.
+            inner = {name for _, name, kind, *_ in kinds if kind == "shadow"}
+            return {name: self._columns(connection, name) for (name,) in names if name not in inner}
+
+    def _columns(self, connection: sqlite3.Connection, table: str) -> list[Column]:
+        """None for a view or virtual table that cannot be read as the database is now."""
+        try:
+            found = connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+        except sqlite3.OperationalError:
+            return []
+        return [Column(name, declared.upper(), key) for _, name, declared, _, _, key in found]
+
+    def _relation(
+        self, table: str, columns: list[Column], referring: set[tuple[str, str]]
+    ) -> InferredRelation:
+        left_out = [column for column in self._tables[table] if column not in columns]
+        # Part of a key is not a key.
+        whole = not any(column.key for column in left_out)
+        key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
+        attributes = tuple(self._attribute(table, column, referring) for column in columns)
+        found = Finding(key, 1.0, "the primary key") if key else None
+        reasons = tuple(LeftOut(c.name, _BYTES if is_name(c.name) else NO_ATTRIBUTE) for c in left_out)
+        return InferredRelation(table, attributes, found, None, _STATIC, reasons)
+
+    def _fault(self, table: str) -> str:
+        """Why a table is in no schema."""
+        if not self._tables[table]:
+            return "it cannot be read"
+        return NO_ATTRIBUTES if is_name(table) else NO_RELATION
+
+    def _attribute(self, table: str, column: Column, referring: set[tuple[str, str]]) -> Finding[Attribute]:
+        kind = next((kind for part, kind in _TYPES if part in column.declared), None)
+        if kind is not None:
+            return Finding(Attribute(column.name, kind), 1.0, column.declared.lower())
+        values = self._sample(table, column.name)
+        numbers = {type(value) for value in values} - {type(None)}
+        if numbers and numbers <= {int, float}:
+            number = AttributeType.INTEGER if numbers == {int} else AttributeType.NUMBER
+            return Finding(Attribute(column.name, number), 0.8, "holds numbers")
+        if (table, column.name) in referring:
+            return Finding(Attribute(column.name, AttributeType.STRING), 0.9, "a reference")
+        guess = profile(column.name, [None if value is None else str(value) for value in values])
+        if column.key and not guess.names_things:
+            return Finding(Attribute(column.name, AttributeType.STRING), 0.9, "part of the key")
+        text = not guess.distinct or guess.type is AttributeType.TEXT
+        kind = AttributeType.TEXT if text else AttributeType.STRING
+        return Finding(Attribute(column.name, kind), 0.8, guess.reason if guess.distinct else "no values")
+
+    def _sample(self, table: str, column: str) -> list[object]:
+        with self._opened() as connection:
+            found = connection.execute(
+                f"SELECT {_quoted(column)} FROM {_quoted(table)} LIMIT {SAMPLE_ROWS}"  # noqa: S608 - as above
+            )
+            return [value for (value,) in found]
+
+    def _joins(self, usable: dict[str, list[Column]]) -> Iterator[Finding[Join]]:
+        alike = {name.lower(): name for name in usable}
+        seen: set[Join] = set()
+        for table in usable:
+            for to, pairs in self._references(table):
+                target = alike.get(to.lower())
+                on = None if target is None else self._condition(usable, table, target, pairs)
+                if target is None or on is None:
+                    continue
+                conditions = " and ".join(f"{table}.{a} = {target}.{b}" for a, b in on)
+                join = Join(conditions, table, target, on)
+                if join not in seen:
+                    seen.add(join)
+                    yield Finding(join, 1.0, "a foreign key")
+
+    def _references(self, table: str) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+        with self._opened() as connection:
+            found = connection.execute(f"PRAGMA foreign_key_list({_quoted(table)})").fetchall()
+        for number in dict.fromkeys(row[0] for row in found):
+            mine = sorted((row for row in found if row[0] == number), key=lambda row: row[1])
+            yield mine[0][2], [(row[3], row[4]) for row in mine]
+
+    def _condition(
+        self,
+        usable: dict[str, list[Column]],
+        table: str,
+        target: str,
+        pairs: list[tuple[str, str | None]],
+    ) -> tuple[tuple[str, str], ...] | None:
+        """Pairs of columns; None if one of them is not part of the schema."""
+        own = {column.name.lower(): column.name for column in usable[table]}
+        others = {column.name.lower(): column.name for column in usable[target]}
+        key = [column.name for column in sorted(self._tables[target], key=lambda c: c.key) if column.key]
+        on = []
+        for place, (near, far) in enumerate(pairs):
+            there = far if far is not None else key[place] if place < len(key) else ""
+            if near.lower() not in own or there.lower() not in others:
+                return None
+            on.append((own[near.lower()], others[there.lower()]))
+        return tuple(on)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            uri = f"{self._path.resolve().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise SourceError(f"{self.name}: {error}") from None
+
+
+def _usable(column: Column) -> bool:
+    return is_name(column.name) and "BLOB" not in column.declared
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

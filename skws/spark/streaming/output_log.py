@@ -1,0 +1,152 @@
+"""What micro-batches came to, on disk until all sinks have it for good.
+
+Spark holds a batch for done when it is in here, so sinks may write in their
+own time, and many batches at once. A process that goes on gives its sinks
+what is left in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple
+
+from skws.durable.files import PRIVATE, GrowingFile, damaged, private_folder, read, synced
+from skws.durable.frames import all_frames, checked
+from skws_schema.errors import StateError
+
+SEGMENT_BYTES: Final = 8 << 20
+_NUMBER: Final = Struct("<Q")
+_SUFFIX: Final = ".out"
+
+
+class Told(NamedTuple):
+    """What the shards told of one micro-batch: rows of (shard, part, blob), in order."""
+
+    number: int
+    rows: list[tuple[int, int, bytes]]
+
+
+_ROW: Final = Struct("<III")
+
+
+class OutputLog:
+    """Segments of a ``run`` in a folder, files named by the number of their first batch. Raises StateError.
+
+    ``last``: the number of the last batch that was put in; each is one more than the one before it.
+    """
+
+    def __init__(self, folder: Path, run: str = "", segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.folder = folder
+        self._run = run
+        self._segment_bytes = segment_bytes
+        self._file: GrowingFile | None = None
+        self._lasts: dict[Path, int] = {}
+        self._torn: tuple[Path, int] | None = None
+        self.last = 0
+        with self._told():
+            private_folder(folder)
+
+    def open(self) -> Iterator[Told]:
+        """What was kept, oldest first; to be read to the end before anything is put in.
+
+        What a broken run left half written at the end is left out, and cut off by the next batch.
+        """
+        paths = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+        for path in paths:
+            if path != paths[0] and int(path.stem) != self.last + 1:
+                raise damaged(self.folder, f" (micro-batch {self.last + 1:,} is missing)")
+            self.last = int(path.stem) - 1
+            yield from self._read(path, last=path == paths[-1])
+            self._lasts[path] = self.last
+
+    def put(self, told: Told) -> None:
+        """Behind this, it is there for good."""
+        if told.number != self.last + 1:
+            raise damaged(
+                self.folder, f" (Spark comes to micro-batch {told.number:,}, it holds {self.last:,})"
+            )
+        with self._told():
+            if self._file is None:
+                self._file = self._roll(told.number)
+            frame = checked(_packed(told), self._of(self._file.path), self._file.size)
+            self._file.append(frame)
+            size = self._file.sync()
+        self.last = told.number
+        self._lasts[self._file.path] = told.number
+        if size > self._segment_bytes:
+            self.close()
+
+    def trim(self, committed: int) -> None:
+        """All sinks have everything up to a batch."""
+        for path, last in list(self._lasts.items()):
+            if last <= committed and (self._file is None or self._file.path != path):
+                path.unlink(missing_ok=True)
+                del self._lasts[path]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _read(self, path: Path, *, last: bool) -> Iterator[Told]:
+        data = read(path)
+        texts, end = all_frames(data, self._of(path))
+        for text in texts:
+            told = _unpacked(text)
+            if told.number != self.last + 1:
+                raise damaged(path)
+            self.last = told.number
+            yield told
+        if end < len(data):
+            if not last:
+                raise damaged(path, f" behind byte {end:,}")
+            self._torn = path, end
+
+    def _of(self, path: Path) -> str:
+        return f"{self._run}/{path.name}"
+
+    def _roll(self, number: int) -> GrowingFile:
+        if self._torn is not None:
+            path, end = self._torn
+            with closing(GrowingFile(path)) as torn:
+                torn.cut(end)
+                torn.sync()
+            self._torn = None
+        file = GrowingFile(self.folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
+        synced(self.folder)
+        return file
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StateError(f"{self.folder}: cannot write: {error.strerror}") from None
+
+
+def _packed(told: Told) -> bytes:
+    rows = (_ROW.pack(shard, part, len(blob)) + blob for shard, part, blob in told.rows)
+    return b"".join((_NUMBER.pack(told.number), *rows))
+
+
+def _unpacked(text: bytes) -> Told:
+    """Inverse of ``_packed``."""
+    (number,) = _NUMBER.unpack_from(text)
+    return Told(number, list(_rows(text[_NUMBER.size :])))
+
+
+def _rows(payload: bytes) -> Iterator[tuple[int, int, bytes]]:
+    at = 0
+    while at < len(payload):
+        shard, part, length = _ROW.unpack_from(payload, at)
+        at += _ROW.size
+        yield shard, part, payload[at : at + length]
+        at += length
+
+
+def in_order(rows: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """By shard, then part."""
+    return sorted(rows, key=lambda row: row[:2])

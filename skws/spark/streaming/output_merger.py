@@ -1,0 +1,144 @@
+"""What the shards told, put together again: results in order to the sinks, counts to the gauges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from skws.jobs.control import Command
+from skws.jobs.log import Log
+from skws.jobs.metrics import Gauges
+from skws.jobs.sink_fanout import SinkFanout
+from skws.queries.results import moment, read_result
+from skws.results.model import LiveResult
+from skws.spark.streaming.compressed import expanded
+from skws.spark.streaming.micro_batch import BatchHeader
+from skws.spark.streaming.output_log import Told
+from skws.spark.streaming.shard_stats import ShardStats
+from skws.spec.job import Job
+from skws_windows.window import MICROSECOND
+
+_KEPT_REASONS: Final = 5
+
+
+class OutputMerger:
+    """Takes batches in order. ``done`` hears which commands were carried out.
+
+    ``full``: the limit of results is reached; ``ended``: so is the source's end.
+    ``parcels``: the number of the last one. ``insight``: for an onlooker.
+    """
+
+    def __init__(
+        self, request: Job, log: Log, gauges: Gauges, done: Callable[[tuple[Command, ...]], None]
+    ) -> None:
+        self._request = request
+        self._log = log
+        self._gauges = gauges
+        self._done = done
+        self._delivery: SinkFanout | None = None
+        self.table_letters: tuple[str, ...] = ()
+        self.full = self.ended = False
+        self.delivered = self.parcels = 0
+        self.bad = 0
+        self._late_told = False  # that some came too late
+        self.reasons: list[str] = []
+        self.behind = ""
+        self.live = self.operators = self.waiting = self.log_bytes = 0
+        self.insight = ShardStats()
+
+    @property
+    def delivery(self) -> SinkFanout:
+        assert self._delivery is not None  # noqa: S101 - deliver_to comes first
+        return self._delivery
+
+    def deliver_to(self, delivery: SinkFanout) -> None:
+        self._delivery = delivery
+
+    def take(self, told: Told, *, again: bool = False) -> None:
+        """One batch. ``again``: of an earlier process. Raises SinkError."""
+        stats = [orjson.loads(blob) for _, part, blob in told.rows if part == 0]
+        results = self._limited(results_of(told))
+        letters: tuple[str, ...] = ()
+        heads = [(BatchHeader.from_json(one["head"].encode()), one) for one in stats if "head" in one]
+        for head, first in heads:
+            letters += (*head.letters, *first["late_letters"])
+            self._heed(head, first, again=again)
+        if self.table_letters and not again:
+            letters, self.table_letters = (*self.table_letters, *letters), ()
+        began = time.perf_counter()
+        self.delivery.write(told.number, results, letters)
+        sinks = time.perf_counter() - began
+        self.delivered = told.number
+        self._count(stats, results)
+        if heads and not again:
+            self._clocked(heads[0][0], max(one["seconds"] for one in stats), sinks)
+
+    def _clocked(self, head: BatchHeader, engine: float, sinks: float) -> None:
+        """A batch is through; ``engine``: of the shard that took longest, in seconds."""
+        seconds = time.time() - head.read
+        self._gauges.worked(seconds)
+        for stage, spent in (
+            ("read", head.reading),
+            ("engine", engine),
+            ("sinks", sinks),
+            ("spark", max(0.0, seconds - engine - sinks)),
+        ):
+            self._gauges.spent(stage, spent)
+
+    def _limited(self, results: list[LiveResult]) -> list[LiveResult]:
+        limit = self._request.limit
+        if limit is None or len(results) < limit - self._gauges.told:
+            return results
+        self.full = True
+        return results[: limit - self._gauges.told]
+
+    def _heed(self, head: BatchHeader, first: dict[str, Any], *, again: bool) -> None:
+        """What is not about results."""
+        for notice in head.notices:
+            self._log.warning("source", notice)
+        if first["late_notice"] and not self._late_told:
+            self._late_told = True
+            self._log.warning("late", first["late_notice"])
+        if head.commands:
+            self._done(head.commands)
+        self.ended = self.ended or (head.ended and not again)
+        self.parcels = max(self.parcels, head.number)
+        self.behind = self.behind if head.behind is None else head.behind
+        self.bad += head.bad
+        self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
+        counters = self._gauges.counters
+        for relation, count in enumerate(first["relations"]):
+            if count:
+                counters["relation", relation] += count
+                counters["tuples"] += count
+        counters["deletions"] += first["deletions"]
+        counters["late"] += first["late"]
+        if first["latest"] is not None:
+            self._gauges.event_time = max(first["latest"], self._gauges.event_time or first["latest"])
+
+    def _count(self, stats: list[dict[str, Any]], results: list[LiveResult]) -> None:
+        self._gauges.delivered((), results)
+        if stats:
+            self.live = max((one.get("live", 0) for one in stats), default=0)
+            self.log_bytes = max((one.get("log_bytes", 0) for one in stats), default=0)
+            self.operators = max(one["operators"] for one in stats)
+            self.waiting = sum(one["waiting"] for one in stats)
+            self.insight = ShardStats.of(stats) or self.insight
+
+    def bad_summary(self) -> str:
+        """One line with the count, then the first few reasons."""
+        lines = [f"{self.bad} bad record{'' if self.bad == 1 else 's'}"]
+        return "\n".join([*lines, *(f"  {reason}" for reason in self.reasons)])
+
+
+def results_of(told: Told) -> list[LiveResult]:
+    """As one engine gives them: by time, at one time retractions first, then by id."""
+    lines = [line for _, part, blob in told.rows if part for line in expanded(blob).split(b"\n")]
+    results = [read_result(line) for line in lines]
+    if len({shard for shard, part, _ in told.rows if part}) > 1:
+        # A snapshot comes before what the batch's records lead to; sorting is stable otherwise.
+        results.sort(key=lambda r: (not r.snapshot, moment(r) * MICROSECOND, r.op == "+", r.id))
+    return results

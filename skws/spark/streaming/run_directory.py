@@ -1,0 +1,103 @@
+"""The folder of a run: the checkpoint that all engines share, and what Spark's adds to it.
+
+              (its manifest has the layout of the shards)
+commands/     the commands, which the source reads
+outbox/       what batches came to, until all sinks have it
+spark/        Spark's own checkpoint: offsets, commits and the state, unless ``spark.skws.stateLocation``
+              says where the executors can reach it
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from skws.data.record import Record
+from skws.durable.files import private_folder
+from skws.jobs.checkpoint import Checkpoint
+from skws.jobs.intake import Intake
+from skws.sources.addresses import parse_source
+from skws.sources.feed import Item, Offset
+from skws.spark.streaming.output_log import OutputLog
+from skws.spark.streaming.standing import Register
+from skws.spec.job import Job
+
+
+class RunDirectory:
+    """Opened, and begun if it is new; without ``request.checkpoint`` it goes at the end.
+
+    ``letters``: dead letters of static tables that were read just now. Raises
+    what Checkpoint raises, SourceError, BadRecordsError.
+    """
+
+    def __init__(self, request: Job) -> None:
+        self._request = request
+        self._own = request.checkpoint is None
+        self.folder = request.checkpoint or Path(tempfile.mkdtemp(prefix="skws-watch-"))
+        self.folder = self.folder.absolute()
+        self.intake = Intake(request.on_error)
+        self.letters: tuple[str, ...] = ()
+        self.checkpoint = Checkpoint(self.folder, request)
+        if not self.checkpoint.fresh:
+            # Changes of the schema are commands.
+            self._request = replace(request, schema=self.checkpoint.first_schema())
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.checkpoint.close()
+        if self._own:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def request(self) -> Job:
+        """With the schema that the run began with."""
+        return self._request
+
+    @property
+    def spark(self) -> Path:
+        return self.folder / "spark"
+
+    @property
+    def layout(self) -> Any:
+        """What ``begin`` was told of the shards; None if the run is new."""
+        return self.checkpoint.began_with("layout")
+
+    def first_offset(self, layout: Mapping[str, Any]) -> Offset:
+        """Where the run began; it begins here if it is new, with its static tables kept.
+
+        Raises NotYetError while the source is away.
+        """
+        if self.checkpoint.fresh:
+            source = parse_source(self._request.source, folder=self.folder / "source")
+            with closing(source.open(self._request.schema)) as feed:
+                offset = feed.start()
+                tables = self._tables(list(feed.tables()))
+                self.checkpoint.begin(tables, offset, {"layout": layout})
+        self.checkpoint.tables()  # which the source reads; they are checked here
+        private_folder(self.spark)
+        return self.checkpoint.start()
+
+    def register(self) -> Register:
+        private_folder(self.folder / "commands")
+        path, checkpoint = self.folder / "commands" / "commands.jsonl", self.checkpoint
+        return Register(self._request, path, checkpoint.id, checkpoint.least)
+
+    def outbox(self) -> OutputLog:
+        return OutputLog(self.folder / "outbox", self.checkpoint.id)
+
+    def _tables(self, items: list[Item]) -> tuple[Record, ...]:
+        records, self.letters, _ = self.intake.parted(items)
+        return tuple(records)

@@ -1,0 +1,133 @@
+"""A task's way to the process that keeps its shard's mesh: found by its socket, or started."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from skws.queries.partitioning import Part
+from skws.spark.streaming.frames import Message, receive, send
+from skws.spark.streaming.lazy_pickle import LazyPickle
+from skws.spark.streaming.setup import Setup
+from skws_schema import errors
+from skws_schema.errors import SkwsError
+
+if TYPE_CHECKING:
+    from skws.spec.job import Job
+
+PATIENCE: Final = 60.0  # seconds until a keeper must have started
+
+
+def lodge(run: str) -> Path:
+    """Where the keepers of a run have their sockets on this machine; short, as paths of sockets must be."""
+    return Path(tempfile.gettempdir()) / f"skws-{os.getuid()}-{run}"
+
+
+def vacate(run: str) -> None:
+    """End the keepers of a run on this machine: they go when their sockets do."""
+    folder = lodge(run)
+    if folder.is_dir():
+        for path in folder.iterdir():
+            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _daemon() -> int:
+    """That of this worker, which leads its group; without it, the worker itself.
+
+    The executor may have been killed before its worker comes here: then the parent is a stranger, and a
+    keeper would live as long as that does.
+    """
+    parent = os.getppid()
+    return parent if parent == os.getpgrp() else os.getpid()
+
+
+class ShardClient:
+    """One conversation with a shard's keeper. Raises SkwsError as the keeper does, OSError, RuntimeError.
+
+    ``python``: the program that starts one. ``daemon``: the process with which
+    a keeper ends that is started here. Of a worker it is its parent, which
+    forked it and lives as long as the executor.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        request: LazyPickle[Job],
+        share: Part,
+        daemon: int | None = None,
+        python: str = sys.executable,
+    ) -> None:
+        self._python = python
+        self._path = lodge(run) / f"{share.number}.socket"
+        setup = Setup(request, share, self._path, daemon or _daemon())
+        try:
+            self._socket = self._reached(setup)
+        except FileNotFoundError:
+            if self._path.parent.exists():
+                raise
+            raise RuntimeError("the keeper of a shard has gone, and took its folder along") from None
+
+    def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> Message:
+        """One message, and the answer to it."""
+        try:
+            send(self._socket, head, blobs)
+            answer = receive(self._socket)
+        except (EOFError, ConnectionError):
+            raise RuntimeError("the keeper of a shard has gone") from None
+        if answer.head["op"] != "error":
+            return answer
+        kind = getattr(errors, answer.head["kind"], None)
+        if isinstance(kind, type) and issubclass(kind, SkwsError):
+            raise kind(answer.head["message"])
+        raise RuntimeError(answer.head["message"])
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _reached(self, setup: Setup) -> socket.socket:
+        folder = self._path.parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to another user")
+        return self._connected() or self._started(setup)
+
+    def _connected(self) -> socket.socket | None:
+        found = socket.socket(socket.AF_UNIX)
+        try:
+            found.connect(str(self._path))
+        except OSError:
+            found.close()
+            return None
+        return found
+
+    def _started(self, setup: Setup) -> socket.socket:
+        log = self._path.with_suffix(".log")
+        with log.open("wb") as errors:
+            process = subprocess.Popen(  # noqa: S603 - this Python, or that of Spark's workers
+                [self._python, "-m", "skws.spark.streaming.shard_server"],
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        try:
+            process.communicate(pickle.dumps(setup), timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        # It left another process behind that listens.
+        found = self._connected()
+        if found is None:
+            raise RuntimeError(f"the keeper of a shard did not start:\n{log.read_text()[-2000:]}")
+        return found

@@ -1,0 +1,65 @@
+"""What requests choose from, without what carries it out: so that who only asks loads no engine."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+from skws_schema.errors import UsageError
+
+DEFAULT_MAX_SIZE: Final = 5
+"""Most tuples of a result, T_max."""
+
+_MASTER: Final = re.compile(r"yarn|(spark|k8s)://.+|local(\[(\*|[1-9]\d*)(,\d+)?\])?|local-cluster\[.+\]")
+
+
+class EngineName(StrEnum):
+    """Engines that can run a search over a replay."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+class EvaluatorName(StrEnum):
+    """What evaluates candidate networks: the mesh, automata where they can, or where they pay."""
+
+    AUTO = "auto"
+    MESH = "mesh"
+    AUTOMATA = "automata"
+
+
+class OnError(StrEnum):
+    """What to do about a bad record."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
+
+
+class OutputFormat(StrEnum):
+    """Formats that results are written in."""
+
+    TABLE = "table"
+    TREE = "tree"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+SUFFIXES: Final = {
+    ".txt": OutputFormat.TABLE,
+    ".jsonl": OutputFormat.JSONL,
+    ".ndjson": OutputFormat.JSONL,
+    ".csv": OutputFormat.CSV,
+    ".parquet": OutputFormat.PARQUET,
+}
+"""What names of files end in."""
+
+
+def check_master(master: str | None) -> None:
+    """Raises UsageError for what is no master of Spark."""
+    if master is not None and not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"--master {master!r}: expected local, local[N], local[*], yarn, spark://HOST:PORT or k8s://URL"
+        )

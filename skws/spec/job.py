@@ -1,0 +1,227 @@
+"""A job: which queries to answer over which stream, on which host, and where results go.
+
+Replay files are a stream that ends; all else that names a source goes on. What does not go together is
+one row of ``RULES`` each, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from skws.memory import asked
+from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master
+from skws.spec.query import KEYWORDS, PATTERN, TOP, WINDOW, Query, Standing
+from skws.spec.stream import Stream
+from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_schema.errors import UsageError
+from skws_schema.model import Schema
+from skws_windows.window import CountWindow, ExpressionWindow, Window, parse_window
+
+STDOUT: Final = "stdout:table"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Immutable, and checked by ``RULES``: raises UsageError for what does not go together.
+
+    ``queries``: by name, texts being keywords; a search of a replay has one.
+    ``source``: an address for ``skws.sources.addresses``; empty for ``replay``, files sorted by time.
+    ``window``: None for the schema's (a pattern's own goes before that). ``lateness``: microseconds of event
+    time; None for none: a replay is sorted first, so nothing of it is late. ``limit``: the most results.
+    ``force_unbounded``: without a window take queries that need unbounded memory.
+    ``allow_unbounded_windows``: also if windows of an expression can pile up without bound.
+    ``evaluator``: what evaluates the networks of keyword queries; a run may go on with another one.
+    ``mesh``: None for the columnar one, else a layout of the paper's; ``purge`` and ``demand`` are its.
+    ``memory``: what the processes that keep its shards may take together, on one machine.
+
+    Of a source that goes on: ``sinks`` are addresses for ``skws.sinks``; ``checkpoint`` is the folder from
+    which a run goes on after its end, None to keep nothing; ``control`` the folder through which queries are
+    added and removed; ``speed`` that of a replay address, None for the source's own; ``metrics_port``
+    (0: any free one) and ``metrics_file``: None for none; ``packages``: Spark's.
+    """
+
+    queries: Mapping[str, str | Query]
+    schema: Schema
+    source: str = ""
+    window: Window | None = None
+    max_size: int = DEFAULT_MAX_SIZE
+    match_names: bool = False
+    engine: EngineName = EngineName.SPARK
+    master: str | None = None
+    packages: tuple[str, ...] = ()
+    lateness: int | None = None
+    on_error: OnError = OnError.FAIL
+    dead_letters: Path | None = None
+    limit: int | None = None
+    sinks: tuple[str, ...] = field(default=(STDOUT,))
+    checkpoint: Path | None = None
+    control: Path | None = None
+    metrics_port: int | None = None
+    metrics_file: Path | None = None
+    speed: float | None = None
+    force_unbounded: bool = False
+    allow_unbounded_windows: bool = False
+    evaluator: EvaluatorName = EvaluatorName.MESH
+    memory: str = field(default_factory=asked, compare=False)
+    replay: tuple[Path, ...] = ()
+    mesh: MeshKind | None = None
+    purge: PurgeKind | None = None
+    demand: bool = True
+
+    def __post_init__(self) -> None:
+        check_master(self.master)
+        for rule in RULES:
+            if rule.broken(self):
+                raise UsageError(rule.message.format(job=self))
+
+    @classmethod
+    def search(cls, query: str | Query, schema: Schema, *replay: Path, **options: Any) -> Job:
+        """One query over replay files; ``options``: other fields."""
+        asked_for = Query(query) if isinstance(query, str) else query
+        return cls({asked_for.text: asked_for}, schema, replay=replay, **options)
+
+    @property
+    def finite(self) -> bool:
+        """True if its stream ends."""
+        return bool(self.replay)
+
+    @property
+    def stream(self) -> Stream:
+        """What its queries share."""
+        return Stream(
+            self.schema,
+            self.plan_window,
+            self.lateness or 0,
+            self.max_size,
+            self.match_names,
+            self.force_unbounded,
+            self.evaluator,
+            self.finite,
+            overrides=self.finite and self.window is not None,
+        )
+
+    @property
+    def asks_keywords(self) -> bool:
+        """True if a query of keywords is among those that are given, or none is."""
+        if isinstance(self.plan_window, ExpressionWindow):
+            return False  # they are of another kind then
+        return not self.queries or any(query.kind == KEYWORDS for query in self._asked().values())
+
+    @property
+    def keeps_past(self) -> bool:
+        """Whether a run keeps its latest records, for queries and schemas that come to it later."""
+        return self.checkpoint is not None or self.control is not None or not self.queries
+
+    @property
+    def plan_window(self) -> Window:
+        """The window that holds. Raises UsageError if the schema's cannot be read."""
+        return self.window or parse_window(self.schema.window)
+
+    def named(self) -> dict[str, Standing]:
+        """Its queries by name, unchecked. Raises UsageError for a window that cannot be read."""
+        return {name: self.standing(name, query) for name, query in self._asked().items()}
+
+    def standing(self, name: str, query: Query) -> Standing:
+        """The standing query of a name; under a window expression it is told that."""
+        own = query.options.get(WINDOW)
+        window = self.plan_window if own is None else parse_window(own)
+        if query.kind in (KEYWORDS, TOP, PATTERN) and isinstance(window, ExpressionWindow):
+            query = query.over(window, allowed=self.allow_unbounded_windows)
+        return query.named(name, self.max_size)
+
+    def _asked(self) -> dict[str, Query]:
+        return {
+            name: Query(query) if isinstance(query, str) else query for name, query in self.queries.items()
+        }
+
+
+class Rule(NamedTuple):
+    """What no job may be, and what its author is told; the message may name fields of the ``job``."""
+
+    broken: Callable[[Job], bool]
+    message: str
+
+
+def _local(job: Job) -> bool:
+    return job.engine is EngineName.LOCAL
+
+
+def _over_expression(job: Job) -> bool:
+    return isinstance(job.plan_window, ExpressionWindow)
+
+
+def _by_automata(job: Job) -> bool:
+    return job.evaluator is not EvaluatorName.MESH
+
+
+def _scored(job: Job) -> bool:
+    return any(not isinstance(query, str) and query.scored for query in job.queries.values())
+
+
+RULES: Final = (
+    Rule(
+        lambda job: _local(job) and job.master is not None,
+        "--master needs --engine spark: the local engine runs in this process",
+    ),
+    Rule(
+        lambda job: _local(job) and bool(job.packages),
+        "--packages needs --engine spark: the local engine runs in this process",
+    ),
+    Rule(
+        lambda job: job.mesh is not None and _scored(job),
+        "--rank needs the columnar mesh: --mesh {job.mesh} gives results no score",
+    ),
+    Rule(
+        lambda job: job.finite and not _local(job) and job.lateness is not None,
+        "--lateness needs --engine local: on Spark the replay is sorted by time, so nothing is late",
+    ),
+    Rule(
+        lambda job: not _local(job) and job.mesh is not None,
+        "--mesh {job.mesh} needs --engine local: on Spark the mesh is the columnar one",
+    ),
+    Rule(
+        lambda job: job.purge is not None and job.mesh is None,
+        "--purge {job.purge} needs --mesh full, partial or forest: the columnar one has its own way",
+    ),
+    Rule(
+        lambda job: not job.demand and job.mesh is not MeshKind.FULL,
+        "--no-demand needs --mesh full: only its operators run on demand",
+    ),
+    Rule(
+        lambda job: _by_automata(job) and job.mesh is not None,
+        "--evaluator {job.evaluator} does not go with --mesh {job.mesh}: automata read batches in order",
+    ),
+    Rule(
+        lambda job: _by_automata(job) and bool(job.lateness is not None if job.finite else job.lateness),
+        "--evaluator {job.evaluator} does not go with --lateness: automata read records in order",
+    ),
+    Rule(
+        lambda job: _by_automata(job) and not job.finite and (_over_expression(job) or job.stream.bounded),
+        "--evaluator {job.evaluator} needs a window of time or of tuples: "
+        "without one automata forget nothing",
+    ),
+    Rule(
+        lambda job: job.finite and job.lateness is not None and _over_expression(job),
+        "--lateness does not go with a window expression: it is over records in order",
+    ),
+    Rule(
+        lambda job: job.mesh is not None and _over_expression(job),
+        "--mesh {job.mesh} does not go with a window expression: leave it out",
+    ),
+    Rule(
+        lambda job: not job.finite and bool(job.lateness) and isinstance(job.plan_window, CountWindow),
+        "--lateness needs a window of time: positions in a stream are never late",
+    ),
+    Rule(
+        lambda job: job.on_error is OnError.DEAD_LETTER and job.dead_letters is None,
+        "--on-error dead-letter needs the name of a file for the dead letters",
+    ),
+    Rule(
+        lambda job: job.speed is not None and not job.speed > 0,
+        "--speed {job.speed:g}: expected a number above 0",
+    ),
+)
+"""What does not go together, in the order in which it is looked for."""

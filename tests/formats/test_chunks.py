@@ -1,0 +1,198 @@
+"""Chunks of JSON lines give what the line reader gives, whatever is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import skws.formats.chunks
+from skws.data.batch import RecordBatch
+from skws.data.record import BadRecord, Record
+from skws.formats import BadRecordLog, Replay, read_split
+from skws.formats.chunks import ChunkReader, in_order
+from skws.spec.enums import OnError
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+
+KINDS = tuple(Attribute(kind.value, kind) for kind in AttributeType)
+SCHEMA = Schema(
+    "s",
+    (
+        Relation("a", KINDS, search=("text",)),
+        Relation("b", (Attribute("x", AttributeType.INTEGER),)),
+        Relation("t", (Attribute("x", AttributeType.INTEGER),), table=True),
+    ),
+    (Join("j", "a", "b", (("integer", "x"),)),),
+)
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.just(2**63),
+    st.floats(-9, 9),
+    st.sampled_from(["x", "7", "é", ""]),
+)
+usual = st.fixed_dictionaries(
+    {
+        "text": st.sampled_from(["one", None]),
+        "string": st.just("s"),
+        "integer": st.integers(-3, 3),
+        "number": st.sampled_from([1.5, 2, None]),
+        "boolean": st.booleans(),
+        "timestamp": st.sampled_from([None, 5, "2020-01-01T00:00:00Z"]),
+    }
+)
+odd = st.dictionaries(st.sampled_from([a.name for a in KINDS] + ["q"]), values, max_size=7)
+rows = st.one_of(usual, usual, usual, odd, st.lists(values, max_size=2))
+times = st.one_of(
+    st.integers(0, 9), st.integers(0, 9), st.floats(0, 9), st.sampled_from(["2020-01-01", "no", None, True])
+)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> bytes:
+    """A record, usual or not, or no record at all."""
+    item: dict[str, Any] = {
+        "relation": draw(st.sampled_from(["a", "a", "a", "b", "t", "z"])),
+        "time": draw(times),
+    }
+    item["row"] = {"x": draw(st.integers(0, 3))} if item["relation"] in "bt" else draw(rows)
+    if draw(st.integers(0, 9)) == 0:
+        item["op"] = draw(st.sampled_from(["+", "-", "?"]))
+    if draw(st.integers(0, 19)) == 0:
+        del item[draw(st.sampled_from(sorted(item)))]
+    text = orjson.dumps(item)
+    return draw(
+        st.sampled_from([text] * 12 + [text[:-3], b"", b"  ", b"null", b"[1]", b"\xff", text + b"," + text])
+    )
+
+
+def flat(path: Path, split_bytes: int, schema: Schema = SCHEMA) -> Iterator[Record | BadRecord]:
+    reader = ChunkReader(schema)
+    for split in Replay.open(path, schema, split_bytes=split_bytes).splits:
+        for chunk in reader.read(split):
+            yield from chunk.records() if isinstance(chunk, RecordBatch) else chunk
+
+
+@given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_equal_to_the_line_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_bytes: int, split_bytes: int
+) -> None:
+    monkeypatch.setattr(skws.formats.chunks, "CHUNK_BYTES", chunk_bytes)
+    path = tmp_path / "r.jsonl"
+    first = b'{"relation": "b", "time": 0, "row": {"x": 1}}'
+    path.write_bytes(b"\n".join([first, *found]) + b"\n")
+    expected = [i for s in Replay.open(path, SCHEMA).splits for i in read_split(s, SCHEMA)]
+    assert list(flat(path, split_bytes)) == expected
+
+
+ALONE = Schema("s", (Relation("b", (Attribute("x", AttributeType.INTEGER), KINDS[0])),), ())
+PLAIN = b'{"relation": "b", "time": 1, "row": {"x": 1}}'
+ODD = (
+    [PLAIN + PLAIN, PLAIN.replace(b", ", b",\n")],
+    [PLAIN + PLAIN, PLAIN.replace(b"{", b"\n{")],
+    [PLAIN, b"", PLAIN + b"\r"],
+    [b"  " + PLAIN, PLAIN + b" "],
+    [PLAIN.replace(b"}}", b"}\n}")],
+    [PLAIN.replace(b"1}", b'1, "text": "}\n{"}')],
+    [PLAIN.replace(b'"b"', b'"b", "relation": "a"')],
+    [PLAIN.replace(b'"relation": "b", ', b"")],
+    [PLAIN.replace(b"}}", b'}, "op": "+"}'), PLAIN],
+    [PLAIN.replace(b"}}", b'}, "op": "-"}'), PLAIN],
+    [PLAIN.replace(b'"x": 1', b'"x": 1, "x": 2'), PLAIN.replace(b'"x"', b'"\\u0078"')],
+    *(
+        [PLAIN.replace(b'"x": 1', b'"x": ' + value)]
+        for value in (b"9223372036854775808", b"-0", b"1.0", b"1e2")
+    ),
+    *(
+        [PLAIN.replace(b'"time": 1', b'"time": ' + time)]
+        for time in (b"1e99", b"-0", b"true", b'"2020-01-01"')
+    ),
+    [PLAIN.replace(b"1}", b'1, "text": "\xff"}')],
+    [PLAIN.replace(b"1}", b'1, "text": "\\ud800"}')],
+    [PLAIN.replace(b"1}", b'1, "text": "\\ud83d\\ude00 \\u0000"}')],
+)
+
+
+@pytest.mark.parametrize("found", ODD)
+def test_lines_that_are_not_one_plain_object_each(tmp_path: Path, found: list[bytes]) -> None:
+    path = tmp_path / "r.jsonl"
+    for ending in (b"", b"\n"):
+        path.write_bytes(b"\n".join([PLAIN, *found, PLAIN]) + ending)
+        expected = [i for s in Replay.open(path, ALONE).splits for i in read_split(s, ALONE)]
+        assert list(flat(path, 1 << 20, ALONE)) == expected
+
+
+def test_plain_lines_take_the_short_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with attributes missing that need not be there, and with numbers for times."""
+    monkeypatch.delattr(ChunkReader, "_batch")
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(
+        b'{"relation": "a", "time": 1.5, "row": {"integer": 7, "number": 2, "timestamp": "1970-01-02"}}\n'
+        + PLAIN.replace(b"1,", b'"1970-01-01T00:00:02Z", "op": "+",')
+        + b"\n"
+    )
+    day = 86_400_000_000
+    assert list(flat(path, 1 << 20)) == [
+        Record(0, 1_500_000, (None, None, 7, 2.0, None, day)),
+        Record(1, 2_000_000, (1,)),
+    ]
+
+
+@given(st.lists(lines(), max_size=30))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_batches_equal_the_stream(tmp_path: Path, found: list[bytes]) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b'{"relation": "b", "time": 0, "row": {"x": 1}}\n' + b"\n".join(found))
+    replay = Replay.open(path, SCHEMA)
+    logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
+    batches = [record for batch in replay.batches(logs[0]) for record in batch.records()]
+    assert batches == list(replay.stream(logs[1]))
+    assert logs[0].count == logs[1].count
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1", "1", "2.5", "30"], True),
+        (["1", "2", "1.9"], False),
+        (['"2020-01-01T00:00:00Z"', '"2020-01-02T00:00:00Z"'], True),
+        (['"2020-01-02T00:00:00Z"', '"2020-01-01T00:00:00Z"'], False),
+        (['"2020-01-01T00:00:00Z"', '"2020-01-01T00:00:00.5Z"'], False),
+        (['"2020-01-01T00:00:00+01:00"', '"2020-01-02T00:00:00+01:00"'], False),
+        (["1", '"2020-01-02T00:00:00Z"'], False),
+        (["1", "null"], False),
+    ],
+)
+def test_in_order_only_where_it_is_plain(tmp_path: Path, texts: list[str], expected: bool) -> None:
+    path = tmp_path / "r.jsonl"
+    lines = [f'{{"relation": "b", "time": {text}, "row": {{"x": 1}}}}' for text in texts]
+    path.write_text("\n".join(lines))
+    assert in_order(Replay.open(path, SCHEMA, split_bytes=30).splits) is expected
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 30), min_size=1), st.booleans(), st.booleans(), st.integers(1, 200))
+def test_in_order_whatever_the_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: list[int], sort: bool, ends: bool, block: int
+) -> None:
+    monkeypatch.setattr(skws.formats.chunks, "ORDER_BLOCK", block)
+    times = sorted(times) if sort else times
+    lines = [b'{"relation": "b", "time": %d, "row": {"x": 1}}' % time for time in times]
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n" * ends)
+    assert in_order(Replay.open(path, SCHEMA).splits) is (times == sorted(times))
+
+
+def test_in_order_is_not_fooled_by_texts(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    text = orjson.dumps({"relation": "a", "time": 5, "row": {"text": 'say "time": 1'}})
+    path.write_bytes(text + b"\n" + text.replace(b"5", b"4"))
+    assert not in_order(Replay.open(path, SCHEMA).splits)

@@ -1,0 +1,151 @@
+"""Change events, as Debezium writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from skws.data.record import BadRecord, Record
+from tests.formats.samples import MOVIE, PLAYS, items
+
+SEEN = 1_700_000_000_123_456
+ROW = {"mid": 1, "title": "x", "did": 2, "rating": 1.5, "seen": SEEN, "colour": None}
+TUPLE = (1, "x", 2, 1.5, SEEN, None)
+KEY_ONLY = (1, None, None, None, None, None)
+
+
+def event(op: str, table: str = "movie", **parts: Any) -> dict[str, Any]:
+    return {"op": op, "before": None, "after": None, "source": {"table": table, "ts_ms": 7}} | parts
+
+
+def read(tmp_path: Path, *events: Any) -> list[Record | BadRecord]:
+    (tmp_path / "cdc.jsonl").write_bytes(b"\n".join(map(orjson.dumps, events)) + b"\n")
+    return items(tmp_path / "cdc.jsonl")
+
+
+@pytest.mark.parametrize("wrap", [lambda e: e, lambda e: {"payload": e}, lambda e: {"key": None, "value": e}])
+@pytest.mark.parametrize("op", ["c", "r"])
+def test_inserts(tmp_path: Path, wrap: Any, op: str) -> None:
+    assert read(tmp_path, wrap(event(op, after=ROW))) == [Record(MOVIE, 7000, TUPLE)]
+
+
+def test_tombstones_are_passed_over(tmp_path: Path) -> None:
+    inserted = event("c", after=ROW)
+    read_ = read(tmp_path, inserted, None, {"key": {"mid": 1}, "value": None}, {"payload": None})
+    assert read_ == [Record(MOVIE, 7000, TUPLE)]
+
+
+def test_a_key_that_cannot_be_decoded_is_a_bad_record_also_in_the_first_line(tmp_path: Path) -> None:
+    decimal = {"field": "mid", "name": "org.apache.kafka.connect.data.Decimal"}
+    key = {"schema": {"fields": [decimal]}, "payload": {"mid": "!"}}
+    bad, good = read(tmp_path, {"key": key, "value": event("c", after=ROW)}, event("c", after=ROW))
+    assert isinstance(bad, BadRecord)
+    assert "expected a decimal in base64" in bad.reason
+    assert good == Record(MOVIE, 7000, TUPLE)
+
+
+def test_an_update_deletes_and_inserts_at_one_time(tmp_path: Path) -> None:
+    after = ROW | {"title": "y"}
+    new = Record(MOVIE, 7000, (1, "y", *TUPLE[2:]))
+    assert read(tmp_path, event("u", before=ROW, after=after)) == [Record(MOVIE, 7000, TUPLE, True), new]
+    key_only = event("u", before={"mid": 1}, after=after)
+    assert read(tmp_path, key_only) == [Record(MOVIE, 7000, KEY_ONLY, True), new]
+    assert read(tmp_path, event("u", after=after)) == [new]
+
+
+@pytest.mark.parametrize("key", [{"mid": 1}, {"schema": {"fields": []}, "payload": {"mid": 1}}])
+def test_deletes_by_before_or_by_the_key_beside(tmp_path: Path, key: Any) -> None:
+    gone = Record(MOVIE, 7000, KEY_ONLY, True)
+    assert read(tmp_path, event("d", before={"mid": 1})) == [gone]
+    assert read(tmp_path, {"key": key, "value": event("d")}) == [gone]
+
+
+@pytest.mark.parametrize(
+    ("given_", "reason"),
+    [
+        (event("d"), "no row `before` or a key beside it"),
+        ({"key": {"mid": 1}, "value": event("d", "plays")}, "no row `before`, and plays has no key"),
+        (event("u", "plays", after={"mid": 1}), "no row `before`, and plays has no key"),
+        (event("t", "plays"), "truncate of plays"),
+        (event("m", after=ROW), "expected op c, r, u, d or t in a change event, got 'm'"),
+        (event("c", "movies", after=ROW), "no relation 'movies' in schema movies; did you mean 'movie'?"),
+        (event("c", after=ROW, source={}), "no source.table"),
+        (event("c", after={"mid": 1}), "movie.did is missing, and a join needs it"),
+        (event("c"), "no row `after`"),
+        (event("d", "director", before={"did": 1}), "tables take no deletions"),
+        (event("c", after=ROW, source={"table": "movie"}), "no time"),
+        (event("u", before={"mid": 1}, after=ROW | {"title": "__debezium_unavailable_value"}), "not logged"),
+        ({"payload": {"ddl": "CREATE TABLE"}}, "no source.table"),
+        ({"payload": 3}, "expected a change event, got 3"),
+    ],
+)
+def test_bad_events(tmp_path: Path, given_: Any, reason: str) -> None:
+    good, found = read(tmp_path, event("c", after=ROW), given_)
+    assert isinstance(good, Record)
+    assert isinstance(found, BadRecord)
+    assert reason in found.reason
+    assert found.line == 2
+
+
+def test_a_value_that_was_not_logged_is_taken_from_before(tmp_path: Path) -> None:
+    after = ROW | {"title": "__debezium_unavailable_value", "did": 3}
+    _, new = read(tmp_path, event("u", before=ROW, after=after))
+    assert new == Record(MOVIE, 7000, (1, "x", 3, *TUPLE[3:]))
+
+
+@pytest.mark.parametrize(
+    ("source", "micros"),
+    [
+        ({"ts_ms": 7, "ts_us": 7001, "ts_ns": 7001999}, 7001),
+        ({"ts_ms": 7, "ts_ns": 7001999}, 7001),
+        ({"ts_ms": 0}, 9000),
+        ({}, 9000),
+    ],
+)
+def test_the_finest_clock_of_the_source_tells_the_time(tmp_path: Path, source: Any, micros: int) -> None:
+    given_ = event("c", "plays", after={"mid": 1}, source={"table": "plays"} | source, ts_ms=9)
+    assert read(tmp_path, given_) == [Record(PLAYS, micros, (1, None))]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "micros"),
+    [
+        ("io.debezium.time.Timestamp", 1_000, 1_000_000),
+        ("io.debezium.time.MicroTimestamp", 1_000, 1_000),
+        ("io.debezium.time.NanoTimestamp", 1_999, 1),
+        ("io.debezium.time.Date", 2, 172_800_000_000),
+        ("io.debezium.time.ZonedTimestamp", "1970-01-01T00:00:01Z", 1_000_000),
+        (None, 19_000, 19_000 * 86_400_000_000),
+        (None, 1_700_000_000, 1_700_000_000_000_000),
+        (None, 1_700_000_000_123, 1_700_000_000_123_000),
+        (None, SEEN * 1000 + 9, SEEN),
+    ],
+)
+def test_timestamps_are_read_as_the_schema_or_their_size_says(
+    tmp_path: Path, name: str | None, value: Any, micros: int
+) -> None:
+    fields = [{"field": "seen", "type": "int64", "name": name}]
+    schema = {"fields": [{"field": "after", "fields": fields}]}
+    payload = event("c", after=ROW | {"seen": value})
+    wrapped = {"payload": payload} if name is None else {"schema": schema, "payload": payload}
+    assert read(tmp_path, wrapped) == [Record(MOVIE, 7000, (*TUPLE[:4], micros, None))]
+
+
+def test_decimals_are_read_as_the_schema_says(tmp_path: Path) -> None:
+    decimal = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+    fields = [
+        {"field": "rating", **decimal},
+        {"field": "did", "name": "io.debezium.data.VariableScaleDecimal"},
+        {"field": "seen", "name": "io.debezium.time.MicroTimestamp"},
+    ]
+    schema = {"fields": [{"field": "after", "fields": fields}]}
+    payload = event("c", after=ROW | {"rating": "AJY=", "did": {"scale": 0, "value": "/w=="}})
+    expected = Record(MOVIE, 7000, (1, "x", -1, 1.5, SEEN, None))
+    assert read(tmp_path, {"schema": schema, "payload": payload}) == [expected]
+    broken = event("c", after=ROW | {"rating": "?"})
+    (found,) = read(tmp_path, {"schema": schema, "payload": broken})
+    assert isinstance(found, BadRecord)
+    assert "expected a decimal" in found.reason

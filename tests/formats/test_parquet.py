@@ -1,0 +1,95 @@
+"""Arrow's types as values, and what of them is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skws.data.record import BadRecord, Record
+from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
+from tests.formats.samples import T, items
+
+
+def schema_of(kind: AttributeType) -> Schema:
+    return Schema("one", (Relation("r", (Attribute("v", kind),), table=True),), ())
+
+
+def read_values(tmp_path: Path, kind: AttributeType, array: pa.Array) -> list[Value]:
+    pq.write_table(pa.table({"v": array}), tmp_path / "r.parquet")
+    found = items(tmp_path / "r.parquet", schema_of(kind))
+    return [item.row[0] if isinstance(item, Record) else f"bad: {item.reason}" for item in found]
+
+
+@pytest.mark.parametrize(
+    ("kind", "array", "values"),
+    [
+        (T.INTEGER, pa.array([1, None, 3], pa.int8()), [1, None, 3]),
+        (T.INTEGER, pa.array([4.0, None]), [4, None]),
+        (T.INTEGER, pa.array([Decimal("2.00")]), [2]),
+        (T.NUMBER, pa.array([1, 2]), [1.0, 2.0]),
+        (T.NUMBER, pa.array([Decimal("1.50"), None]), [1.5, None]),
+        (T.BOOLEAN, pa.array([True, None]), [True, None]),
+        (T.TEXT, pa.array(["a", "", None]), ["a", "", None]),
+        (T.TEXT, pa.array([b"caf\xc3\xa9"]), ["café"]),
+        (T.TEXT, pa.array(["a", "b", "a", None]).dictionary_encode(), ["a", "b", "a", None]),
+        (T.TEXT, pa.nulls(2), [None, None]),
+        (T.TIMESTAMP, pa.array([1999, -1, None], pa.timestamp("ns")), [1, -1, None]),
+        (T.TIMESTAMP, pa.array([5], pa.timestamp("ms", "Europe/Paris")), [5000]),
+        (T.TIMESTAMP, pa.array([date(1970, 1, 2), None]), [86_400_000_000, None]),
+        (T.TIMESTAMP, pa.array(["1970-01-01T00:00:01Z"]), [1_000_000]),
+        (T.TIMESTAMP, pa.array([2]), [2_000_000]),
+    ],
+)
+def test_accepted(tmp_path: Path, kind: AttributeType, array: pa.Array, values: list[Value]) -> None:
+    found = read_values(tmp_path, kind, array)
+    assert found == values
+    assert list(map(type, found)) == list(map(type, values))
+
+
+@pytest.mark.parametrize(
+    ("kind", "array"),
+    [
+        (T.INTEGER, pa.array([2**63], pa.uint64())),
+        (T.INTEGER, pa.array([1.5])),
+        (T.NUMBER, pa.array([float("nan")])),
+        (T.TEXT, pa.array([1.5])),
+        (T.TEXT, pa.array([b"\xff"])),
+        (T.TEXT, pa.array([[1, 2]])),
+        (T.INTEGER, pa.array([5], pa.timestamp("us"))),
+        (T.TIMESTAMP, pa.array([2**62], pa.timestamp("us"))),
+        (T.TIMESTAMP, pa.array([True])),
+    ],
+)
+def test_refused(tmp_path: Path, kind: AttributeType, array: pa.Array) -> None:
+    (reason,) = read_values(tmp_path, kind, array)
+    assert str(reason).startswith("bad: r.v: ")
+
+
+def test_a_bad_record_tells_its_row_and_keeps_its_values(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"mid": i, "role": "x", "time": "1970-01-02"} for i in range(7)]
+    rows[5]["time"] = "soon"
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "plays.parquet", row_group_size=2)
+    (found,) = (i for i in items(tmp_path / "plays.parquet", split_bytes=1) if isinstance(i, BadRecord))
+    assert (found.line, found.offset) == (0, 5)
+    assert orjson.loads(found.raw) == rows[5]
+
+
+def test_json_lines_are_read_without_arrow(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"relation":"plays","time":1,"row":{"mid":1}}\n')
+    program = (
+        "import sys; from pathlib import Path; from skws_schema.model import *; from skws.formats import *\n"
+        "schema = Schema('s', (Relation('plays', (Attribute('mid', AttributeType.INTEGER),)),), ())\n"
+        f"replay = Replay.open(Path({str(tmp_path)!r}), schema)\n"
+        "print(len(list(replay.stream(BadRecordLog()))), 'pyarrow' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["1", "False"]

@@ -1,0 +1,245 @@
+"""Whatever is no record becomes a bad record that says where and why; nothing else is raised."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skws.data.record import BadRecord, Record
+from skws.formats import Format, Split, plan, read_split
+from skws_schema.errors import SourceError
+from skws_schema.model import Attribute, Relation, Schema
+from tests.formats.samples import MOVIE, PLAYS, SCHEMA, T, bad, items, records
+from tests.places import DATA
+
+GOOD = {"relation": "movie", "time": 5, "row": {"mid": 1, "did": 2}}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"relation": "movies"}, "no relation 'movies' in schema movies; did you mean 'movie'?"),
+        ({"relation": ["movie"]}, "no relation ['movie'] in schema movies"),
+        (
+            {"row": {"mid": 1, "did": 2, "titel": "x"}},
+            "movie has no attribute 'titel'; did you mean 'title'?",
+        ),
+        ({"row": {"mid": 1}}, "movie.did is missing, and a join needs it"),
+        ({"row": {"did": 1}}, "movie.mid is missing, and the key needs it"),
+        ({"row": {"did": 1}, "op": "-"}, "movie.mid is missing, and the key needs it"),
+        ({"row": [1, 2]}, "expected a row (a JSON object) of movie, got [1, 2]"),
+        ({"row": {"mid": "x", "did": 2}}, "movie.mid: expected an integer, got 'x'"),
+        ({"row": {"mid": {"a": 1}, "did": 2}}, "movie.mid: expected an integer, got {'a': 1}"),
+        ({"row": {"mid": 1, "did": 2, "title": 1.5}}, "movie.title: expected a text, got 1.5"),
+        ({"time": None}, "no time: movie needs a `time`, or a `time:` attribute"),
+        ({"time": "soon"}, "expected a timestamp (ISO 8601, or seconds since the epoch), got 'soon'"),
+        ({"time": True}, "expected a timestamp (ISO 8601, or seconds since the epoch), got True"),
+        ({"op": "x"}, "expected op '+' or '-', got 'x'"),
+        ({"tiem": 1}, "a record has no field 'tiem'; did you mean 'time'?"),
+        ({"relation": "director", "op": "-"}, "director is a table, and tables take no deletions"),
+    ],
+)
+def test_the_reason_of_a_bad_json_record(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    line = orjson.dumps(GOOD | change)
+    (tmp_path / "s.jsonl").write_bytes(orjson.dumps(GOOD) + b"\n" + line + b"\n" + orjson.dumps(GOOD))
+    first, found, last = items(tmp_path / "s.jsonl")
+    assert first == last == Record(MOVIE, 5_000_000, (1, None, 2, None, None, None))
+    offset = len(orjson.dumps(GOOD)) + 1
+    assert found == BadRecord(str(tmp_path / "s.jsonl"), 2, offset, line, reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "raw", "reason"),
+    [
+        ("mid,role,time\n1,a,1\n2,b\n", 3, b"2,b", "2 fields, and the header names 3"),
+        ('mid,role,time\n1,"a\nb",1\nx,,1\n', 4, b"x,,1", "plays.mid: expected an integer, got 'x'"),
+        ('mid,role,time\n1,a,1\n2,"b\n\n', 3, b'2,"b', "a quoted field is never closed"),
+        ("mid,role,time\n1,a,\n", 2, b"1,a,", "no time: plays needs a `time`, or a `time:` attribute"),
+        ("mid,rule,time\n1,a,1\n", 2, b"1,a,1", "plays has no attribute 'rule'; did you mean 'role'?"),
+        ("role,time\na,1\n", 2, b"a,1", "plays.mid is missing, and a join needs it"),
+        ("mid,mid\n1,1\n", 2, b"1,1", "the header names the column 'mid' twice"),
+        ("relation,mid,did,time\nplays,1,2,1\n", 2, b"plays,1,2,1", "plays has no attribute 'did'"),
+        ("relation,row,time\nplays,{,1\n", 2, b"plays,{,1", "the column 'row' is not JSON"),
+    ],
+)
+def test_the_reason_of_a_bad_csv_record(
+    tmp_path: Path, text: str, line: int, raw: bytes, reason: str
+) -> None:
+    path = tmp_path / "plays.csv"
+    path.write_text(text, newline="")
+    (found,) = bad(path)
+    assert (found.line, found.raw) == (line, raw)
+    assert found.reason.startswith(reason)
+    assert path.read_bytes()[found.offset :].startswith(raw)
+
+
+def test_invalid_utf8_is_a_bad_record_with_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "plays.csv").write_bytes(b"mid,role,time\n1,\xff,1\n2,\xc3\xa9,1\n")
+    (tmp_path / "plays.jsonl").write_bytes(
+        b'{"mid":1,"role":"\xff","time":1}\n{"mid":2,"role":"\xc3\xa9","time":1}'
+    )
+    for name in ("plays.csv", "plays.jsonl"):
+        broken, good = items(tmp_path / name)
+        assert isinstance(broken, BadRecord)
+        assert b"\xff" in broken.raw
+        assert good == Record(PLAYS, 1_000_000, (2, "é"))
+
+
+def timed(table: bool = False) -> Schema:
+    movie = SCHEMA.relations[MOVIE]
+    attributes, key = movie.attributes, movie.key
+    return Schema("timed", (Relation("movie", attributes, key, time="seen", table=table),), ())
+
+
+def test_the_time_attribute_wins_and_deletions_happen_at_their_own_time(tmp_path: Path) -> None:
+    rows = [
+        {"relation": "movie", "time": 9, "row": {"mid": 1, "seen": 4}},
+        {"relation": "movie", "time": 9, "op": "-", "row": {"mid": 1, "seen": 4}},
+        {"relation": "movie", "op": "-", "row": {"mid": 1, "seen": 4}},
+        {"relation": "movie", "time": 9, "row": {"mid": 1, "seen": None}},
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"\n".join(map(orjson.dumps, rows)))
+    found = items(path, timed())
+    assert [r.time for r in found if isinstance(r, Record)] == [4_000_000, 9_000_000, 4_000_000]
+    assert [b.reason for b in found if isinstance(b, BadRecord)] == ["movie.seen gives the time and is None"]
+    table = [r.time for r in items(path, timed(table=True)) if isinstance(r, Record)]
+    assert table == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "plays.jsonl", "s.csv", "plays.csv"])
+@settings(max_examples=60, deadline=None)
+@given(noise=st.binary(max_size=120), head=st.sampled_from([b"", b"mid,role,time\n", b"relation,row\n"]))
+def test_random_bytes_raise_nothing(name: str, noise: bytes, head: bytes) -> None:
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / name
+        path.write_bytes(head + noise)
+        relation = None if name.startswith("s.") else PLAYS
+        kind = Format.CSV if name.endswith("csv") else Format.JSON_LINES
+        for item in read_split(Split(path, kind, relation, 0, 1 << 60, len(noise), 0), SCHEMA):
+            assert isinstance(item, Record | BadRecord)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=4,
+)
+EVENT = {
+    "op": "u",
+    "ts_ms": 5,
+    "before": {"mid": 1, "role": "a"},
+    "after": {"mid": 1, "role": "b"},
+    "source": {"table": "plays", "ts_ms": 7},
+}
+SEEDS: list[Any] = [
+    GOOD,
+    EVENT,
+    {"schema": {"fields": [{"field": "after", "fields": [{"field": "mid"}]}]}, "payload": EVENT},
+    {"key": {"mid": 1}, "value": EVENT | {"op": "d", "before": None}},
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_mutated_records_raise_nothing(data: st.DataObject) -> None:
+    item = orjson.loads(orjson.dumps(data.draw(st.sampled_from(SEEDS))))
+    place = item
+    while True:
+        name = data.draw(st.sampled_from(sorted(place)))
+        if not isinstance(place[name], dict) or not place[name] or data.draw(st.booleans()):
+            break
+        place = place[name]
+    place[name] = data.draw(JSON)
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "s.jsonl"
+        path.write_bytes(orjson.dumps(item))
+        split = Split(path, Format.JSON_LINES, None, 0, 1 << 60, 0, 0)
+        for found in read_split(split, SCHEMA):
+            assert isinstance(found, Record | BadRecord)
+            if isinstance(found, Record):
+                width = len(SCHEMA.relations[found.relation].attributes)
+                assert (len(found.row), type(found.time)) == (width, int)
+
+
+@pytest.mark.parametrize("depth", [500, 1010, 5000])
+def test_deeply_nested_json_is_a_bad_record(tmp_path: Path, depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    lines = [nested, b'{"relation":"plays","time":1,"row":' + nested + b"}", b'{"payload":' + nested + b"}"]
+    lines.append(b'{"relation":"plays","time":1,"row":{"mid":' + nested + b"}}")
+    (tmp_path / "s.jsonl").write_bytes(b"\n".join(lines))
+    assert [b.line for b in bad(tmp_path / "s.jsonl")] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("nothing.jsonl", None, "no such file or directory; did you mean 'nothing.json'?"),
+        ("notes.txt", b"x", "unknown format"),
+        ("plays.parquet", b"PAR1 no", "cannot read as Parquet"),
+        ("plays.jsonl.gz", b"no gzip", "cannot read"),
+        ("play.csv", b"mid,role\n1,x\n", "is called 'play'; did you mean 'plays'?"),
+        ("play.jsonl", b'{"mid":1}\n', "is called 'play'; did you mean 'plays'?"),
+    ],
+)
+def test_sources_that_cannot_be_read(tmp_path: Path, name: str, text: bytes | None, message: str) -> None:
+    (tmp_path / "nothing.json").touch()
+    if text is not None:
+        (tmp_path / name).write_bytes(text)
+    with pytest.raises(SourceError) as caught:
+        items(tmp_path / name)
+    assert message in str(caught.value)
+    assert name in str(caught.value)
+    assert caught.value.exit_code == 4
+
+
+def test_a_directory_without_replay_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".x").touch()
+    with pytest.raises(SourceError, match="no replay files"):
+        plan(tmp_path, SCHEMA)
+
+
+def test_a_cut_gzip_stream_is_refused(tmp_path: Path) -> None:
+    packed = gzip.compress(b'{"mid":1,"role":"x","time":1}\n' * 99)
+    (tmp_path / "plays.jsonl.gz").write_bytes(packed[:-9])
+    with pytest.raises(SourceError, match="cut off"):
+        items(tmp_path / "plays.jsonl.gz")
+
+
+REAL = {
+    "stackexchange-ai": {
+        "Comments": "Id:integer PostId:integer Score:integer Text:text CreationDate:timestamp UserId:integer",
+        "Badges": "Id:integer UserId:integer Name:text Date:timestamp Class:integer TagBased:boolean",
+    },
+    "mondial": {
+        "organization": "abbreviation:string name:text city:text country:string province:text"
+        " established:timestamp",
+        "borders": "country1:string country2:string length:number",
+    },
+    "sakila": {
+        "rental": "rental_id:integer rental_date:timestamp inventory_id:integer customer_id:integer"
+        " return_date:timestamp staff_id:integer last_update:timestamp",
+        "actor": "actor_id:integer first_name:text last_name:text last_update:timestamp",
+    },
+}
+
+
+@pytest.mark.parametrize(("source", "name"), [(s, n) for s, names in REAL.items() for n in names])
+def test_real_data_has_no_bad_records(source: str, name: str) -> None:
+    path = DATA / source / "csv" / f"{name}.csv"
+    if not path.exists():
+        pytest.skip(f"the {source} data set is not beside the repository")
+    pairs = [pair.split(":") for pair in REAL[source][name].split()]
+    attributes = tuple(Attribute(n, T(t)) for n, t in pairs)
+    schema = Schema(source, (Relation(name, attributes, table=True),), ())
+    with path.open(newline="") as file:
+        rows = sum(1 for _ in csv.reader(file)) - 1
+    assert len(records(path, schema)) == rows > 0

@@ -1,0 +1,104 @@
+"""What stands in a folder beside replay files, and files that are not what they seem."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from skws.formats import BadRecordLog, Replay
+from skws.formats.sampling import sample
+from skws.formats.splits import plan
+from skws.sources.files.folder import check_path, listing
+from skws.spec.enums import OnError
+from skws_schema.errors import SourceError
+from tests.formats.samples import SCHEMA, bad
+
+RECORD = b'{"relation": "plays", "time": 1, "row": {"mid": 1, "role": "x"}}\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(RECORD)
+    return tmp_path / "in"
+
+
+def test_a_link_to_a_folder_above_is_passed_over(folder: Path) -> None:
+    (folder / "back").symlink_to(folder)
+    (folder / "above").symlink_to("..")
+    assert [split.path.name for split in plan(folder, SCHEMA)] == ["a.jsonl"]
+    assert [found.name for found in listing(folder, SCHEMA).files] == ["a.jsonl"]
+    assert list(sample([folder]).tables()) == ["plays"]
+
+
+def test_a_linked_folder_is_read(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "b.jsonl").write_bytes(RECORD)
+    (folder / "link").symlink_to(tmp_path / "other")
+    assert [split.path.name for split in plan(folder, SCHEMA)] == ["a.jsonl", "b.jsonl"]
+    assert [found.name for found in listing(folder, SCHEMA).files] == ["a.jsonl", "link/b.jsonl"]
+
+
+def test_nobody_waits_for_a_pipe_in_a_folder(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.jsonl")
+    for read in (lambda: plan(folder, SCHEMA), lambda: sample([folder])):
+        with pytest.raises(SourceError, match=r"pipe\.jsonl: not a file"):
+            read()
+    assert listing(folder, SCHEMA).unknown == ("pipe.jsonl",)
+    with pytest.raises(SourceError, match="--source -"):
+        check_path(folder / "pipe.jsonl")
+
+
+def test_what_a_sample_passes_over_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(RECORD + b"nonsense\n\n[1]\nnull\n")
+    (tmp_path / "b.csv").write_bytes(b"x,y\n1,2\n\n1,2,3\n")
+    assert sample([tmp_path]).unreadable == 3
+
+
+def test_a_dash_is_no_replay() -> None:
+    with pytest.raises(SourceError, match="skws watch --source - reads standard input"):
+        plan(Path("-"), SCHEMA)
+
+
+def test_only_a_name_that_is_alike_is_offered(folder: Path) -> None:
+    for name, near in (("A.jsonl", "; did you mean 'a.jsonl'?"), ("missing.jsonl", "")):
+        with pytest.raises(SourceError) as caught:
+            plan(folder / name, SCHEMA)
+        assert str(caught.value) == f"{folder / name}: no such file or directory{near}"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"relation": "plays", "role": "é"}'.encode("latin-1"), "not UTF-8: byte 0xE9 at column 32"),
+        (
+            RECORD.decode().encode("utf-16"),
+            "not UTF-8: byte 0xFF at column 1; it begins like UTF-16, save the file as UTF-8",
+        ),
+        (b'{"relation": plays}', "not JSON: unexpected character, expected a JSON value (column 14)"),
+        (
+            b'{"relation": "plays", "time": 1.8e302, "row": {"mid": 1}}',
+            "expected seconds since the epoch within the years 1 to 9999, got 1.8e+302"
+            " (milliseconds or microseconds?)",
+        ),
+        (b'{"relation":"plays","row":' + b'{"a":' * 5000 + b"1" + b"}" * 5001, "not JSON: "),
+        (b'{"relation": "plays"}', "the record has no field 'row'"),
+    ],
+)
+def test_why_a_line_is_no_record(tmp_path: Path, text: bytes, reason: str) -> None:
+    (tmp_path / "stream.jsonl").write_bytes(text)
+    assert bad(tmp_path / "stream.jsonl")[0].reason.startswith(reason)
+    replay = Replay.open([tmp_path / "stream.jsonl"], SCHEMA)
+    log = BadRecordLog(OnError.SKIP)
+    assert sum(map(len, replay.batches(log))) == 0
+    assert log.first[0].reason.startswith(reason)
+
+
+def test_a_sample_takes_no_relation_from_what_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(b'{}\n{"foo": 1}\n' + RECORD + b'\nnonsense\n{"foo": 2}\n')
+    taken = sample([path])
+    assert list(taken.tables()) == ["plays"]
+    assert taken.unreadable == 4

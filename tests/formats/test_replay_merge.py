@@ -1,0 +1,107 @@
+"""Sorting in bounded memory."""
+
+from __future__ import annotations
+
+import tempfile
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skws.data.record import Record
+from skws.formats import replay, sorted_records
+from skws_schema.errors import SkwsError
+
+VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=4)
+RECORDS = st.lists(
+    st.builds(
+        Record,
+        st.integers(0, 2),
+        st.integers(-3, 3),
+        st.tuples(VALUES, VALUES | st.floats(allow_nan=False, allow_infinity=False)),
+        st.booleans(),
+    ),
+    max_size=60,
+)
+
+
+@pytest.fixture
+def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@settings(max_examples=60, deadline=None)
+@given(RECORDS, st.integers(1, 20), st.sampled_from([2, 3, 64]))
+def test_equals_sorted(records: list[Record], memory: int, open_runs: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "OPEN_RUNS", open_runs)
+        found = list(sorted_records(records, memory_records=memory))
+    expected = sorted(records, key=lambda r: r.time)
+    # Comparing texts tells 1 from True and from 1.0, and 0.0 from -0.0.
+    assert list(map(repr, found)) == list(map(repr, expected))
+
+
+def descending(count: int) -> Iterator[Record]:
+    return (Record(0, -i, (i, "x")) for i in range(count))
+
+
+def test_more_runs_than_open_files_are_merged_in_passes(spill: Path) -> None:
+    found = sorted_records(descending(700), memory_records=3)
+    first = next(found)
+    assert first.time == -699
+    runs = list(spill.glob("*/*"))
+    assert 1 < len(runs) <= replay.OPEN_RUNS
+    assert [first.time, *(r.time for r in found)] == list(range(-699, 1))
+    assert list(spill.iterdir()) == []
+
+
+def test_ordered_input_makes_one_run(spill: Path) -> None:
+    found = sorted_records((Record(0, i // 2, (i,)) for i in range(1000)), memory_records=10)
+    assert next(found).row == (0,)
+    assert len(list(spill.glob("*/*"))) == 1
+    assert [r.row[0] for r in found] == list(range(1, 1000))
+    assert list(spill.iterdir()) == []
+
+
+def test_files_vanish_when_closed_early(spill: Path) -> None:
+    found = sorted_records(descending(100), memory_records=7)
+    next(found)
+    assert list(spill.iterdir()) != []
+    found.close()  # type: ignore[attr-defined]  # it is a generator, and this its early end
+    assert list(spill.iterdir()) == []
+
+
+def test_files_vanish_when_the_source_fails(spill: Path) -> None:
+    def failing() -> Iterator[Record]:
+        yield from descending(100)
+        assert list(spill.iterdir()) != []
+        raise SkwsError("the source broke")
+
+    with pytest.raises(SkwsError, match="the source broke"):
+        list(sorted_records(failing(), memory_records=7))
+    assert list(spill.iterdir()) == []
+
+
+def test_memory_must_hold_a_record() -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        next(sorted_records([], memory_records=0))
+
+
+@pytest.mark.slow
+def test_a_million_records_stay_within_memory(spill: Path) -> None:
+    tracemalloc.start()
+    try:
+        last, count = -(10**9), 0
+        for record in sorted_records(descending(1_000_000), memory_records=20_000):
+            assert record.time >= last
+            last, count = record.time, count + 1
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 1_000_000
+    # A record of two values takes some 250 bytes: a million of them, 250 MB.
+    assert peak < 40 << 20

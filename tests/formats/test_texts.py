@@ -1,0 +1,100 @@
+"""Texts as one string of bytes: the same from lists and from Arrow's arrays of all kinds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skws.data.texts import Texts
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "movies"
+KINDS = [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+TEXTS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=20)
+
+
+def listed(texts: Texts) -> list[str]:
+    return texts.at(np.arange(len(texts)))
+
+
+@given(TEXTS, st.data())
+def test_texts_of_lists(texts: list[str | None], data: st.DataObject) -> None:
+    found = Texts.of([texts])
+    assert listed(found) == [text or "" for text in texts]
+    places = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
+    assert found.at(np.array(places, dtype=np.int64)) == [texts[place] or "" for place in places]
+
+
+@settings(deadline=None)  # Arrow takes long to load
+@given(TEXTS, st.integers(0, 4), st.sampled_from(KINDS))
+def test_texts_of_arrays(texts: list[str | None], first: int, kind: pa.DataType) -> None:
+    array = pa.array(texts, pa.string()).cast(kind).slice(first)
+    assert listed(Texts.of([array])) == [text or "" for text in texts[first:]]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(TEXTS, st.sampled_from(["list", "array", "chunks"])), max_size=4))
+def test_columns_of_all_kinds_one_after_the_other(columns: list[tuple[list[str | None], str]]) -> None:
+    made = []
+    for texts, kind in columns:
+        half = len(texts) // 2
+        parts = [pa.array(texts[:half], pa.string()), pa.array(texts[half:], pa.string())]
+        whole = pa.array(texts, pa.string())
+        made.append({"list": texts, "array": whole, "chunks": pa.chunked_array(parts)}[kind])
+    assert listed(Texts.of(made)) == [text or "" for texts, _ in columns for text in texts]
+
+
+def test_what_lies_under_a_null_is_no_text() -> None:
+    under = pa.array(["alpha", "beta", "gamma"])
+    valid = pa.py_buffer(bytes([0b101]))
+    array = pa.Array.from_buffers(pa.string(), 3, [valid, *under.buffers()[1:]])
+    assert array.to_pylist() == ["alpha", None, "gamma"]
+    assert listed(Texts.of([array])) == ["alpha", "", "gamma"]
+
+
+def test_other_values_are_their_texts_and_halves_of_characters_stay() -> None:
+    assert listed(Texts.of([pa.array([7, None, 8])])) == ["7", "", "8"]
+    assert listed(Texts.of([["a\ud800", "b"]])) == ["a\ud800", "b"]
+
+
+@pytest.mark.parametrize("columns", [[], [[]], [[], []], [pa.array([], pa.string())]])
+def test_no_texts(columns: list[list[str | None]]) -> None:
+    assert listed(Texts.of(columns)) == []
+
+
+def test_a_search_in_json_lines_loads_no_arrow() -> None:
+    code = """
+import sys
+from skws.cli.main import main
+try:
+    main()
+except SystemExit as left:
+    print(left.code, sorted({"pyarrow", "pandas", "numpy.ma"} & set(sys.modules)), file=sys.stderr)
+"""
+    schema, replay = EXAMPLES / "schema.yaml", EXAMPLES / "replay.jsonl"
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            code,
+            "search",
+            "tarantino travolta",
+            "--engine",
+            "local",
+            "--schema",
+            schema,
+            "--replay",
+            replay,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.stdout
+    assert told.stderr.splitlines()[-1] == "0 []", told.stderr

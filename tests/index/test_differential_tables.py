@@ -1,0 +1,437 @@
+"""Tables that are indexed on disk and probed lead to what tables that are loaded whole lead to."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import skws.data.batch
+import skws.index.cache
+import skws.index.indexed_tables
+import skws.index.keyword_rows
+from skws.data.record import Record
+from skws.index.make import as_batches
+from skws.index.rows import arrow_schema
+from skws.keywords import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.results.model import Result
+from skws.spec.enums import EvaluatorName
+from skws.spec.ranking import RankingChoice
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.strategies import WORDS, schemas, static_rows, streams
+
+WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(5), Unbounded()]
+KEPT = [-1, 3, 1 << 17]  # rows of tables to which nobody refers: let go at once, soon, never here
+FEW = [-1, 2, 1 << 17]  # rows with keywords: all taken in as they are reached, some, none here
+_NUMBERS = count()
+
+
+@dataclass(frozen=True)
+class Given:
+    """A source of rows that are there already."""
+
+    schema: Schema
+    number: int
+    rows: Sequence[Row]
+
+    def identity(self) -> str:
+        return str(next(_NUMBERS))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        return as_batches(self.rows, arrow_schema(self.schema.relations[self.number]))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
+    schema = draw(schemas(tables=True))
+    if len(schema.relations) > 1:
+        first = replace(schema.relations[0], table=True)
+        schema = replace(schema, relations=(first, *schema.relations[1:]))
+    words = draw(st.integers(1, 3))
+    static = draw(static_rows(schema, words, max_rows=8))
+    stream = draw(streams(schema, words, max_records=30))
+    if draw(st.booleans()):
+        return _with_texts(schema), words, list(map(_as_texts, static)), list(map(_as_texts, stream))
+    return schema, words, static, stream
+
+
+def _with_texts(schema: Schema) -> Schema:
+    """The schema with join values that are no integers."""
+    kinds = [AttributeType.TEXT, AttributeType.STRING, AttributeType.STRING]
+    relations = tuple(
+        replace(r, attributes=tuple(Attribute(a.name, k) for a, k in zip(r.attributes, kinds, strict=True)))
+        for r in schema.relations
+    )
+    return replace(schema, relations=relations)
+
+
+def _as_texts(record: Record) -> Record:
+    text, *values = record.row
+    return record._replace(row=(text, *(None if value is None else f"value {value}" for value in values)))
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKWS_CACHE", str(tmp_path))
+
+
+def indexed(
+    monkeypatch: pytest.MonkeyPatch, schema: Schema, static: Sequence[Record], *, but: str = ""
+) -> Schema:
+    """The schema with sources that give the static rows, of all tables but one."""
+
+    def source(schema: Schema, number: int) -> Given:
+        return Given(schema, number, [r.row for r in static if r.relation == number])
+
+    monkeypatch.setattr(skws.index.cache, "table_source", source)
+    relations = tuple(
+        replace(r, source="given") if r.table and r.name != but else r for r in schema.relations
+    )
+    return replace(schema, relations=relations)
+
+
+def let_go_after(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Let rows of tables go whenever more than so many have come."""
+    monkeypatch.setattr(skws.index.indexed_tables, "ROWS_KEPT", rows)
+    monkeypatch.setattr(skws.index.indexed_tables, "LOOKED_AT", 1 << 20)
+
+
+def told(engine: ColumnarEngine, static: Sequence[Record], stream: Sequence[Record]) -> list[bytes]:
+    return [r.to_json() for r in (*engine.load_tables(static), *engine.process(stream))]
+
+
+@pytest.mark.parametrize("size", [1, 4, 8192])
+@given(
+    cases(),
+    st.sampled_from(WINDOWS),
+    st.booleans(),
+    st.booleans(),
+    st.integers(1, 5),
+    st.sampled_from(KEPT),
+    st.sampled_from(FEW),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_equal_to_tables_loaded_whole(
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    case: tuple[Schema, int, list[Record], list[Record]],
+    window: Window,
+    exclude: bool,
+    ranked: bool,
+    most: int,
+    kept: int,
+    few: int,
+) -> None:
+    monkeypatch.setattr(skws.data.batch, "BATCH", size)
+    monkeypatch.setattr(skws.index.keyword_rows, "FEW", few)
+    let_go_after(monkeypatch, kept)
+    schema, words, static, stream = case
+    text = " ".join(WORDS[:words]) + (" -gamma" if exclude and words < 3 else "")
+    ranking = RankingChoice(explain=True) if ranked else None
+    whole = ColumnarEngine.of(Plan(schema, parse_query(text, schema), window, most, ranking=ranking))
+    apart = indexed(monkeypatch, schema, static)
+    probing = ColumnarEngine.of(Plan(apart, parse_query(text, apart), window, most, ranking=ranking))
+    assert told(probing, [], stream) == told(whole, static, stream)
+    assert probing.counts == whole.counts
+
+
+@given(cases(), st.sampled_from(WINDOWS), st.sampled_from(KEPT), st.sampled_from(FEW), st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_equal_for_queries_that_come_and_go(
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[Schema, int, list[Record], list[Record]],
+    window: Window,
+    kept: int,
+    few: int,
+    data: st.DataObject,
+) -> None:
+    monkeypatch.setattr(skws.index.keyword_rows, "FEW", few)
+    let_go_after(monkeypatch, kept)
+    schema, words, static, stream = case
+    texts = [*WORDS[:words], " ".join(WORDS[:words]), f"{WORDS[0]} -gamma"]
+    texts += ["alp*", '"alpha pad"', "(alpha OR gamma)"]
+    if len(schema.relations) > 1:
+        texts += [f"{' '.join(WORDS[:words])} -r1:", "alpha -r0:"]
+    change = st.tuples(st.integers(0, len(stream)), st.sampled_from(texts), st.integers(1, 5))
+    changes = data.draw(st.lists(change, max_size=6))
+    apart = indexed(monkeypatch, schema, static)
+    outputs = []
+    for given_schema, rows in ((schema, static), (apart, [])):
+        engine = ColumnarEngine(given_schema, window)
+        out: list[list[Result]] = [list(engine.load_tables(rows))]
+        standing: set[str] = set()
+        for at in range(len(stream) + 1):
+            for place, text, most in changes:
+                if place != at:
+                    continue
+                name = f"{text}/{most}"
+                if name in standing:
+                    engine.remove(name)
+                    standing.remove(name)
+                else:
+                    plan = Plan(given_schema, parse_query(text, given_schema), window, most)
+                    out.append(engine.add(plan, name))
+                    standing.add(name)
+            out.append(list(engine.process(stream[at : at + 1])))
+        outputs.append(out)
+    assert outputs[1] == outputs[0]
+
+
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("most", [3, 4, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_without_keywords_connect(
+    monkeypatch: pytest.MonkeyPatch, seed: int, most: int, kept: int
+) -> None:
+    """Results by way of rows that only join values reach, one or two of them between the keywords."""
+    let_go_after(monkeypatch, kept)
+    rng = random.Random(seed)
+    kinds = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
+    names = ("a", "b", "link", "more")
+    relations = tuple(Relation(n, kinds, search=("t",), table=n in {"link", "more"}) for n in names)
+    on = [
+        ("a", "link", "x", "x"),
+        ("link", "b", "y", "y"),
+        ("link", "more", "y", "x"),
+        ("more", "b", "y", "x"),
+    ]
+    joins = tuple(Join(f"j{n}", left, right, ((x, y),)) for n, (left, right, x, y) in enumerate(on))
+    schema = Schema("s", relations, joins)
+
+    def row(text: str) -> Row:
+        return (text, rng.randrange(6), rng.randrange(6))
+
+    static = [Record(rng.choice([2, 3]), 0, row("pad")) for _ in range(12)]
+    stream = [Record(n % 2, n, row(("alpha", "beta")[n % 2])) for n in range(40)]
+    outputs = []
+    monkeypatch.setattr(skws.data.batch, "BATCH", 4)
+    for given_schema, rows in ((schema, static), (indexed(monkeypatch, schema, static), [])):
+        plan = Plan(given_schema, parse_query("alpha beta", given_schema), TimeWindow(12), most)
+        outputs.append(told(ColumnarEngine.of(plan), rows, stream))
+    assert outputs[1] == outputs[0]
+    assert len(outputs[0]) > 5
+
+
+def _sparse(rng: random.Random) -> tuple[Schema, list[Record], list[Record]]:
+    """Two streams and three tables of which most rows join nothing that is alive, and some many."""
+    kinds = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
+    names = "abtuv"
+    relations = tuple(
+        Relation(n, kinds, key=("x",) if rng.random() < 0.4 else (), search=("t",), table=n in "tuv")
+        for n in names
+    )
+    joins = tuple(
+        Join(f"j{n}", rng.choice(names), rng.choice(names), ((rng.choice("xy"), rng.choice("xy")),))
+        for n in range(rng.randint(3, 6))
+    )
+    most = rng.choice([4, 12, 30])
+
+    def row(words: Sequence[str], often: float) -> Row:
+        text = " ".join(word for word in words if rng.random() < often) or "pad"
+        return (text, *(rng.randrange(most) if rng.random() < 0.95 else None for _ in "xy"))
+
+    static = [Record(rng.choice([2, 3, 4]), 0, row(("alpha", "beta", "gamma"), 0.4)) for _ in range(40)]
+    stream: list[Record] = []
+    time = 0
+    for _ in range(50):
+        time += rng.choice([0, 1, 1, 2, 6])
+        again = rng.choice(stream) if stream and rng.random() < 0.15 else None
+        if again is None:
+            stream.append(Record(rng.choice([0, 1]), time, row(("alpha", "beta", "gamma"), 0.15)))
+        else:
+            stream.append(again._replace(time=time, delete=rng.random() < 0.7))
+    return Schema("sparse", relations, joins), static, stream
+
+
+QUERIES = [
+    "alpha",
+    "alpha beta",
+    "beta gamma",
+    "alpha beta gamma",
+    "alpha -gamma",
+    "beta t:alpha",
+    "gam* beta",
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_with_keywords_come_as_they_are_reached(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Queries with few carriers and with many come and go, rows come and go with what reaches them."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(skws.index.keyword_rows, "FEW", rng.choice([-1, 10, 20]))
+    let_go_after(monkeypatch, rng.choice([-1, -1, 10]))
+    schema, static, stream = _sparse(rng)
+    window = rng.choice(WINDOWS[:3])
+    step = rng.choice([1, 3, 10])
+    ranking = rng.choice([None, RankingChoice(explain=True)])
+    changes = [
+        (rng.randrange(0, len(stream), step), rng.choice(QUERIES), rng.choice([2, 3, 3, 4])) for _ in range(8)
+    ]
+    but = rng.choice(["", "", "v"])
+    apart = indexed(monkeypatch, schema, static, but=but)
+    left = [record for record in static if schema.relations[record.relation].name == but]
+    outputs = []
+    for given_schema, rows in ((schema, static), (apart, left)):
+        engine = ColumnarEngine(given_schema, window)
+        standing: set[str] = set()
+        out: list[tuple[int, list[Result]]] = []
+        for at in range(-step, len(stream), step):
+            for place, text, most in changes:
+                name = f"{text}/{most}"
+                if place // 2 - step != at:
+                    continue
+                if name in standing:
+                    engine.remove(name)
+                    standing.remove(name)
+                else:
+                    plan = Plan(given_schema, parse_query(text, given_schema), window, most, ranking=ranking)
+                    out.append((at, engine.add(plan, name)))
+                    standing.add(name)
+            told = engine.load_tables(rows) if at < 0 else engine.process(stream[at : at + step])
+            # What one tuple completes of two queries comes in either order.
+            out.append((at, sorted(told, key=lambda result: result.query)))
+        outputs.append(out)
+    assert outputs[1] == outputs[0]
+
+
+def _shop(monkeypatch: pytest.MonkeyPatch, static: Sequence[Record]) -> Schema:
+    """Sales (0) of products (1) of makers (2)."""
+    kinds = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
+    names = ("sale", "product", "maker")
+    relations = tuple(Relation(n, kinds, search=("t",), table=n != "sale") for n in names)
+    joins = (Join("of", "sale", "product", (("x", "x"),)), Join("by", "product", "maker", (("y", "x"),)))
+    return indexed(monkeypatch, Schema("shop", relations, joins), static)
+
+
+@pytest.mark.parametrize("most", [3, 4])
+@pytest.mark.parametrize("text", ["alpha beta", "beta alpha"])
+def test_rows_that_were_left_alone_come_when_their_query_goes(
+    monkeypatch: pytest.MonkeyPatch, text: str, most: int
+) -> None:
+    """The maker has looked for its products when another query held them back."""
+    monkeypatch.setattr(skws.index.keyword_rows, "FEW", 1)
+    static = [Record(2, 0, ("alpha", 0, 0)), *(Record(1, 0, ("gamma", n, n % 2)) for n in range(6))]
+    schema = _shop(monkeypatch, static)
+    engine = ColumnarEngine(schema, TimeWindow(9))
+    assert not list(engine.load_tables([]))
+    for each in ("gamma delta", text):
+        assert not engine.add(Plan(schema, parse_query(each, schema), TimeWindow(9), most), each)
+    assert not list(engine.process([Record(0, 0, ("beta", 9, 0))]))  # wakes the query
+    assert engine.live_tuples == 2
+    engine.remove("gamma delta")
+    (found,) = engine.process([Record(0, 1, ("beta", 4, 0))])
+    assert sorted(str(member.row["t"]) for member in found.tuples) == ["alpha", "beta", "gamma"]
+
+
+def test_of_many_rows_with_keywords_only_those_in_reach_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come with a sale that has a keyword, and go with it; the others are only counted."""
+    monkeypatch.setattr(skws.data.batch, "BATCH", 8)
+    monkeypatch.setattr(skws.index.keyword_rows, "FEW", 8)
+    let_go_after(monkeypatch, 8)
+    static = [Record(1, 0, ("alpha gamma" if n % 5 else "alpha", n, n)) for n in range(400)]
+    static += [Record(2, 0, ("pad", n, 0)) for n in range(400)]
+    schema = _shop(monkeypatch, static)
+    plan = Plan(schema, parse_query("alpha beta -gamma", schema), TimeWindow(6), 3)
+    engine = ColumnarEngine.of(plan)
+    assert not list(engine.load_tables([]))
+    assert (engine.live_tuples, engine.counts.static, engine.counts.excluded) == (0, 800, 320)
+    assert engine.carried == 1
+    found, most = 0, 0
+    for first in range(0, 400, 8):
+        sales = [Record(0, n, ("pad" if n % 2 else "beta", n, 0)) for n in range(first, first + 8)]
+        found += len(list(engine.process(sales)))
+        most = max(most, engine.live_tuples)
+    assert (found, engine.counts.excluded) == (40, 320)
+    # The window, a batch, and what has been in reach since rows were last let go; dead ones not yet purged.
+    assert most < 60
+
+
+def test_rows_that_nobody_refers_to_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all rows that the stream reaches one after the other, few are here at a time."""
+    monkeypatch.setattr(skws.data.batch, "BATCH", 8)
+    let_go_after(monkeypatch, 8)
+    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+    relations = tuple(Relation(n, kinds, search=("t",), table=n == "link") for n in ("a", "link"))
+    schema = Schema("s", relations, (Join("j", "a", "link", (("x", "x"),)),))
+    static = [Record(1, 0, ("pad", n)) for n in range(160)]
+    stream = [Record(0, n, (("alpha", "beta")[n % 2], n // 2)) for n in range(320)]
+    apart = indexed(monkeypatch, schema, static)
+    engine = ColumnarEngine.of(Plan(apart, parse_query("alpha beta", apart), TimeWindow(4), 3))
+    found, most = list(engine.load_tables([])), 0
+    for first in range(0, len(stream), 8):
+        found += engine.process(stream[first : first + 8])
+        most = max(most, engine.live_tuples)
+    assert len(found) == 160
+    # Two sales for each row that is kept, dead ones not yet purged; the window; a batch.
+    assert most < 70
+
+
+def _open_files() -> int:
+    """The number of regular files this process holds open; pipes and sockets of other tests come and go."""
+    opened = 0
+    for descriptor in os.listdir("/dev/fd"):
+        with suppress(OSError):  # the listing's own descriptor is closed by now
+            opened += stat.S_ISREG(os.fstat(int(descriptor)).st_mode)
+    return opened
+
+
+def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed schema has the engine open them anew; garbage may be collected much later."""
+    schema = _shop(monkeypatch, [Record(1, 0, ("alpha", n, n)) for n in range(9)])
+    engine = ColumnarEngine.of(Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3))
+    assert not list(engine.load_tables([]))
+    gc.collect()  # what earlier tests left behind must not close its files meanwhile
+    opened, gc_was_on = _open_files(), gc.isenabled()
+    gc.disable()
+    try:
+        for time in range(4):
+            engine.change_schema(replace(schema, joins=schema.joins[: 1 + time % 2]), time)
+            assert len(list(engine.process([Record(0, time, ("beta", time, 0))]))) == 1
+        assert _open_files() <= opened
+    finally:
+        if gc_was_on:
+            gc.enable()
+
+
+def test_automata_beside_rows_that_come_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another query takes rows of a table in; what automata know of the stream's tuples stays right."""
+    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+    relations = tuple(Relation(n, kinds, search=("t",), table=n == "link") for n in ("a", "b", "link"))
+    schema = Schema("s", relations, (Join("ab", "a", "b", (("x", "x"),)),))
+    static = [Record(2, 0, ("gamma", n)) for n in range(5)]
+    stream = [Record(n % 2, n, (("alpha", "beta")[n % 2], n // 4)) for n in range(40)]
+    outputs = []
+    for given_schema, rows in ((schema, static), (indexed(monkeypatch, schema, static), [])):
+        engine = ColumnarEngine(given_schema, TimeWindow(9))
+        texts = ("alpha beta", "gamma")
+        plans = [
+            Plan(
+                given_schema,
+                parse_query(t, given_schema),
+                TimeWindow(9),
+                2,
+                evaluated_by=EvaluatorName.AUTOMATA,
+            )
+            for t in texts
+        ]
+        out = [*engine.load_tables(rows), *engine.add(plans[0])]
+        out += engine.process(stream[:20])
+        out += engine.add(plans[1])
+        out += engine.process(stream[20:])
+        outputs.append([result.to_json() for result in out])
+    assert outputs[1] == outputs[0]
+    assert len(outputs[0]) > 20

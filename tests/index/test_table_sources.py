@@ -1,0 +1,332 @@
+"""Tables from files, SQLite and PostgreSQL behind streams: searched as if they were loaded, indexed once."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from skws.formats import Replay
+from skws.index import cache
+from skws.index.cache import TABLES, cache_folder, open_tables
+from skws.index.file import IndexFile, packed
+from skws.index.postings import Gathered, Postings
+from skws.keywords import Matcher, parse_query, tokens
+from skws.spec.job import Job
+from skws_schema.errors import QueryError
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_schema.yaml.load import load_schema
+from tests.cli.command_lines import Skws
+from tests.jobs.watching import Collected, opened, request, steps
+from tests.postgres import Database
+from tests.spark.streaming.spark_runs import running
+
+PRODUCTS: list[tuple[int | None, str | None, float | None]] = [
+    (1, "red kettle", 12.5),
+    (2, "blue lamp", None),
+    (3, "Blåhaj, “green” lamp", 3.0),
+    (None, "lamp of nothing", 1.0),
+    (5, None, 2.0),
+    (2, "lamp that replaces the blue one", 9.0),
+]
+SALES = [(1, 2, "gift wrapped"), (2, 3, "a gift"), (3, 5, "gift"), (4, None, "gift"), (5, 1, "returned")]
+ODD = ["lamp post", "Lamps\x1cx", "\ufb02at"]
+SCHEMA = """
+version: 1
+name: shop
+window: 20 seconds
+relations:
+  product:
+    attributes: {pid: integer, name: text, price: number}
+    key: [pid]
+    table: true
+    source: '%s'
+  sale:
+    attributes: {oid: integer, pid: integer, note: text}
+joins:
+  - sale.pid = product.pid
+"""
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
+
+
+def shop(folder: Path, source: str) -> tuple[Path, Path]:
+    """A schema whose table has a source, and the stream."""
+    schema, sales = folder / "shop.yaml", folder / "sales.jsonl"
+    schema.write_text(SCHEMA % source)
+    rows = [
+        {"relation": "sale", "time": n, "row": {"oid": oid, "pid": pid, "note": note}}
+        for n, (oid, pid, note) in enumerate(SALES)
+    ]
+    sales.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    return schema, sales
+
+
+def whole(folder: Path) -> tuple[Path, Path]:
+    """The same with the table in the replay."""
+    _, sales = shop(folder, "-")
+    schema = folder / "whole.yaml"
+    schema.write_text((SCHEMA % "-").replace("    source: '-'\n", ""))
+    replay = folder / "replay"
+    replay.mkdir()
+    (replay / "sale.jsonl").write_bytes(sales.read_bytes())
+    write_jsonl(replay / "product.jsonl")
+    return schema, replay
+
+
+def write_jsonl(path: Path) -> None:
+    names = ("pid", "name", "price")
+    path.write_bytes(b"".join(orjson.dumps(dict(zip(names, row, strict=True))) + b"\n" for row in PRODUCTS))
+
+
+def write_csv(path: Path) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("pid", "name", "price"), *PRODUCTS])
+
+
+def write_parquet(path: Path) -> None:
+    columns = list(zip(*PRODUCTS, strict=True))
+    kinds = [pa.int32(), pa.string(), pa.float64()]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    pq.write_table(pa.table(arrays, ["pid", "name", "price"]), path, row_group_size=2)
+
+
+def write_sqlite(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE product (pid INTEGER, name TEXT, price REAL)")
+        connection.executemany("INSERT INTO product VALUES (?, ?, ?)", PRODUCTS)
+
+
+def write_other(path: Path) -> None:
+    write_sqlite(path.with_name("other"))
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "p.jsonl": write_jsonl,
+    "p.csv": write_csv,
+    "p.parquet": write_parquet,
+    "p.sqlite": write_sqlite,
+    "sqlite:other": write_other,
+}
+
+
+def results(out: str) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in out.splitlines()]
+
+
+def searched(skws: Skws, paths: tuple[Path, Path], *options: str) -> list[dict[str, Any]]:
+    schema, replay = paths
+    done = skws("search", "lamp", "gift", "-s", schema, "-r", replay, "-f", "jsonl", *options)
+    assert done.code == 0, done.err
+    return results(done.out)
+
+
+@pytest.mark.parametrize("source", WRITERS)
+@pytest.mark.parametrize("mesh", ["columnar", "full"])
+def test_every_kind_of_source(skws: Skws, tmp_path: Path, source: str, mesh: str) -> None:
+    WRITERS[source](tmp_path / source)
+    options = ["--engine", "local", "--mesh", mesh, *(["--rank", "relevance"] if mesh == "columnar" else [])]
+    expected = searched(skws, whole(tmp_path), *options)
+    assert len(expected) == 2
+    assert searched(skws, shop(tmp_path, source), *options) == expected
+
+
+def test_a_folder_of_files_and_a_window_expression(skws: Skws, tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    write_csv(parts / "a.csv")
+    (parts / "b.jsonl").write_text('{"pid": 1, "name": "a lamp now", "price": 1}\n')
+    schema, sales = shop(tmp_path, "parts")
+    found = searched(skws, (schema, sales), "--engine", "local")
+    assert [one["tuples"][0]["id"] for one in found] == ["product:2", "product:3"]
+    schema.write_text(schema.read_text().replace("20 seconds", "'longest match [sale] .* [sale]'"))
+    done = skws("search", "lamp", "returned", "-s", schema, "-r", sales, "--engine", "local", "-f", "jsonl")
+    assert "a lamp now" in done.out, done.err
+
+
+def test_postgresql(skws: Skws, tmp_path: Path, database: Database) -> None:
+    database.run("CREATE TABLE product (pid integer, name text, price float)")
+    values = ", ".join(
+        f"({pid or 'NULL'}, {'NULL' if name is None else repr(name)}, {price or 'NULL'})"
+        for pid, name, price in PRODUCTS
+    )
+    database.run(f"INSERT INTO product VALUES {values}")
+    expected = searched(skws, whole(tmp_path), "--engine", "local")
+    paths = shop(tmp_path, database.uri())
+    assert searched(skws, paths, "--engine", "local") == expected
+    folders = made()
+    assert searched(skws, paths, "--engine", "local") == expected
+    assert made() == folders
+    database.run("UPDATE product SET name = 'chair' WHERE pid = 3")
+    assert len(searched(skws, paths, "--engine", "local")) == 1
+
+
+def made() -> list[tuple[str, int]]:
+    """The indexes that are kept, and when they were made."""
+    return sorted((p.name, p.stat().st_mtime_ns) for p in cache_folder(TABLES).glob("*/*.index"))
+
+
+def test_indexed_once_and_again_when_the_data_has_changed(
+    skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_csv(tmp_path / "p.csv")
+    paths = shop(tmp_path, "p.csv")
+    first = searched(skws, paths, "--engine", "local")
+    with monkeypatch.context() as patched:
+        patched.setattr(cache, "make_index", None)
+        assert searched(skws, paths, "--engine", "local") == first
+    (tmp_path / "p.csv").write_text("pid,name,price\n5,the only lamp,1\n")
+    (only,) = searched(skws, paths, "--engine", "local")
+    assert only["tuples"][0]["row"]["name"] == "the only lamp"
+    assert len(made()) == 2
+    (tmp_path / "p.csv").write_text("pid,name,price\n")
+    assert searched(skws, paths, "--engine", "local") == []
+    assert len(made()) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "code", "told"),
+    [
+        ("none.csv", None, 4, "none.csv: no such file"),
+        ("p.csv", "pid,name,price\n1,a,b\n", 5, "p.csv:2: product.price"),
+        ("p.csv", "pid,title,price\n1,a,2\n", 5, "product has no attribute 'title'"),
+        ("p.csv", "pid,name\n1,a\n", 0, ""),
+        ("p.jsonl", '{"relation": "sale", "time": 1, "row": {"oid": 1}}\n', 5, "p.jsonl"),
+        ("p.sqlite", "no database", 4, "p.sqlite: file is not a database"),
+        ("ftp://x/y", None, 2, "ftp://x/y: a table is in files, sqlite:FILE or postgresql://"),
+    ],
+)
+def test_bad_sources(skws: Skws, tmp_path: Path, source: str, text: str | None, code: int, told: str) -> None:
+    if text is not None:
+        (tmp_path / source).write_text(text)
+    schema, sales = shop(tmp_path, source)
+    done = skws("search", "lamp", "gift", "-s", schema, "-r", sales, "--engine", "local")
+    assert done.code == code
+    assert told in done.err
+    assert "Traceback" not in done.err
+    assert (code == 5) == ("whatever --on-error says" in done.err)
+    assert made() == [] or code == 0
+
+
+def test_rows_of_the_table_in_the_stream_are_bad_records(skws: Skws, tmp_path: Path) -> None:
+    write_csv(tmp_path / "p.csv")
+    schema, sales = shop(tmp_path, "p.csv")
+    sales.write_text('{"relation": "product", "row": {"pid": 1, "name": "x"}}\n')
+    done = skws("search", "lamp", "gift", "-s", schema, "-r", sales, "--engine", "local")
+    assert (done.code, "rows of product come from its source alone" in done.err) == (5, True)
+
+
+def test_only_a_table_has_a_source(skws: Skws, tmp_path: Path) -> None:
+    schema, sales = shop(tmp_path, "p.csv")
+    schema.write_text(schema.read_text().replace("    table: true\n", ""))
+    done = skws("search", "lamp", "-s", schema, "-r", sales, "--engine", "local")
+    assert (done.code, "add 'table: true'" in done.err) == (3, True)
+
+
+def test_a_cache_that_cannot_be_written(skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_csv(tmp_path / "p.csv")
+    schema, sales = shop(tmp_path, "p.csv")
+    monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "p.csv"))
+    done = skws("search", "lamp", "-s", schema, "-r", sales, "--engine", "local")
+    assert (done.code, "SKWS_CACHE names another folder" in done.err) == (4, True)
+
+
+def asked(folder: Path, source: str) -> Job:
+    schema, sales = shop(folder, source)
+    return request(sales, queries={"lamp gift": "lamp gift"}, schema=load_schema(schema))
+
+
+def test_a_live_search_and_its_new_start(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "p.parquet")
+    sink = Collected()
+    watch = opened(asked(tmp_path, "p.parquet"), sink)
+    steps(watch)
+    assert [r.tuples[0].id for r in sink.results] == ["product:2", "product:3"]
+
+
+@pytest.mark.spark
+def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path, spark: SparkSession) -> None:
+    write_parquet(tmp_path / "p.parquet")
+    paths = shop(tmp_path, "p.parquet")
+    assert searched(skws, paths) == searched(skws, paths, "--engine", "local")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+    write_csv(tmp_path / "p.csv")
+    with running(asked(tmp_path, "p.csv"), shards=2) as run:
+        run.results(2)
+    assert sorted(r.tuples[0].id for r in run.sink.results) == ["product:2", "product:3"]
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["lamp post", "Lamps\x1cx", "\ufb02at"]))
+    )
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
+    schema = _texts_only()
+    path = tmp_path / "postings"
+    # Two places of words at a time.
+    with (
+        packed(path) as folder,
+        closing(Gathered(folder)) as gathered,
+        patch("skws.index.postings._PIECE", 16),
+    ):
+        gathered.add(0, pa.array(texts[:3], pa.string()))
+        gathered.add(3, pa.array(texts[3:], pa.string()))
+        gathered.save(folder)
+    postings = Postings(IndexFile(path))
+    words = [word for text in texts if text for word in text.split()]
+    for word in {"lamp*", '"lamp post"', "flat", *words}:
+        try:
+            matcher = Matcher(parse_query(word, schema), schema)
+        except QueryError:  # not every word can be searched
+            continue
+        found = [postings.containing(each) for _, each in matcher.alternatives()]
+        met = set(np.concatenate(found).tolist())
+        assert {n for n, text in enumerate(texts) if matcher.bitmap(0, (text,))} <= met
+
+
+def test_white_space_of_arrow_cuts_no_word() -> None:
+    """The index is cut by Arrow, texts by Python: what Arrow cuts at ends words in both."""
+    every = [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n < 0xE000]
+    cut = pc.list_value_length(pc.utf8_split_whitespace(pa.array([f"a{c}b" for c in every]))).to_pylist()
+    for char, parts in zip(every, cut, strict=True):
+        if parts == 2:
+            whole = {token.stem for token in tokens(f"a{char}b")}
+            assert whole == {"a", "b"}, hex(ord(char))
+
+
+def _texts_only() -> Schema:
+    return Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
+
+
+def test_the_replay_needs_no_file_for_the_table(tmp_path: Path) -> None:
+    write_csv(tmp_path / "p.csv")
+    schema, sales = shop(tmp_path, "p.csv")
+    read = load_schema(schema)
+    assert len(Replay.open(sales, read).splits) == 1
+    (table,) = open_tables(read)
+    assert len(table) == 5
+    assert table.texts == {1: (4, sum(len(n) for _, n, _ in [PRODUCTS[0], *PRODUCTS[2:4], PRODUCTS[5]] if n))}

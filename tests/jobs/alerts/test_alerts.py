@@ -1,0 +1,375 @@
+"""Queries from a file: what it may say, where results go and how many, changes while the job runs."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+import pytest
+
+from skws.cli.main import run
+from skws.jobs.alerts.file import Alert, read_alerts
+from skws.jobs.alerts.limit import Limiter, Rate
+from skws.jobs.alerts.reloading import Reloading
+from skws.jobs.alerts.routing import Routing
+from skws.results.model import LiveResult, Result
+from skws.sinks.addresses import open_sinks, parse_sink
+from skws.sinks.base import Run, SinkError
+from skws.sinks.webhook import Program
+from skws.spec.query import TOP, Query
+from skws_schema.errors import ConfigurationError
+from tests.jobs.watching import (
+    SCHEMA,
+    YAML,
+    Notes,
+    append,
+    customer,
+    lines,
+    opened,
+    order,
+    request,
+    steps,
+)
+
+WHOLE = """
+plain: ada lamp
+best:
+  query: ada lamp
+  max_size: 2
+  top: 3
+  rank: recency
+  half_life: 5 s
+  window: 4 s
+  group: true
+  limit: 2 per 10 s
+  sinks: jsonl:best.jsonl
+least: {query: ada ; lamp, without: order}
+few: {query: ada lamp, without: [order, customer], top: 1}
+shown: {pattern: a x ; b y, select: "x.v, y.w"}
+listed: {pattern: a x ; b y, select: [x.v, y.w], sinks: jsonl:b.jsonl}
+counted: {pattern: a x ; b y, select: []}
+"""
+
+
+def result(number: int, time: float, op: str = "+") -> Result:
+    return Result(op, "q", str(number), time, time, "n", (), ())  # type: ignore[arg-type]
+
+
+def test_what_a_file_may_say(tmp_path: Path) -> None:
+    path = tmp_path / "queries.yaml"
+    path.write_text(WHOLE)
+    found = read_alerts(path)
+    options = {"rank": "recency", "half-life": "5 s", "group": "yes", "size": "3", "window": "4 s"}
+    assert found == {
+        "plain": Alert(Query("ada lamp")),
+        "best": Alert(Query("ada lamp", 2, TOP, options), ("jsonl:best.jsonl",), Rate(2, 10_000_000)),
+        "least": Alert(Query("ada ; lamp -order:")),
+        "few": Alert(Query("ada lamp -order: -customer:", None, TOP, {"size": "1"})),
+        "shown": Alert(Query.of_pattern("a x ; b y", "x.v, y.w")),
+        "listed": Alert(Query.of_pattern("a x ; b y", "x.v,y.w"), ("jsonl:b.jsonl",)),
+        "counted": Alert(Query.of_pattern("a x ; b y", "")),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("- ada", "expected lines of"),
+        ("q: 7", "q: 7: expected keywords"),
+        ("q: {query: ada, without: 7}", "without: 7: expected a relation, or a list of them"),
+        ("q: {query: ada, without: 'a b'}", "'a b': expected the name of a relation"),
+        ("q: {pattern: a x, without: b}", "a pattern is over the relations that it names"),
+        ("1: ada", "expected a name as text"),
+        ("q: {top: 3}", "q: expected keywords, or a mapping"),
+        ("q: {query: ada, tops: 3}", "q: no 'tops'; did you mean 'top'?"),
+        ("q: {query: ada, top: none}", "top: 'none': expected a number above 0"),
+        ("q: {query: ada, group: true}", "need top"),
+        ("q: {query: ada, rank: relevanc}", "did you mean 'relevance'"),
+        ("q: {query: ada, limit: often}", "limit 'often': expected such as '10 per minute'"),
+        ("q: {query: ada, sinks: [jsonl]}", "sink jsonl"),
+        ("q: {query: ada, sinks: 7}", "sinks: 7"),
+        ("q: {query: ada, select: x.v}", "select needs pattern"),
+        ("q: {pattern: a, select: 7}", "select: 7: expected attributes"),
+        ("q: {pattern: a, select: [x, 7]}", "expected attributes"),
+        ("q: {query: ada, half_life: soon}", "half-life 'soon'"),
+        ("q: [", "no YAML"),
+        ("q: ada\nr: lovelace\nq: bob", ":3:1: key 'q' is written twice; first in line 1"),
+        ("q: {query: ada, query: bob}", "key 'query' is written twice"),
+    ],
+)
+def test_faults_name_the_file_the_query_and_what_was_expected(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "queries.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        read_alerts(path)
+    assert str(raised.value).startswith(str(path))
+    assert told in str(raised.value)
+
+
+def test_what_is_too_much_is_held_back_and_counted() -> None:
+    limiter = Limiter(Rate.of("2 per minute"))
+    told = [limiter.let(result(n, time)) for n, time in enumerate((0, 1, 2, 59, 60, 61, 200))]
+    assert [each is not None for each in told] == [True, True, False, False, True, True, True]
+    assert [each.to_dict().get("held_back") for each in told if each] == [None, None, 2, None, None]
+    assert limiter.let(result(0, 201, "-")) is not None
+    assert limiter.let(result(2, 201, "-")) is None
+    assert limiter.held_back == 0
+
+
+def test_each_query_has_sinks_and_a_limit_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
+    mine, all_others = tmp_path / "mine.jsonl", tmp_path / "others.jsonl"
+    schema.write_text(YAML)
+    append(
+        source,
+        customer(0, 1),
+        *(order(n, 1) for n in range(1, 6)),
+        order(6, 1, "chair"),
+        order(20, 2, "chair"),
+    )
+    queries.write_text(
+        f"lamps: {{query: ada lamp, limit: 3 per minute, sinks: 'jsonl:{mine}'}}\n"
+        "chairs: ada chair\n"
+        "best: {query: lamp, top: 1, rank: recency}\n"
+    )
+    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    code = run([*map(str, ("watch", "--queries", queries, *given, "--sink", f"jsonl:{all_others}"))])
+    assert code == 0, capsys.readouterr().err
+    assert [line["query"] for line in lines(mine)] == ["ada lamp"] * 3
+    assert "lamps: 2 more results were held back" in capsys.readouterr().err
+    others = [(line["query"], line.get("event")) for line in lines(all_others)]
+    assert others.count(("ada chair", None)) == 1
+    assert others.count(("lamp", "enter")) == 5
+    assert others.count(("lamp", "leave")) == 5
+
+
+def test_alerts_of_one_query_go_their_own_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The limit of one is not that of the other, and each sink gets each result once."""
+    schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
+    some, every = tmp_path / "some.jsonl", tmp_path / "every.jsonl"
+    schema.write_text(YAML)
+    append(source, customer(0, 1), *(order(n, 1) for n in range(1, 6)))
+    told = []
+    for asked in ("query: ada lamp", "query: lamp, top: 1, rank: recency", "pattern: customer c ; order o"):
+        queries.write_text(
+            f"pager: {{{asked}, limit: 2 per minute, sinks: ['jsonl:{some}', 'jsonl:{every}']}}\n"
+            f"file: {{{asked}, sinks: 'jsonl:{every}'}}\n"
+        )
+        given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+        assert run([*map(str, ("watch", "--queries", queries, *given))]) == 0, capsys.readouterr().err
+        entered = [[line["id"] for line in lines(path) if line["op"] == "+"] for path in (some, every)]
+        told.append((len(entered[0]), len(entered[1]), len(set(entered[1]))))
+        some.unlink()
+        every.unlink()
+    assert told == [(2, 5, 5)] * 3
+
+
+def test_a_pattern_shows_attributes_in_its_own_sink_and_within_its_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema, source, queries = (tmp_path / name for name in ("shop.yaml", "in.jsonl", "queries.yaml"))
+    mine, others = tmp_path / "mine.jsonl", tmp_path / "others.jsonl"
+    schema.write_text(
+        "version: 1\nname: shop\nwindow: none\nrelations:\n"
+        "  visit: {attributes: {page: {type: integer, min: 1, max: 9}}}\n"
+        "  orders: {attributes: {amount: integer}}\njoins: []\n"
+    )
+    rows = [("visit", {"page": 3}), ("visit", {"page": 3}), *(("orders", {"amount": n}) for n in (5, 6, 7))]
+    append(source, *({"relation": name, "time": at, "row": row} for at, (name, row) in enumerate(rows)))
+    pattern = "visit v ; orders o"
+    queries.write_text(
+        f"shown: {{pattern: {pattern}, select: [v.page, o.amount], limit: 2 per minute, "
+        f"sinks: 'jsonl:{mine}'}}\n"
+    )
+    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    code = run([*map(str, ("watch", "--queries", queries, *given, "--sink", f"jsonl:{others}"))])
+    assert code == 0, capsys.readouterr().err
+    assert [(line["query"], line["count"], line["tuples"][0]["row"]) for line in lines(mine)] == [
+        (pattern, 2, {"v.page": 3, "o.amount": amount}) for amount in (5, 6)
+    ]
+    assert lines(others) == []
+    assert "shown: 1 more results were held back" in capsys.readouterr().err
+    queries.write_text(f"shown: {{pattern: {pattern}, select: o.nothing}}\n")
+    assert run([*map(str, ("watch", "--queries", queries, *given))]) == 2
+    assert "--select: no attribute 'nothing' in orders" in capsys.readouterr().err
+
+
+def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:
+    source, queries = tmp_path / "in.jsonl", tmp_path / "queries.yaml"
+    lamps, chairs = tmp_path / "lamps.jsonl", tmp_path / "chairs.jsonl"
+    append(source, customer(0, 1), order(1, 1), order(1, 1, "chair"))
+    first = f"lamps: {{query: ada lamp, sinks: 'jsonl:{lamps}'}}\n"
+    queries.write_text(first)
+    alerts = read_alerts(queries)
+    notes = Notes()
+    routing = Routing(open_sinks(()), alerts)
+    asked = request(source, queries={name: each.query for name, each in alerts.items()}, sinks=())
+    watch = opened(asked, routing, notes=notes)
+    reloading = Reloading(queries, alerts, routing, dict, notes.log)
+
+    def change(text: str, now: int) -> None:
+        queries.write_text(text)
+        reloading.each_second(now, watch.post)
+        steps(watch)
+
+    steps(watch)
+    change("lamps: [", 2_000_000)
+    assert "the queries stay as they were" in str(notes.lines)
+    change(f"{first}chairs: {{query: ada chair, sinks: 'jsonl:{chairs}'}}\n", 4_000_000)
+    append(source, order(2, 1), order(2, 1, "chair"))
+    steps(watch)
+    change(f"chairs: {{query: ada chair, sinks: 'jsonl:{chairs}'}}\n", 6_000_000)
+    append(source, order(3, 1), order(3, 1, "chair"))
+    steps(watch)
+    watch.close()
+    assert [line["start"] for line in lines(lamps)] == [1.0, 2.0]
+    assert [(line["start"], line.get("snapshot")) for line in lines(chairs)] == [
+        (1.0, True),
+        (2.0, None),
+        (3.0, None),
+    ]
+
+
+SCRIPT = """
+import json, os, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+tries = folder / "tries"
+count = int(tries.read_text()) + 1 if tries.exists() else 1
+tries.write_text(str(count))
+if count <= int(sys.argv[2]):
+    sys.exit("not yet")
+(folder / "got.json").write_text(json.dumps([os.environ["SKWS_KEY"], json.load(sys.stdin)]))
+"""
+
+
+def posted(tmp_path: Path, failures: int, more: str) -> list[str]:
+    """A post to a program that fails so many times first; gives the notes."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    told: list[str] = []
+    sink = parse_sink(f"command:{sys.executable} {script} {tmp_path} {failures}#{more}")
+    run_of = Run("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append)
+    sink.open(run_of)
+    sink.write(1, [result(1, 5.0)])
+    sink.flush()
+    sink.close()
+    return told
+
+
+def test_a_command_is_tried_again_until_it_takes_the_results(tmp_path: Path) -> None:
+    told = posted(tmp_path, 2, "attempts=4")
+    assert len(told) == 2
+    assert "ended with 1: not yet; trying again" in told[0]
+    key, body = orjson.loads((tmp_path / "got.json").read_bytes())
+    assert key == "r-1-0"
+    assert [each["id"] for each in body["results"]] == ["1"]
+
+
+def test_what_a_command_does_not_take_is_put_aside(tmp_path: Path) -> None:
+    letters = tmp_path / "letters.jsonl"
+    posted(tmp_path, 9, f"attempts=2&letters={letters}")
+    (letter,) = lines(letters)
+    assert letter["reason"] == "ended with 1: not yet"
+    assert letter["result"]["id"] == "1"
+    with pytest.raises(SinkError, match="not delivered"):
+        posted(tmp_path, 9, "attempts=1")
+
+
+def test_a_command_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
+    letters = tmp_path / "letters.jsonl"
+    told: list[str] = []
+    sink = parse_sink(f"command:/no/such/program#letters={letters}")
+    sink.open(Run("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append))
+    sink.write(1, [result(1, 5.0)])
+    assert lines(letters)[0]["reason"] == "No such file or directory"
+    sink.close()
+    assert len(told) == 1
+
+
+def test_a_command_that_hangs_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skws.sinks.webhook.PROGRAM_SECONDS", 0.5)
+    started = tmp_path / "started"
+    program = tmp_path / "hang.sh"
+    program.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {started}\nwait\n")
+    program.chmod(0o755)
+    outcome = Program(str(program)).post(b"{}", "k")
+    assert not outcome.taken
+    assert outcome.reason == "did not end within 0.5 s"
+    state = Path(f"/proc/{started.read_text().strip()}/stat")
+    deadline = time.monotonic() + 5
+    while state.exists() and state.read_text().split()[2] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_limits_and_their_counts_survive_a_restart(tmp_path: Path, seed: int) -> None:
+    """As undisturbed, wherever the job ends: before a flush, or between a flush and its commit."""
+    rng = random.Random(seed)
+    alerts = {"q": Alert(Query("q"), limit=Rate.of("2 per 5 s"))}
+    batches = [
+        [result(rng.randrange(3 * n), n, rng.choice("+++-")) for _ in range(rng.randrange(4))]
+        for n in range(1, 60)
+    ]
+    expected, told = Kept(), Kept()
+    undisturbed = Routing([expected], alerts)
+    undisturbed.open(Run("run", None, SCHEMA, False, lambda _: True, lambda _: None))
+    for number, some in enumerate(batches, 1):
+        undisturbed.write(number, some)
+    committed = starts = 0
+    while committed < len(batches):
+        starts += 1
+        routing = Routing([told], alerts)
+        routing.open(Run("run", tmp_path, SCHEMA, False, lambda _: True, lambda _: None))
+        for number in range(committed + 1, len(batches) + 1):
+            routing.write(number, batches[number - 1])
+            if rng.random() < 0.4 or number == len(batches):
+                routing.flush()
+                if rng.random() < 0.3:
+                    break
+                committed = number
+            if rng.random() < 0.1:
+                break
+    assert told.batches == expected.batches
+    assert starts > 1
+    assert any(isinstance(one, Result) and one.held_back for some in told.batches.values() for one in some)
+
+
+class Kept:
+    """A sink that keeps what came with each batch; what comes again must be the same."""
+
+    name, every = "kept", 1.0
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[LiveResult]] = {}
+
+    def open(self, run: Run) -> None:
+        pass
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        assert self.batches.setdefault(batch, list(results)) == list(results)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "queries.yaml"
+    path.write_text("a: 7\nb: ada\nc: {query: ada, tops: 3}\n")
+    with pytest.raises(ConfigurationError) as raised:
+        read_alerts(path)
+    assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == ["a", "c"]
+    path.write_bytes(b"a: \xff")
+    with pytest.raises(ConfigurationError, match="byte 0xFF is not UTF-8"):
+        read_alerts(path)

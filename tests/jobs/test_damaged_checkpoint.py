@@ -1,0 +1,257 @@
+"""A damaged checkpoint is refused by a file's name, or the damage does not matter: never other results."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import stat
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from skws.jobs import journal as journals
+from skws.jobs.local import LocalWatch
+from skws.sinks.addresses import open_sinks
+from skws.spec.enums import OnError
+from skws.spec.query import PATTERN, Query
+from skws_schema.errors import StateError
+from skws_schema.model import Attribute, AttributeType, Join, Relation
+from tests.jobs.test_watch_recovery import ORDERED, stream
+from tests.jobs.watching import QUERY, SCHEMA, Notes, abandon, append, lines, request, steps
+from tests.queries.counted import counted
+
+KIND: Final = Relation(
+    "kind",
+    (Attribute("item", AttributeType.TEXT), Attribute("note", AttributeType.TEXT)),
+    key=("item",),
+    search=("note",),
+    table=True,
+)
+WITH_TABLE: Final = replace(
+    SCHEMA,
+    relations=(*SCHEMA.relations, KIND),
+    joins=(*SCHEMA.joins, Join("order.item = kind.item", "order", "kind", (("item", "item"),))),
+)
+GIVEN: Final[list[dict[str, str | Query]]] = [
+    {QUERY: QUERY, "bob": "bob", "third": Query("3", kind="counted")},
+    {QUERY: QUERY, "third": Query("3", kind="counted")},
+    {
+        QUERY: QUERY,
+        "bob": "bob",
+        "third": Query("3", kind="counted"),
+        "ordered": Query(ORDERED, kind=PATTERN),
+    },
+]
+"""The queries of three starts."""
+
+
+class Kept:
+    """A run in a folder that may be put away and back: its source, its outputs, its checkpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.checkpoint = folder / "checkpoint"
+
+    def opened(self, given: Mapping[str, str | Query]) -> LocalWatch:
+        asked = request(
+            self.folder / "in.jsonl",
+            schema=WITH_TABLE,
+            queries=given,
+            sinks=(f"jsonl:{self.folder / 'out.jsonl'}", f"sqlite:{self.folder / 'out.db'}"),
+            checkpoint=self.checkpoint,
+            on_error=OnError.DEAD_LETTER,
+            dead_letters=self.folder / "letters.jsonl",
+        )
+        watch = LocalWatch(asked, open_sinks(asked.sinks), Notes().log)
+        try:
+            watch.open()
+        except BaseException:
+            with suppress(AttributeError):  # sinks that were not opened
+                watch.close(failed=True)
+            raise
+        return watch
+
+    def results(self) -> list[Any]:
+        with closing(sqlite3.connect(self.folder / "out.db")) as connected:
+            rows = connected.execute('SELECT "query", "id" FROM results ORDER BY 1, 2').fetchall()
+        return [lines(self.folder / "out.jsonl"), lines(self.folder / "letters.jsonl"), rows]
+
+    def put_away(self, to: Path) -> Path:
+        shutil.rmtree(to, ignore_errors=True)
+        return Path(shutil.copytree(self.folder, to))
+
+    def put_back(self, away: Path) -> None:
+        shutil.rmtree(self.folder)
+        shutil.copytree(away, self.folder)
+
+    def end(self) -> list[Any]:
+        """Go on to the end of the source; gives the results. Raises StateError."""
+        watch = self.opened(GIVEN[-1])
+        steps(watch)
+        watch.close()
+        return self.results()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "SEGMENT_BYTES", 600)
+    counted(monkeypatch)
+
+
+def made(folder: Path, away: Path, *, killed: bool) -> tuple[Kept, Path, list[Path], list[Any]]:
+    """A run that ended so, where it is put away, older states of it, and what it comes to in the end."""
+    kept = Kept(folder)
+    folder.mkdir()
+    away.mkdir()
+    source = folder / "in.jsonl"
+    kinds = ({"item": item, "note": f"ada {item}"} for item in ("lamp", "chair"))
+    append(source, *({"relation": "kind", "time": 0, "row": row} for row in kinds))
+    parts = stream(random.Random(5), 30)
+    older = []
+    for start in range(3):
+        watch = kept.opened(GIVEN[start])
+        for number, part in enumerate(parts[start * 7 : start * 7 + 7]):
+            append(source, *part)
+            steps(watch)
+            if number % 3 == 1:
+                watch._commit()
+                older.append(kept.put_away(away / f"{start}-{number}"))
+        if start < 2:
+            watch.close()
+            older.append(kept.put_away(away / f"{start}-end"))
+    if killed:
+        abandon(watch)
+    else:
+        watch.close()
+    for part in parts[21:]:
+        append(source, *part)
+    state = kept.put_away(away / "state")
+    return kept, state, older, kept.end()
+
+
+def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
+    """What may be left of a file: None if it is gone."""
+    found: list[bytes | None] = [
+        None,
+        b"",
+        data[: len(data) // 2],
+        data[:-1],
+        data + b"\0",
+        data + data,
+        b"{}",
+    ]
+    for bit in [
+        *range(0, 8 * min(len(data), 12), 5),
+        *(rng.randrange(8 * len(data) or 1) for _ in range(12)),
+    ]:
+        flipped = bytearray(data or b"\0")
+        flipped[bit // 8] ^= 1 << bit % 8
+        found.append(bytes(flipped))
+    return found
+
+
+def files_of(state: Path) -> list[Path]:
+    """Those of a checkpoint that was put away, by their names in it."""
+    root = state / "checkpoint"
+    return sorted(
+        path.relative_to(root) for path in root.rglob("*") if path.is_file() and path.name != "lock"
+    )
+
+
+def refused_or_right(kept: Kept, place: Path, expected: list[Any], what: object) -> bool:
+    """True if the run was refused, for the file that was damaged or the folder that it is in."""
+    try:
+        found = kept.end()
+    except StateError as error:
+        told = str(error)
+        assert told.startswith(f"{kept.checkpoint}/"), (place, what, told)
+        assert "start with a new --checkpoint" in told
+        return True
+    assert found == expected, (place, what)
+    return False
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("killed", [True, False])
+def test_any_damage_to_a_file_is_refused_or_does_not_matter(tmp_path: Path, killed: bool) -> None:
+    rng = random.Random(killed)
+    kept, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
+    files = files_of(state)
+    assert {path.name for path in files} >= {"manifest.json", "given.json", "committed.json", "tables.log"}
+    assert len([path for path in files if path.parent.name == "journal"]) > 2
+    assert len([path for path in files if path.parent.name == "sinks"]) == 2
+    for place in files:
+        data = (state / "checkpoint" / place).read_bytes()
+        refused = 0
+        for left in damages(data, rng):
+            kept.put_back(state)
+            damaged = kept.checkpoint / place
+            if left is None:
+                damaged.unlink()
+            else:
+                damaged.write_bytes(left)
+            refused += refused_or_right(kept, place, expected, left)
+        assert refused > 15 or place.parent.name == "journal", place
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_file_of_an_older_copy_is_refused_or_does_not_matter(tmp_path: Path, killed: bool) -> None:
+    kept, state, older, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
+    refused = 0
+    for copy in older:
+        for place in files_of(copy):
+            kept.put_back(state)
+            (kept.checkpoint / place).write_bytes((copy / "checkpoint" / place).read_bytes())
+            refused += refused_or_right(kept, place, expected, copy)
+    assert refused > 10
+
+
+@pytest.mark.usefixtures("small")
+def test_files_in_one_anothers_place_are_refused(tmp_path: Path) -> None:
+    kept, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=True)
+    files = files_of(state)
+    for one in files:
+        for other in files:
+            if one.suffix == other.suffix and one != other:
+                kept.put_back(state)
+                shutil.copyfile(state / "checkpoint" / one, kept.checkpoint / other)
+                assert refused_or_right(kept, other, expected, one) or other.parent.name == "journal"
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("folder", ["journal", "sinks"])
+def test_a_folder_that_is_gone_is_refused(tmp_path: Path, folder: str) -> None:
+    kept, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=True)
+    kept.put_back(state)
+    shutil.rmtree(kept.checkpoint / folder)
+    assert refused_or_right(kept, Path(folder), expected, "gone")
+
+
+@pytest.mark.usefixtures("small")
+def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
+    made(tmp_path / "run", tmp_path / "away", killed=False)
+    for path in [tmp_path / "run" / "checkpoint", *(tmp_path / "run" / "checkpoint").rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.usefixtures("small")
+def test_what_a_start_left_that_got_to_no_manifest_is_begun_anew(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    append(tmp_path / "in.jsonl", *(record for part in stream(random.Random(1), 5) for record in part))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skws.jobs.checkpoint.keep_tables", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            kept.opened(GIVEN[-1])
+    assert list((kept.checkpoint / "sinks").iterdir())
+    found = kept.end()
+    assert found[0]
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt

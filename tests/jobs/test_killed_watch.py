@@ -1,0 +1,189 @@
+"""``kill -9`` of a running ``skws watch`` at random moments: its output ends as if undisturbed."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skws.cli.main import run
+from tests.jobs.test_schema_changes import WITH_NOTES, note
+from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order, told
+from tests.kafka import broker
+from tests.places import ROOT
+
+RESULTS = 600
+PATTERN = "customer c ; order o where c.cid = o.cid"
+
+
+def command(folder: Path, source: str | None) -> list[str]:
+    return [
+        *(sys.executable, "-m", "skws", "watch", QUERY, "--engine", "local"),
+        *("--pattern", PATTERN)[: 2 if source is None else 0],
+        *("--schema", str(folder / "schema.yaml"), "--source", source or str(folder / "in.jsonl")),
+        *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),
+        *("--sink", f"jsonl:{folder / 'out.jsonl'}", "--sink", f"sqlite:{folder / 'out.db'}"),
+    ]
+
+
+def write(path: Path, records: Sequence[dict[str, Any]], seconds: float) -> None:
+    """A part of the stream, ten records at a time."""
+    for first in range(0, len(records), 10):
+        append(path, *records[first : first + 10])
+        time.sleep(seconds * 10 / len(records))
+
+
+def rows(folder: Path) -> set[tuple[str, str]]:
+    connected = sqlite3.connect(folder / "out.db")
+    found = set(connected.execute('SELECT "query", "id" FROM results'))
+    connected.close()
+    return found
+
+
+def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills: int) -> None:
+    rng = random.Random(kills)
+    (tmp_path / "schema.yaml").write_text(YAML)
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.touch()
+    records = list(numbered(RESULTS))
+    share, told_by_killed = len(records) // kills, 0
+    for kill in range(kills):
+        before = len(lines_so_far(out))
+        with started(tmp_path) as process:
+            if kill % 4 == 2:
+                time.sleep(rng.uniform(0.2, 1.0))  # as it starts, or goes on
+            else:
+                ready(process)
+            write(source, records[kill * share : (kill + 1) * share], rng.uniform(0.1, 0.9))
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+        told_by_killed += len(lines_so_far(out)) > before
+    # A pattern waits for records that may still come; this one says that the time for them is over.
+    append(source, *records[kills * share :], customer(2000, 0, "eve"))
+    assert told_by_killed > kills / 2
+    with started(tmp_path) as process:
+        ready(process)
+        until(lambda: len(lines_so_far(out)) >= 2 * RESULTS)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 130, error
+    by_query = [[line for line in lines(out) if line["query"] == query] for query in (QUERY, PATTERN)]
+    for found in by_query:
+        ids = [line["id"] for line in found]
+        assert len(ids) == len(set(ids)) == RESULTS
+        assert [line["start"] for line in found] == sorted(line["start"] for line in found)
+    assert rows(tmp_path) == {(line["query"], line["id"]) for line in lines(out)}
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path, kills: int) -> None:
+    """Customers and orders in topics of their own, of three partitions each."""
+    rng = random.Random(kills)
+    (tmp_path / "schema.yaml").write_text(YAML)
+    out = tmp_path / "out.jsonl"
+    records = list(numbered(RESULTS))
+    with broker() as kafka:
+        for topic in ("customer", "order"):
+            kafka.create(topic, 3)
+        share = len(records) // (kills + 1)
+        for part in range(kills + 1):
+            before = len(lines_so_far(out))
+            with started(tmp_path, kafka.uri("customer", "order")) as process:
+                ready(process)
+                end = (part + 1) * share if part < kills else len(records)
+                for record in records[part * share : end]:
+                    kafka.send(
+                        record["relation"],
+                        [record["row"]],
+                        partition=record["row"]["cid"] % 3,
+                        millis=round(record["time"] * 1000),
+                    )
+                if part < kills:
+                    until(lambda before=before: len(lines_so_far(out)) > before)  # type: ignore[misc]
+                    time.sleep(rng.uniform(0, 0.3))
+                    process.kill()
+                    assert process.wait() == -signal.SIGKILL
+                    continue
+                until(lambda: len(lines_so_far(out)) >= RESULTS)
+                time.sleep(0.2)
+                process.send_signal(signal.SIGINT)
+                _, error = process.communicate(timeout=60)
+                assert process.returncode == 130, error
+    ids = [identity for _, _, identity in told(out)]
+    assert len(ids) == len(set(ids)) == RESULTS
+    assert rows(tmp_path) == {(QUERY, one) for one in ids}
+
+
+def test_killed_around_a_change_of_the_schema(tmp_path: Path) -> None:
+    """By command, before and behind it; what is told in the end is told once."""
+    (tmp_path / "schema.yaml").write_text(YAML)
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(WITH_NOTES)
+    source, out, control = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "checkpoint" / "control"
+    apply = ["schema", "apply", str(changed), "--control", str(control)]
+    append(source, customer(1, 1), order(1, 1))
+    with started(tmp_path, str(source)) as process:
+        ready(process)
+        assert run([*apply, "--wait", "0"]) == 0
+        process.kill()
+        process.wait()
+    with started(tmp_path, str(source)) as process:
+        ready(process)
+        assert run(apply) == 0
+        append(source, note(2, 1))
+        until(lambda: len(lines_so_far(out)) >= 2)
+        process.kill()
+        process.wait()
+    append(source, note(3, 1), order(3, 1))
+    with started(tmp_path, str(source)) as process:
+        ready(process)
+        until(lambda: len(lines_so_far(out)) >= 4)
+        changed.write_text(WITH_NOTES.replace("10 seconds", "1 hour"))
+        assert run(apply) == 2
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    ids = [identity for _, _, identity in told(out)]
+    assert len(ids) == len(set(ids)) == 4
+    relations = [sorted(t["relation"] for t in line["tuples"]) for line in lines(out)]
+    assert sorted(relations) == [["customer", "note"]] * 2 + [["customer", "order"]] * 2
+
+
+@contextmanager
+def started(folder: Path, source: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command(folder, source), cwd=ROOT, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ready(process: subprocess.Popen[bytes]) -> None:
+    """Until it says that it runs."""
+    assert process.stderr is not None
+    line = b""
+    while not line.startswith(b"watching"):
+        line = process.stderr.readline()
+        assert line
+
+
+def lines_so_far(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines() if path.exists() else []

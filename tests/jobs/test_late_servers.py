@@ -1,0 +1,204 @@
+"""Servers that are away when a run starts: waited for and told of, but for those that refuse."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from skws.cli.main import run
+from skws.jobs.local import LocalWatch
+from skws.sinks.base import SinkError
+from skws.sources.postgres import opening
+from skws.sources.postgres.spool import copy_tables
+from skws_schema.errors import SourceError
+from tests.jobs.watching import (
+    QUERY,
+    YAML,
+    Collected,
+    Notes,
+    append,
+    customer,
+    lines,
+    opened,
+    order,
+    request,
+    steps,
+    told,
+)
+from tests.kafka import broker
+from tests.postgres import Database
+
+TABLES = (
+    "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+    'CREATE TABLE "order" (cid bigint, item text)',
+    'ALTER TABLE "order" REPLICA IDENTITY FULL',
+    "INSERT INTO customer VALUES (7, 'ada')",
+)
+LAMP = "INSERT INTO \"order\" VALUES (7, 'lamp')"
+
+
+@contextmanager
+def away(database: Database, seconds: float = 1.0) -> Iterator[None]:
+    """The server is stopped, and started while the block runs."""
+    database.server.stop("fast")
+    starting = threading.Timer(seconds, database.server.start)
+    starting.start()
+    try:
+        yield
+    finally:
+        starting.join()
+
+
+def waited(notes: Notes) -> bool:
+    return any("trying again in 0.1 s" in line and "Connection refused" in line for line in notes.lines)
+
+
+def test_a_new_run_waits_for_its_database(database: Database) -> None:
+    database.run(*TABLES, LAMP)
+    sink, notes = Collected(), Notes()
+    with away(database):
+        LocalWatch(request(database.uri(), limit=1), [sink], notes.log).run()
+    assert sink.told() == [("+", QUERY)]
+    assert waited(notes)
+
+
+def test_a_run_that_goes_on_waits_for_its_database(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES)
+    out = tmp_path / "out.jsonl"
+    asked = request(database.uri(), checkpoint=tmp_path / "kept", sinks=(f"jsonl:{out}",), limit=1)
+    opened(asked).close()
+    database.run(LAMP)
+    notes = Notes()
+    with away(database):
+        watch = opened(asked, notes=notes)
+    assert waited(notes)
+    until(lambda: not watch.ended and watch.step() and watch.ended)
+    watch.close()
+    assert [(op, query) for op, query, _ in told(out)] == [("+", QUERY)]
+    assert run(["watch", "--drop-slot", "--source", database.uri()]) == 0
+
+
+def test_a_run_goes_on_when_the_server_restarts_while_it_begins(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot that was made is of no use then, and is made anew."""
+    database.run(*TABLES, LAMP)
+    restarts = iter([True])
+
+    def copied(*arguments: object) -> None:
+        if next(restarts, False):
+            database.server.stop("immediate")
+            database.server.start()
+        copy_tables(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(opening, "copy_tables", copied)
+    sink, notes = Collected(), Notes()
+    LocalWatch(request(database.uri(), limit=1), [sink], notes.log).run()
+    assert sink.told() == [("+", QUERY)]
+    assert any("trying again" in line for line in notes.lines)
+    assert database.ask("SELECT 1 FROM pg_replication_slots") == []
+
+
+def test_a_run_that_is_stopped_while_it_waits_has_not_begun(tmp_path: Path) -> None:
+    asked = request("postgresql://joe@127.0.0.1:1/none", checkpoint=tmp_path / "kept")
+    watch = LocalWatch(asked, [Collected()], (notes := Notes()).log)
+    thread = threading.Thread(target=watch.run)
+    thread.start()
+    until(lambda: waited(notes))
+    watch.stop()
+    thread.join(5)
+    assert not thread.is_alive()
+    path = tmp_path / "in.jsonl"
+    append(path, customer(1000, 7), order(1001, 7))
+    sink = Collected()
+    second = opened(request(path, checkpoint=tmp_path / "kept"), sink)
+    steps(second)
+    second.close()
+    assert sink.told() == [("+", QUERY)]
+
+
+def test_a_run_ends_when_its_database_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.sources.retry.GIVE_UP", 200_000)
+    watch = LocalWatch(request("postgresql://joe@127.0.0.1:1/none"), [Collected()], (notes := Notes()).log)
+    with pytest.raises(SourceError, match=r"Connection refused.*tried for"):
+        watch.run()
+    assert waited(notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "message"),
+    [
+        ("owner:s3cret%2Fpass%40word", "owner:wrong", "password authentication failed"),
+        ("/t", "/no", "does not exist"),
+    ],
+)
+def test_what_is_refused_is_not_waited_for(
+    database: Database,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    given: str,
+    expected: str,
+    message: str,
+) -> None:
+    (tmp_path / "schema.yaml").write_text(YAML)
+    uri = database.uri().replace(given, expected)
+    began = time.monotonic()
+    for source in (uri, str(tmp_path / "in.jsonl")):
+        (tmp_path / "in.jsonl").write_text("")
+        sink = "stdout:jsonl" if source == uri else uri
+        arguments = ["watch", QUERY, "-s", str(tmp_path / "schema.yaml"), "-S", source, "--sink", sink]
+        assert run([*arguments, "--engine", "local"]) == (4 if source == uri else 1)
+        error = capsys.readouterr().err
+        assert message in error
+        assert "trying again" not in error
+    assert time.monotonic() - began < 10
+
+
+def test_a_run_waits_for_its_brokers(tmp_path: Path) -> None:
+    with broker() as kafka:
+        for topic in ("customer", "order"):
+            kafka.create(topic)
+        kafka.send("customer", [{"cid": 7, "name": "ada"}])
+        kafka.send("order", [{"cid": 7, "item": "lamp"}])
+        kafka.down()
+        sink, notes = Collected(), Notes()
+        starting = threading.Timer(2.0, kafka.up)
+        starting.start()
+        LocalWatch(request(kafka.uri("customer", "order"), limit=1), [sink], notes.log).run()
+        starting.join()
+    assert sink.told() == [("+", QUERY)]
+    assert any("trying again in 0.1 s" in line for line in notes.lines)
+
+
+def test_a_sink_waits_for_its_database(database: Database, tmp_path: Path) -> None:
+    path, notes = tmp_path / "in.jsonl", Notes()
+    append(path, customer(1000, 7), order(1001, 7))
+    with away(database):
+        watch = opened(request(path, sinks=(database.uri(),)), notes=notes)
+    assert any("trying again in 0.5 s" in line for line in notes.lines)
+    steps(watch)
+    watch.close()
+    assert database.ask("SELECT query FROM results") == [(QUERY,)]
+
+
+def test_a_sink_whose_database_stays_away_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skws.sinks.postgres._PAUSES", (0.01, 0.02))
+    path = tmp_path / "in.jsonl"
+    append(path, customer(1000, 7), order(1001, 7))
+    with pytest.raises(SinkError, match=r"the server is away \(tried for 0.03 seconds\)"):
+        opened(request(path, sinks=("postgresql://joe@127.0.0.1:1/none",)))
+    assert lines(path)
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

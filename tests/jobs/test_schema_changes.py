@@ -1,0 +1,342 @@
+"""The schema changed under a live search: as the engine's own change, through sources, kills and restarts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from skws.data.record import Record
+from skws.jobs.control import Answer, Command
+from skws.jobs.local import LocalWatch
+from skws.keywords import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.spec.job import Job
+from skws.spec.query import PATTERN, SIZE, TOP, Query
+from skws_schema.errors import SchemaError, SkwsError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+from skws_schema.yaml.write import to_yaml
+from skws_windows.window import TimeWindow
+from tests.jobs.watching import (
+    QUERY,
+    SCHEMA,
+    YAML,
+    Collected,
+    Notes,
+    abandon,
+    append,
+    customer,
+    lines,
+    opened,
+    order,
+    request,
+    steps,
+    told,
+)
+
+WITH_NOTES = YAML.replace(
+    "joins:\n", "  note:\n    attributes: {cid: integer, text: text}\njoins:\n"
+).replace("- customer.cid = order.cid", "- customer.cid = order.cid\n  - customer.cid = note.cid")
+WITHOUT_JOIN = YAML.replace("  - customer.cid = order.cid\n", "").replace("joins:\n", "joins: []\n")
+WITHOUT_ORDERS = """\
+version: 1
+name: shop
+window: 10 seconds
+relations:
+  customer:
+    attributes: {cid: integer, name: text}
+    key: [cid]
+joins: []
+"""
+WITH_PRICES = YAML.replace("{cid: integer, item: text}", "{cid: integer, item: text, price: integer}")
+ALL = [YAML, WITH_NOTES, WITHOUT_JOIN, WITHOUT_ORDERS, WITH_PRICES]
+
+
+def note(time: float, cid: int, text: str = "lamp") -> dict[str, Any]:
+    return {"relation": "note", "time": time, "row": {"cid": cid, "text": text}}
+
+
+def change(text: str, name: str = "1") -> Command:
+    return Command("schema", "new.yaml", id=name, schema=text)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "in.jsonl"
+    path.touch()
+    return path
+
+
+def watch(asked: Job, sink: Collected, answers: list[Answer] | None = None) -> LocalWatch:
+    heard = [] if answers is None else answers
+    started = LocalWatch(asked, [sink], Notes().log, answered=heard.append)
+    started.open()
+    return started
+
+
+def test_a_relation_that_comes_is_read_from_then_on(source: Path) -> None:
+    sink = Collected()
+    run = watch(request(source), sink)
+    append(source, customer(1, 1), order(1, 2))
+    steps(run)
+    run.post(change(WITH_NOTES))
+    append(source, note(2, 1))
+    steps(run)
+    assert [(r.op, [t.relation for t in r.tuples]) for r in sink.results] == [("+", ["customer", "note"])]
+    assert [one.name for one in run.metrics().relations] == ["customer", "order", "note"]
+    append(source, order(3, 1))
+    steps(run)
+    assert sorted(t.relation for t in sink.results[1].tuples) == ["customer", "order"]
+    run.close()
+
+
+def test_what_goes_takes_its_results_with_it_and_is_passed_over(source: Path) -> None:
+    sink = Collected()
+    run = watch(request(source), sink)
+    append(source, customer(1, 1), order(1, 1))
+    steps(run)
+    run.post(change(WITHOUT_ORDERS))
+    append(source, order(2, 1), customer(2, 2, "ada lamp"))
+    steps(run)
+    assert [op for op, _ in sink.told()] == ["+", "-", "+"]
+    assert sink.results[1].id == sink.results[0].id
+    assert [one.name for one in run.metrics().relations] == ["customer"]
+    # What returns begins anew.
+    run.post(change(YAML))
+    append(source, order(3, 1))
+    steps(run)
+    assert [op for op, _ in sink.told()] == ["+", "-", "+", "+"]
+    assert {t.relation for t in sink.results[3].tuples} == {"customer", "order"}
+    run.close()
+
+
+def test_a_new_join_finds_what_is_alive(source: Path) -> None:
+    sink = Collected()
+    run = watch(request(source, schema=parse_schema(WITHOUT_JOIN)), sink)
+    append(source, customer(1, 1), order(2, 1))
+    steps(run)
+    assert not sink.results
+    run.post(change(YAML))
+    steps(run)
+    assert [op for op, _ in sink.told()] == ["+"]
+    run.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (YAML.replace("10 seconds", "20 seconds"), "the window of a running search cannot change"),
+        (YAML.replace("key: [cid]", "key: [cid]\n    table: true"), "customer: static tables are read at"),
+        (YAML.replace("item: text", "thing: text"), "query 'item' does not fit the new schema: .*item"),
+        ("nonsense", "expected"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_the_reason(source: Path, text: str, reason: str) -> None:
+    sink, answers = Collected(), list[Answer]()
+    asked = request(source, queries={QUERY: QUERY, "item": "order.item:lamp"})
+    run = watch(asked, sink, answers)
+    run.post(change(text))
+    run.post(Command("remove", "item", id="2"))
+    append(source, customer(1, 1), order(1, 1))
+    steps(run)
+    refused, done = [answer for answer in answers if answer.id]
+    assert refused.id == "1"
+    with pytest.raises(AssertionError, match=reason):
+        raise AssertionError(refused.error)
+    assert done == Answer("2")
+    assert [query for _, query in sink.told()] == [QUERY]
+    run.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> None:
+    """Random records and changes: what the sink gets is what the engine alone gives."""
+    random = Random(seed)
+    sink = Collected()
+    run = watch(request(source), sink)
+    engine = ColumnarEngine(SCHEMA, TimeWindow(10_000_000))
+    expected = engine.add(Plan(SCHEMA, parse_query(QUERY, SCHEMA), TimeWindow(10_000_000)), QUERY)
+    given: Schema = SCHEMA
+    time = 1
+    for _ in range(25):
+        if random.random() < 0.3:
+            text = random.choice(ALL)
+            given = parse_schema(text)
+            expected += engine.change_schema(given, (time if engine.counts.tuples else 0) * 1_000_000)
+            run.post(change(text))
+            steps(run)
+        time += random.randrange(1, 3)
+        name = random.choice([relation.name for relation in given.relations])
+        row: dict[str, Any] = {"cid": random.randrange(3)}
+        relation = given.relation(name)
+        row |= {
+            a.name: random.choice(["ada", "lamp", "ada lamp"])
+            for a in relation.attributes
+            if a.type == "text"
+        }
+        append(source, {"relation": name, "time": time, "row": row})
+        values = tuple(row.get(a.name) for a in relation.attributes)
+        expected += engine.process([Record(given.index[name], time * 1_000_000, values)])
+        steps(run)
+    run.close()
+    assert [(r.op, r.id, r.end if r.op == "+" else None) for r in sink.results] == [
+        (r.op, r.id, r.end if r.op == "+" else None) for r in expected
+    ]
+    assert len(expected) > 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_broken_off_anywhere_it_goes_on_as_if_undisturbed(tmp_path: Path, seed: int) -> None:
+    undisturbed = _told_with_ends(tmp_path / "whole", seed, ends=False)
+    assert _told_with_ends(tmp_path / "broken", seed, ends=True) == undisturbed
+    assert len(undisturbed) > 3
+
+
+def _told_with_ends(folder: Path, seed: int, *, ends: bool) -> list[tuple[str, str, str]]:
+    folder.mkdir()
+    script, breaking = Random(seed), Random(seed + 100)
+    source, out = folder / "in.jsonl", folder / "out.jsonl"
+    source.touch()
+    queries: dict[str, str | Query] = {
+        QUERY: QUERY,
+        "pattern": Query("customer a ; * b where a.cid = b.cid", kind=PATTERN),
+        "best": Query("ada", kind=TOP, options={SIZE: "1"}),
+    }
+    kept: dict[str, Any] = {"checkpoint": folder / "kept", "control": folder / "control"}
+    asked = request(source, queries=queries, sinks=(f"jsonl:{out}",), **kept)
+    run = opened(asked)
+    for number in range(30):
+        if script.random() < 0.25:
+            assert run._inbox._folder is not None
+            run._inbox._folder.send(change(script.choice(ALL[:4])))
+        else:
+            make = script.choice([customer, order])
+            append(source, make(number + 1, script.randrange(2), script.choice(["ada", "lamp", "ada lamp"])))
+        run.step()
+        if script.random() < 0.5:
+            run._commit()
+        if ends and breaking.random() < 0.4:
+            abandon(run)
+            run = opened(asked)
+    steps(run)
+    run.close()
+    return told(out)
+
+
+def test_another_schema_at_a_restart_is_a_change(tmp_path: Path, source: Path) -> None:
+    kept = tmp_path / "kept"
+    first, second = Collected(), Collected()
+    run = watch(request(source, checkpoint=kept), first)
+    append(source, customer(1, 1), order(1, 1))
+    steps(run)
+    run.close()
+    changed = request(source, checkpoint=kept, schema=parse_schema(WITH_NOTES))
+    run = watch(changed, second)
+    append(source, note(2, 1))
+    steps(run)
+    run.close()
+    assert [(r.op, [t.relation for t in r.tuples]) for r in second.results] == [("+", ["customer", "note"])]
+    # The same command again changes nothing, and tells nothing twice.
+    third = Collected()
+    run = watch(changed, third)
+    append(source, note(3, 1))
+    steps(run)
+    run.close()
+    assert third.told() == [("+", QUERY)]
+    fourth = Collected()
+    run = watch(request(source, checkpoint=kept, schema=parse_schema(WITHOUT_ORDERS)), fourth)
+    steps(run)
+    run.close()
+    assert [op for op, _ in fourth.told()] == ["-", "-", "-"]
+
+
+def test_a_schema_changed_by_command_stays_at_a_restart(tmp_path: Path, source: Path) -> None:
+    asked = request(source, checkpoint=tmp_path / "kept")
+    run = watch(asked, Collected())
+    run.post(change(WITH_NOTES))
+    steps(run)
+    run.close()
+    sink = Collected()
+    run = watch(asked, sink)
+    append(source, customer(1, 1), note(1, 1))
+    steps(run)
+    run.close()
+    assert sink.told() == [("+", QUERY)]
+
+
+def test_a_restart_that_cannot_be_is_refused_before_anything_is_touched(tmp_path: Path, source: Path) -> None:
+    kept, out = tmp_path / "kept", tmp_path / "out.jsonl"
+    asked = request(source, checkpoint=kept, sinks=(f"jsonl:{out}",))
+    run = opened(asked)
+    append(source, customer(1, 1), order(1, 1))
+    steps(run)
+    run.close()
+    before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} | {out: out.read_bytes()}
+    shorter = replace(SCHEMA, window="5 seconds")
+    with pytest.raises(SkwsError, match="checkpoint is of window"):
+        LocalWatch(replace(asked, schema=shorter), [], Notes().log).run()
+    tables = parse_schema(YAML.replace("key: [cid]", "key: [cid]\n    table: true"))
+    with pytest.raises(SchemaError, match="another than that of the checkpoint: customer: static tables"):
+        LocalWatch(replace(asked, schema=tables), [], Notes().log).run()
+    assert {path: path.read_bytes() for path in before} == before
+    run = opened(asked)
+    append(source, order(2, 1))
+    steps(run)
+    run.close()
+    assert len(lines(out)) == 2
+
+
+def test_a_pattern_that_cannot_go_on_is_named_at_a_restart(tmp_path: Path, source: Path) -> None:
+    queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
+    asked = request(source, queries=queries, checkpoint=tmp_path / "kept")
+    run = watch(asked, sink := Collected())
+    append(source, customer(1, 1))
+    steps(run)
+    run.close()
+    with pytest.raises(SchemaError, match=r"query 'p' \(pattern\) .* it reads order, which is described"):
+        LocalWatch(replace(asked, schema=parse_schema(WITH_PRICES)), [], Notes().log).run()
+    run = watch(replace(asked, schema=parse_schema(WITH_NOTES)), sink)
+    append(source, note(2, 1), order(3, 1))
+    steps(run)
+    run.close()
+    assert [[t.relation for t in r.tuples] for r in sink.results] == [["customer", "order"]]
+
+
+def test_a_run_that_keeps_no_records_says_what_it_needs(source: Path) -> None:
+    answers: list[Answer] = []
+    queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
+    run = watch(request(source, queries=queries), Collected(), answers)
+    run.post(change(WITH_NOTES))
+    steps(run)
+    assert "query 'p' would have to be told again" in answers[-1].error
+    run.close()
+
+
+def test_a_replay_goes_on_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "replay.jsonl"
+    append(
+        path, customer(1, 1), order(2, 1), note(2, 1), order(3, 1), note(4, 1), order(5, 2), customer(6, 2)
+    )
+    sink = Collected()
+    run = watch(
+        request(f"replay:{path}?speed=1e12", on_error="skip"),
+        sink,  # the notes are bad at first
+    )
+    while not sink.results:
+        run.pipeline.appetite.limit = 1
+        run.step()
+    run.post(change(WITH_NOTES))
+    steps(run)
+    run.close()
+    relations = [sorted(t.relation for t in r.tuples) for r in sink.results]
+    both = ["customer", "order"], ["customer", "note"]
+    assert relations == [both[0], both[1], both[0], both[1], both[0]]
+
+
+def test_the_yaml_of_a_command_is_that_of_the_file() -> None:
+    assert parse_schema(to_yaml(parse_schema(WITH_NOTES))) == parse_schema(WITH_NOTES)

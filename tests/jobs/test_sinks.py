@@ -1,0 +1,393 @@
+"""Sinks: every batch is there once, also when it is given again in another process."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from msgspec.structs import replace as changed
+
+from skws.results.model import Result, ResultTuple
+from skws.results.score import Part, Score
+from skws.sinks import http
+from skws.sinks.addresses import parse_sink
+from skws.sinks.base import Run, Sink, SinkError
+from skws.sinks.stdout import StdoutSink
+from skws.spec.enums import OutputFormat
+from skws_schema.errors import UsageError
+from tests.jobs.watching import SCHEMA, Notes, lines
+from tests.postgres import Database
+
+
+def result(number: int, op: Any = "+", name: str = "ada") -> Result:
+    return Result(
+        op,
+        "ada",
+        f"id{number}",
+        float(number),
+        float(number + 10),
+        "customer{ada}",
+        (ResultTuple.given("customer", f"customer:{number}", ("ada",), {"cid": number, "name": name}),),
+        (),
+    )
+
+
+def run(folder: Path | None, notes: Notes | None = None, waits: list[float] | None = None) -> Run:
+    def wait(seconds: float) -> bool:
+        if waits is not None:
+            waits.append(seconds)
+        return True
+
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+    return Run("run1", folder, SCHEMA, match_names=False, wait=wait, tell=(notes or Notes()).write)  # type: ignore[arg-type]
+
+
+def opened(text: str, kept: Run) -> Sink:
+    sink = parse_sink(text)
+    sink.open(kept)
+    return sink
+
+
+def test_json_lines_of_a_broken_run_are_cut_off(tmp_path: Path) -> None:
+    path, kept = tmp_path / "out.jsonl", run(tmp_path / "kept")
+    path.write_text('{"id": "of another run"}\n')
+    first = opened(f"jsonl:{path}", kept)
+    first.write(1, [result(1)])
+    first.flush()
+    first.write(2, [result(2), result(3)])
+    first.close()
+    with path.open("a") as file:
+        file.write('{"half')
+    second = opened(f"jsonl:{path}", kept)
+    second.write(1, [result(1)])
+    second.write(2, [result(2), result(3)])
+    second.flush()
+    second.close()
+    assert [line["id"] for line in lines(path)] == ["of another run", "id1", "id2", "id3"]
+    assert Result.from_json(path.read_bytes().splitlines()[1]) == result(1)
+
+
+def test_json_lines_go_on_in_a_file_that_was_taken_away(tmp_path: Path) -> None:
+    path, kept, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), Notes()
+    first = opened(f"jsonl:{path}", kept)
+    first.write(1, [result(1)])
+    first.flush()
+    first.close()
+    path.unlink()
+    second = opened(f"jsonl:{path}", replace(kept, tell=notes.lines.append))
+    second.write(2, [result(2)])
+    second.close()
+    assert [line["id"] for line in lines(path)] == ["id2"]
+    assert "shorter" in notes.lines[0]
+
+
+def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
+    folder, kept = tmp_path / "out", run(None)
+    first = opened(f"parquet:{folder}?every=5 s", kept)
+    assert first.every == 5
+    first.write(1, [result(1)])
+    first.write(2, [])
+    first.write(3, [result(3), result(1, "-")])
+    first.flush()
+    first.flush()
+    first.write(4, [result(4)])
+    first.close()
+    (folder / ".results-run1-000000000004-000000000005.parquet.9.partial").write_bytes(b"half")
+    second = opened(f"parquet:{folder}", kept)
+    for batch, results in ((2, []), (3, [result(3)]), (4, [result(4)]), (5, [])):
+        second.write(batch, results)
+    second.flush()
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [
+        "results-run1-000000000001-000000000003.parquet",
+        "results-run1-000000000004-000000000005.parquet",
+    ]
+    assert pq.read_table(folder).column("id").to_pylist() == ["id1", "id3", "id1", "id4"]
+
+
+@pytest.mark.parametrize(
+    ("how", "rows"),
+    [
+        ("", [("id2", 2.0, None)]),
+        ("&retractions=mark", [("id1", 1.0, 11.0), ("id2", 2.0, None)]),
+    ],
+)
+def test_sqlite_holds_what_holds(tmp_path: Path, how: str, rows: list[Any]) -> None:
+    text, kept = f"sqlite:{tmp_path / 'out.db'}?table=found{how}", run(None)
+    first = opened(text, kept)
+    first.write(1, [result(1), result(2)])
+    first.close()
+    second = opened(text, kept)
+    second.write(1, [result(7)])
+    second.write(2, [result(1, "-")])
+    second.write(3, [result(2, name="ada\0\\u0000")])
+    second.flush()
+    second.close()
+    connected = sqlite3.connect(tmp_path / "out.db")
+    assert connected.execute('SELECT "id", "start", "retracted" FROM found ORDER BY 1').fetchall() == rows
+    (tuples,) = connected.execute("SELECT tuples FROM found WHERE id = 'id2'").fetchone()
+    assert json.loads(tuples)[0]["row"]["name"] == "ada\ufffd\\u0000"
+    connected.close()
+
+
+def scored(number: int, value: float) -> Result:
+    parts = (Part("keywords", value, ({"keyword": "ada"},)), Part("size", 1.0, ()))
+    return changed(result(number), score=Score(parts, 1.0, None, explained=number == 1))
+
+
+def test_scores_are_columns_where_asked(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    sink = opened(f"sqlite:{path}?scores=yes", run(None))
+    sink.write(1, [scored(1, 0.5), scored(2, 0.25), result(3)])
+    sink.write(2, [scored(2, 0.75)])
+    sink.close()
+    plain = opened(f"sqlite:{path}?table=plain", run(None))
+    plain.write(1, [scored(1, 0.5)])
+    plain.close()
+    with closing(sqlite3.connect(path)) as connected:
+        assert connected.execute("SELECT id, score FROM results ORDER BY id").fetchall() == [
+            ("id1", 0.5),
+            ("id2", 0.75),
+            ("id3", None),
+        ]
+        explained = connected.execute("SELECT explanation FROM results ORDER BY id").fetchall()
+        assert json.loads(explained[0][0])[0]["value"] == 0.5
+        assert explained[1:] == [(None,), (None,)]
+        assert "score" not in {row[1] for row in connected.execute("PRAGMA table_info(plain)")}
+    sink = opened(f"sqlite:{path}?table=plain&scores=yes", run(None))
+    with pytest.raises(SinkError, match="score"):
+        sink.write(2, [scored(2, 0.5)])
+
+
+def test_postgres_has_scores_where_asked(database: Database) -> None:
+    sink = opened(database.uri(scores="yes"), run(None))
+    sink.write(1, [scored(1, 0.5), result(2)])
+    sink.close()
+    found = "SELECT id, score, explanation->0->>'part' FROM results ORDER BY id"
+    assert database.ask(found) == [("id1", 0.5, "keywords"), ("id2", None, None)]
+
+
+def test_parquet_has_scores_wherever_there_are_some(tmp_path: Path) -> None:
+    sink = opened(f"parquet:{tmp_path / 'out'}", run(tmp_path))
+    sink.write(1, [result(1), scored(2, 0.5)])
+    sink.flush()
+    assert pq.read_table(tmp_path / "out").column("score").to_pylist() == [None, 0.5]
+
+
+def test_a_table_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="unable to open"):
+        opened(f"sqlite:{tmp_path / 'no' / 'out.db'}", run(None))
+
+
+def test_postgres_holds_what_holds(database: Database) -> None:
+    text = database.uri(table="public.found", retractions="mark")
+    kept = run(None)
+    first = opened(text, kept)
+    first.write(1, [result(1), result(2, name="ada\0")])
+    first.close()
+    second = opened(text, kept)
+    second.write(1, [result(7)])
+    second.write(2, [result(1, "-"), result(3)])
+    database.ask(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+    )
+    second.write(3, [result(3), result(4)])
+    second.close()
+    found = "SELECT id, start, retracted, tuples->0->'row'->>'name' FROM found ORDER BY id"
+    assert database.ask(found) == [
+        ("id1", 1.0, 11.0, "ada"),
+        ("id2", 2.0, None, "ada\ufffd"),
+        ("id3", 3.0, None, "ada"),
+        ("id4", 4.0, None, "ada"),
+    ]
+
+
+def test_a_database_that_is_not_there_is_told_without_its_password() -> None:
+    with pytest.raises(SinkError) as told:
+        opened("postgresql://ada:hush@127.0.0.1:1/none", run(None))
+    assert "127.0.0.1" in str(told.value)
+    assert "hush" not in str(told.value)
+
+
+class Hook:
+    """A web hook that answers as it is told to, and remembers what it took."""
+
+    def __init__(self) -> None:
+        self.answers: list[int] = []
+        self.taken: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                hook.keys.append(self.headers["Idempotency-Key"])
+                status = hook.answers.pop(0) if hook.answers else 204
+                if status < 300:
+                    hook.taken.append(json.loads(body))
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                if status == 429:
+                    self.send_header("Retry-After", "3")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook?x=1"
+        self._thread = Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def ids(self) -> list[str]:
+        return [one["id"] for request in self.taken for one in request["results"]]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    made = Hook()
+    yield made
+    made.close()
+
+
+def test_a_web_hook_is_tried_until_it_takes(hook: Hook) -> None:
+    waits: list[float] = []
+    sink = opened(f"{hook.url}#most=2", run(None, waits=waits))
+    hook.answers = [503, 429, 500, 200, 200]
+    sink.write(1, [result(n) for n in range(3)])
+    sink.close()
+    assert hook.ids() == ["id0", "id1", "id2"]
+    assert hook.keys == ["run1-1-0"] * 4 + ["run1-1-1"]
+    assert waits == [0.5, 3.0, 2.0]
+
+
+def test_a_web_hook_gets_no_batch_again(hook: Hook, tmp_path: Path) -> None:
+    kept = run(tmp_path / "kept")
+    text = f"{hook.url}#most=1&attempts=1"
+    first = opened(text, kept)
+    first.write(1, [result(1)])
+    first.flush()
+    hook.answers = [200, 500]
+    with pytest.raises(SinkError, match="answered 500"):
+        first.write(2, [result(2), result(3)])
+    first.flush()
+    first.close()
+    second = opened(text, kept)
+    second.write(1, [result(1)])
+    second.write(2, [result(2), result(3)])
+    second.flush()
+    second.close()
+    assert hook.ids() == ["id1", "id2", "id3"]
+
+
+def test_what_a_web_hook_refuses_is_put_aside(hook: Hook, tmp_path: Path) -> None:
+    letters = tmp_path / "letters.jsonl"
+    waits: list[float] = []
+    sink = opened(f"{hook.url}#letters={letters}", run(None, waits=waits))
+    hook.answers = [400, 204]
+    sink.write(1, [result(1)])
+    sink.write(2, [result(2)])
+    sink.flush()
+    sink.close()
+    assert hook.ids() == ["id2"]
+    assert waits == []
+    (letter,) = lines(letters)
+    assert letter["result"]["id"] == "id1"
+    assert "400" in letter["reason"]
+
+
+def test_a_web_hook_that_is_away_is_told() -> None:
+    waits: list[float] = []
+    sink = opened("http://user:hush@127.0.0.1:1/#attempts=3", run(None, waits=waits))
+    with pytest.raises(SinkError, match="not delivered") as told:
+        sink.write(1, [result(1)])
+    assert "hush" not in str(told.value)
+    assert waits == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("sent", "taken"),
+    [("HTTP/1.1 200 OK\r\nX-Slow: ", False), ("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", True)],
+)
+def test_a_web_hook_that_drips_its_answer_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, sent: str, taken: bool
+) -> None:
+    """Of an answer that never ends its status counts, if that is there in time."""
+    monkeypatch.setattr(http, "SECONDS", 0.3)
+    ended = Event()
+
+    def drip(server: socket.socket) -> None:
+        client, _ = server.accept()
+        with client, suppress(OSError):
+            client.sendall(sent.encode())
+            for _ in range(100):
+                time.sleep(0.05)
+                client.sendall(b"x")
+        ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dripping = Thread(target=drip, args=[server])
+        dripping.start()
+        endpoint = http.Endpoint(f"http://127.0.0.1:{server.getsockname()[1]}/")
+        began = time.monotonic()
+        outcome = endpoint.post(b"{}", "key")
+        assert time.monotonic() - began < 2
+        assert (outcome.taken, outcome.final) == (taken, False)
+        assert taken or outcome.reason == "no answer within 0.3 seconds"
+        assert ended.wait(2)  # the connection is severed
+        endpoint.close()
+        dripping.join()
+
+
+def test_people_see_of_which_query_a_result_is() -> None:
+    out = io.BytesIO()
+    sink = StdoutSink(OutputFormat.TREE, out)
+    sink.open(run(None))
+    sink.write(1, [result(1)])
+    sink.write(2, [changed(result(2), query="customer:ada"), result(3)])
+    shown = out.getvalue().decode()
+    assert shown.count("customer:ada:") == 1
+    assert shown.count("\nada:\n") == 1
+    assert shown.count("cid: ") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("out.jsonl", "expected stdout:FORMAT"),
+        ("josnl:x", "did you mean 'jsonl'"),
+        ("stdout:parquet", "expected one of table"),
+        ("sqlite:x?tabel=y", "did you mean 'table'"),
+        ("sqlite:x?table=a;b", "expected letters"),
+        ("sqlite:x?retractions=keep", "expected delete or mark"),
+        ("sqlite:x?scores=maybe", "expected yes or no"),
+        ("https://", "expected https://HOST"),
+        ("https://h/#attempts=0", "above 0"),
+        ("parquet:x?every=soon", "every"),
+    ],
+)
+def test_addresses_of_no_sink_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        parse_sink(text)

@@ -1,0 +1,294 @@
+"""``skws watch`` and ``skws query`` as commands."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pyarrow.parquet as pq
+import pytest
+
+from skws.cli.main import run
+from skws.jobs.metrics import Metrics
+from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order
+from tests.places import ROOT
+
+MOVIES = ROOT / "examples" / "movies"
+
+ORDERED = "customer c ; order o where c.cid = o.cid"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a schema and an empty stream, where commands are run."""
+    (tmp_path / "schema.yaml").write_text(YAML)
+    (tmp_path / "in.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def watched(*arguments: str) -> int:
+    return run(["watch", *arguments, "--engine", "local"])
+
+
+def within(seconds: float, done: Callable[[], bool]) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "nothing came"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def job(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a watch in a process of its own; gives it when it has said that it runs."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        told = ["-m", "skws", "watch", *arguments, "-s", "schema.yaml", "-S", "in.jsonl", "--engine", "local"]
+        process = subprocess.Popen(
+            [sys.executable, *told],
+            cwd=folder,
+            env={"PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_replay_gives_what_a_search_gives(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["tarantino", "travolta", "-s", str(MOVIES / "schema.yaml"), "-f", "jsonl"]
+    replay = str(MOVIES / "replay.jsonl")
+    assert watched(*given, "-S", f"replay:{replay}", "--speed", "1e12") == 0
+    shown = capsys.readouterr()
+    assert run(["search", *given, "-r", replay, "--engine", "local"]) == 0
+    assert shown.out.splitlines() == capsys.readouterr().out.splitlines()
+    assert "769 tuples, 2 results" in shown.err
+
+
+def test_exit_codes(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skws.sources.retry.GIVE_UP", 0)
+    (folder / "bad.yaml").write_text("relations: 1")
+    (folder / "bad.jsonl").write_text("nonsense\n")
+    (folder / "queries.yaml").write_text("- no names\n")
+    common = ("-s", "schema.yaml", "-S", "in.jsonl")
+    for code, told, arguments in (
+        (2, "nothing to watch", common),
+        (2, "did you mean 'item'", ("order.itm:x", *common)),
+        (2, "sink nowhere", ("ada", *common, "--sink", "nowhere")),
+        (3, "expected lines of 'name: keywords'", (*common, "--queries", "queries.yaml")),
+        (2, "--format tree goes to standard output", ("ada", *common, "-f", "tree", "-o", "x")),
+        (2, "--format csv goes to standard output", ("ada", *common, "-o", "x.csv")),
+        (2, "x.log: no format is known by .log", ("ada", *common, "-o", "x.log")),
+        (2, "--speed needs", ("ada", *common, "--speed", "2")),
+        (3, "bad.yaml", ("ada", "-s", "bad.yaml", "-S", "in.jsonl")),
+        (4, "none.jsonl", ("ada", "-s", "schema.yaml", "-S", "none.jsonl")),
+        (4, "kafka://127.0.0.1:1/t: ", ("ada", "-s", "schema.yaml", "-S", "kafka://127.0.0.1:1/t")),
+        (5, "bad.jsonl:1", ("ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl")),
+        (1, "cannot write", ("ada", *common, "-f", "jsonl", "-o", "schema.yaml/x")),
+    ):
+        assert watched(*arguments) == code, arguments
+        assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_all_results_kept(
+    folder: Path, job: Callable[..., subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    append(folder / "in.jsonl", *numbered(30))
+    process = job(
+        QUERY, "-f", "parquet", "-o", "out", "--metrics-file", "metrics.json", "--log-format", "json"
+    )
+    told = folder / "metrics.json"
+    within(30, lambda: told.exists() and Metrics.from_json(told.read_bytes()).results == 30)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert pq.read_table(folder / "out").num_rows == 30
+    assert Metrics.from_json(told.read_bytes()).state == "ended"
+    events = [json.loads(line) for line in error.splitlines()]
+    assert [event["event"] for event in events] == ["started", "ended", "interrupted"]
+    assert events[1]["results"] == 30
+
+
+def test_a_json_log_tells_failures_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.jsonl").write_text("nonsense\n")
+    with pytest.raises(SystemExit) as ended:
+        watched("ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl", "--log-format", "json")
+    assert ended.value.code == 5
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(event["level"], event["event"]) for event in events][-1] == ("error", "failed")
+    assert "bad.jsonl:1" in events[-1]["message"]
+
+
+def test_queries_are_added_and_removed_while_it_runs(
+    folder: Path, job: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(folder / "in.jsonl", customer(1, 7), order(2, 7))
+    job("chair", "-f", "jsonl", "-o", "out.jsonl", "--checkpoint", "kept", "--metrics-file", "metrics.json")
+    control, told = folder / "kept" / "control", folder / "metrics.json"
+    # What a query finds among tuples that were there before it is its snapshot.
+    within(30, lambda: told.exists() and Metrics.from_json(told.read_bytes()).tuples == 2)
+    at = ("--control", str(control))
+    assert run(["query", "add", "lamps", "ada", "lamp", *at, "--wait", "30"]) == 0
+    assert run(["query", "add", "lamps", "other", *at]) == 2
+    assert run(["query", "remove", "lmps", *at]) == 2
+    assert run(["query", "add", "wrong", "--pattern", "customer c ; ; order o", *at]) == 2
+    assert run(["query", "add", "wrong", "lamp", "--pattern", ORDERED, *at]) == 2
+    assert run(["query", "add", "ordered", "--pattern", ORDERED, *at, "--wait", "30"]) == 0
+    shown = capsys.readouterr().err
+    assert "'lamps' already" in shown
+    assert "did you mean 'lamps'" in shown
+    assert run(["query", "remove", "chair", *at]) == 0
+    assert run(["query", "list", *at]) == 0
+    assert run(["query", "list", *at, "--json"]) == 0
+    first, ordered, second, _ = capsys.readouterr().out.splitlines()
+    assert first == "lamps: ada lamp"
+    assert ordered == f"ordered: pattern: {ORDERED}"
+    listed = {"name": "lamps", "query": "ada lamp", "max_size": 5, "kind": "keywords"}
+    assert json.loads(second) == listed
+    within(
+        30,
+        lambda: (
+            [(one["query"], one.get("snapshot")) for one in lines(folder / "out.jsonl")]
+            == [(QUERY, True), (ORDERED, True)]
+        ),
+    )
+
+
+def test_relations_are_left_out_and_what_is_not_searched_is_told(
+    folder: Path, job: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(folder / "in.jsonl", customer(1, 7), order(2, 7))
+    job("ada, lamp", "--without", "order", "-o", "out.jsonl", "--control", "c")
+    at = ("--control", "c", "--wait", "30")
+    within(30, (folder / "c" / "queries.json").exists)
+    assert run(["query", "add", "lamps", "ada lamp!", *at]) == 0
+    assert "ignored, as no part of a word: '!'" in capsys.readouterr().err
+    assert run(["query", "add", "alone", "ada", "--without", "order", *at]) == 0
+    assert run(["query", "add", "wrong", "ada", "--without", "ordr", *at]) == 2
+    assert "did you mean 'order'?" in capsys.readouterr().err
+    assert run(["query", "list", "--control", "c"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "ada, lamp -order:: ada, lamp -order:"
+    within(30, lambda: len(lines(folder / "out.jsonl")) == 2)
+    assert [one["query"] for one in lines(folder / "out.jsonl")] == ["ada lamp!", "ada -order:"]
+
+
+def test_a_pattern_added_to_a_job_that_keeps_nothing_begins_with_the_latest_records(
+    folder: Path, job: Callable[..., subprocess.Popen[str]]
+) -> None:
+    append(folder / "in.jsonl", customer(1, 7), order(2, 7))
+    job("chair", "-f", "jsonl", "-o", "out.jsonl", "--control", "control", "--metrics-file", "m.json")
+    within(30, lambda: (folder / "m.json").exists() and '"tuples": 2' in (folder / "m.json").read_text())
+    added = ["query", "add", "ordered", "--pattern", ORDERED, "--control", "control"]
+    assert run([*added, "--wait", "30"]) == 0
+    within(30, lambda: [one["query"] for one in lines(folder / "out.jsonl")] == [ORDERED])
+
+
+def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    append(folder / "in.jsonl", customer(1, 7), order(2, 7))
+    at = ("-s", "schema.yaml", "-S", "replay:in.jsonl?speed=1e9", "-f", "jsonl", "-q")
+    (folder / "more.yaml").write_text(f"both: {QUERY}\nordered: {{pattern: '{ORDERED}'}}\n")
+    assert watched("--queries", "more.yaml", *at) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["query"] for one in told] == [QUERY, ORDERED]
+    assert [one["labels"] for one in told[1]["tuples"]] == [["c"], ["o"]]
+    for text in ("ordered: {patern: x}", "ordered: {pattern: 3}", "ordered: [x]", "3: x", "- x"):
+        (folder / "more.yaml").write_text(text)
+        assert watched("--queries", "more.yaml", *at) == 3
+        assert "more.yaml: " in capsys.readouterr().err
+    assert watched("--pattern", ORDERED, "--pattern", ORDERED, *at) == 2
+    assert "there is a query of this text already" in capsys.readouterr().err
+
+
+def test_commands_to_no_job_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["query", "list", "--control", "none"]) == 2
+    (folder / "control").mkdir()
+    assert run(["query", "list", "--control", "control"]) == 4
+    assert run(["query", "remove", "a", "--control", "control", "--wait", "0.05"]) == 1
+    assert run(["query", "remove", "a", "--control", "control", "--wait", "0"]) == 0
+    assert run(["query", "add", " ", "ada", "--control", "control"]) == 2
+    shown = capsys.readouterr().err
+    assert "NAME is empty" in shown
+    assert "no answer from the job within 0.05 s" in shown
+    assert "left for the job" in shown
+
+
+def status_of(url: str, host: str) -> int:
+    """Of a page that gives ``host`` as the name of the server."""
+    try:
+        with urlopen(Request(url, headers={"Host": host})) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_prometheus_reads_its_metrics(folder: Path, job: Callable[..., subprocess.Popen[str]]) -> None:
+    append(folder / "in.jsonl", *numbered(30), order(999, 1, "chair"), customer(1001, 5, op="-"))
+    process = job(QUERY, "--queries", "more.yaml", "-f", "jsonl", "-o", "o.jsonl", "--metrics-port", "0")
+    (folder / "more.yaml").write_text('"li\\"ne": lamp 3\n')
+    assert process.stderr is not None
+    url = re.search(r"http://127\.0\.0\.1:\d+/metrics", process.stderr.readline())
+    assert url is not None
+
+    def shown() -> str:
+        try:
+            with urlopen(url[0]) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    within(30, lambda: 'skws_query_results_total{query="ada lamp"} 30' in shown())
+    text = shown()
+    for line in (
+        'skws_relation_tuples_total{relation="order"} 31',
+        'skws_relation_tuples_total{relation="customer"} 30',
+        'skws_query_retractions_total{query="ada lamp"} 1',
+        'skws_query_results_total{query="li\\"ne"}',
+        'skws_latency_seconds{quantile="0.99"}',
+        'skws_stage_seconds_total{stage="engine"}',
+    ):
+        assert line in text
+    for name in ("late", "bad_records", "deletions", "tuples"):
+        assert f"skws_{name}_total{{" in text
+    for path in (url[0], f"{url[0]}.json"):
+        for host, status in (
+            ("evil.example", 403),
+            ("evil.example:80", 403),
+            ("", 403),
+            ("localhost:1", 200),
+        ):
+            assert status_of(path, host) == status
+    with urlopen(f"{url[0]}.json") as answer:
+        metrics = Metrics.from_json(answer.read())
+    assert (metrics.late, metrics.deletions, metrics.retractions, metrics.state) == (0, 1, 1, "running")
+    assert {stage.name for stage in metrics.stages} == {"read", "journal", "engine", "sinks"}
+    assert all(stage.seconds > 0 and 0 <= stage.busy <= 1 for stage in metrics.stages)
+    pattern = re.compile(r'(# (HELP|TYPE) \w+ .+|\w+(\{(\w+="([^"\\]|\\.)*",?)*\})? -?[\d.e+-]+)')
+    assert [line for line in text.splitlines() if not pattern.fullmatch(line)] == []
+
+
+def test_keywords_load_no_parser_of_other_kinds() -> None:
+    code = (
+        "import sys, skws.jobs.local, skws.cli.watch; "
+        "loaded = {name.split('.')[0] for name in sys.modules}; "
+        "print(sorted(loaded & {'lark', 'patterns', 'sqlglot', 'z3', 'pyspark'}))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "[]\n"

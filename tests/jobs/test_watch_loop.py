@@ -1,0 +1,413 @@
+"""The loop of a live search: what it takes in, what it tells, and how it is steered."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from skws.jobs.control import Answer, Command, ControlFolder
+from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
+from skws.jobs.local import LocalWatch
+from skws.jobs.pace import StoppableClock
+from skws.results.model import LiveResult
+from skws.search import Search
+from skws.sinks.base import SinkError
+from skws.sources.stdin import StdinSource
+from skws.spec.enums import EngineName, OnError
+from skws.spec.job import Job
+from skws_schema import memory
+from skws_schema.errors import BadRecordsError, MemoryBudgetError, UsageError
+from skws_schema.memory import MemoryBudget
+from tests.jobs.watching import (
+    QUERY,
+    SCHEMA,
+    Collected,
+    Notes,
+    append,
+    customer,
+    lines,
+    numbered,
+    opened,
+    order,
+    request,
+    steps,
+)
+
+
+class Hands(StoppableClock):
+    """A clock that is moved by hand; sleeping moves it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = 1_000_000
+
+    def now(self) -> int:
+        return self.at
+
+    def sleep(self, micros: int) -> None:
+        self.at += micros
+
+
+def test_results_come_as_a_file_grows(tmp_path: Path) -> None:
+    path, sink = tmp_path / "stream.jsonl", Collected()
+    append(path, customer(1, 7))
+    watch = opened(request(path), sink)
+    steps(watch)
+    assert sink.results == []
+    append(path, order(2, 7), order(3, 8))
+    steps(watch)
+    assert sink.told() == [("+", QUERY)]
+    append(path, customer(4, 7, op="-"))
+    steps(watch)
+    assert sink.told() == [("+", QUERY), ("-", QUERY)]
+    assert not watch.step()
+    watch.close()
+
+
+def test_results_are_those_of_a_search(tmp_path: Path) -> None:
+    path, sink = tmp_path / "stream.jsonl", Collected()
+    append(path, *numbered(300), *(order(1004 + n, n, "lamp again") for n in range(12)))
+    append(path, *(customer(1020 + n * 0.1, n, op="-") for n in range(300)))
+    watch = opened(request(path), sink)
+    steps(watch)
+    watch.close()
+    search = Search(Job.search(QUERY, SCHEMA, path, engine=EngineName.LOCAL))
+    expected = list(search.results())
+    assert len(expected) > 300
+    assert sorted(sink.results, key=lambda r: (r.op, r.id)) == sorted(expected, key=lambda r: (r.op, r.id))
+
+
+def test_a_silent_relation_stalls_nothing(tmp_path: Path) -> None:
+    """Windows go by the time of whatever comes."""
+    path, sink = tmp_path / "stream.jsonl", Collected()
+    append(path, customer(1, 7))
+    watch = opened(request(path), sink)
+    steps(watch)
+    append(path, *(order(n, 99, "chair") for n in range(2, 13)), order(13, 7))
+    steps(watch)
+    assert sink.results == []
+    assert watch.pipeline.worker.live.load().live <= 13
+
+
+def test_files_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    sink = Collected()
+    (tmp_path / "in" / "customer.jsonl").write_text('{"cid": 7, "name": "ada", "time": 5}\n')
+    (tmp_path / "in" / "order.jsonl").write_text('{"cid": 7, "item": "lamp", "time": 1}\n')
+    watch = opened(request(tmp_path / "in"), sink)
+    steps(watch)
+    assert sink.told() == [("+", QUERY)]
+    assert watch.metrics().late == 0
+
+
+def test_late_records_within_the_allowance_are_joined_as_if_in_time(tmp_path: Path) -> None:
+    rng, path, late, sink = random.Random(5), tmp_path / "in_time.jsonl", tmp_path / "late.jsonl", Collected()
+    records = [customer(n / 4, rng.randint(1, 9), rng.choice(("ada", "eve"))) for n in range(200)]
+    records += [order(n / 3, rng.randint(1, 9), op=rng.choice("++-")) for n in range(200)]
+    append(path, *sorted(records, key=lambda record: record["time"]))
+    late.touch()
+    watch = opened(request(late, lateness=3_000_000), sink)
+    for record in sorted(records, key=lambda record: record["time"] + rng.uniform(0, 3)):
+        append(late, record)
+        if rng.random() < 0.3:
+            steps(watch)
+    steps(watch)
+    watch.close()
+    search = Search(Job.search(QUERY, SCHEMA, path, engine=EngineName.LOCAL))
+    expected = net(search.results())
+    assert watch.metrics().late == 0
+    assert len(expected) > 20
+    assert net(sink.results) == expected
+
+
+def net(results: Iterable[LiveResult]) -> dict[str, float | None]:
+    """The results with the ends that they came to have; without those that turned out never to have lived."""
+    last = {result.id: result for result in results}
+    return {r.id: r.end for r in last.values() if r.start is None or r.end is None or r.end > r.start}
+
+
+def test_a_query_added_later_begins_with_a_snapshot(tmp_path: Path) -> None:
+    path, sink = tmp_path / "stream.jsonl", Collected()
+    answers: list[Answer] = []
+    append(path, customer(1, 7), order(2, 7))
+    watch = LocalWatch(
+        request(path, queries={"chairs": "chair"}), [sink], Notes().log, answered=answers.append
+    )
+    watch.open()
+    steps(watch)
+    watch.post(Command("add", "lamps", QUERY, id="a"))
+    watch.post(Command("add", "lamps", "other", id="b"))
+    watch.post(Command("remove", "chars", id="c"))
+    watch.post(Command("add", "bad", "(", id="d"))
+    steps(watch)
+    assert [(r.op, r.query, r.snapshot) for r in sink.results] == [("+", QUERY, True)]
+    append(path, order(3, 7, "lamp too"))
+    watch.post(Command("remove", "chairs", id="e"))
+    steps(watch)
+    assert [(r.op, r.snapshot) for r in sink.results] == [("+", True), ("+", False)]
+    errors = {answer.id: answer.error for answer in answers if answer.id}
+    assert errors["a"] == errors["e"] == ""
+    assert "'lamps' already" in errors["b"]
+    assert "did you mean 'chairs'" in errors["c"]
+    assert errors["d"]
+    assert [one.name for one in watch.pipeline.worker.standing.shown()] == ["lamps"]
+
+
+def test_commands_come_through_a_folder(tmp_path: Path) -> None:
+    path, sink, folder = tmp_path / "stream.jsonl", Collected(), ControlFolder(tmp_path / "control")
+    folder.send(Command("add", "old", "before the job was there"))
+    append(path, customer(1, 7), order(2, 7))
+    watch = opened(request(path, queries={}, control=tmp_path / "control"), sink)
+    assert folder.standing() == []
+    steps(watch)
+    sent = folder.send(Command("add", "lamps", QUERY))
+    with (tmp_path / "control" / "commands.jsonl").open("a") as file:
+        file.write('nonsense\n{"op": "add", "id": "x"}\n{"op": "remove", "name": "half')
+    steps(watch)
+    assert [(r.op, r.snapshot) for r in sink.results] == [("+", True)]
+    assert [(one.name, one.query, one.max_size) for one in folder.standing()] == [("lamps", QUERY, 5)]
+    answers = {answer.id: answer.error for answer in folder.answers()}
+    assert answers.pop(sent) == ""
+    assert "expected {" in answers.pop("x")
+    assert answers == {}
+
+
+def test_bad_and_late_records_are_put_aside_and_counted(tmp_path: Path) -> None:
+    path, letters = tmp_path / "stream.jsonl", tmp_path / "letters.jsonl"
+    asked = request(path, on_error=OnError.DEAD_LETTER, dead_letters=letters)
+    append(path, customer(5, 7))
+    notes = Notes()
+    watch = opened(asked, Collected(), notes=notes)
+    steps(watch)
+    append(path, {"relation": "nobody", "time": 6, "row": {}}, order(4, 7), order(6, 7))
+    steps(watch)
+    assert notes.lines[-1] == (
+        "a tuple of order came too late: its time is 1970-01-01T00:00:04Z, that of the latest record was"
+        " 1970-01-01T00:00:05Z, and the lateness is 0 s; late records are left out and counted"
+        " (--lateness '1 s' would take this one)"
+    )
+    metrics = watch.metrics()
+    assert (metrics.tuples, metrics.bad, metrics.late, metrics.results) == (2, 1, 1, 1)
+    bad, late = lines(letters)
+    assert "nobody" in bad["raw"]
+    assert bad["line"] == 2
+    assert "late" in late["reason"]
+    watch.close()
+
+
+def test_bad_records_end_the_run_by_default(tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    path.write_text("nonsense\n")
+    with pytest.raises(BadRecordsError, match=r"stream\.jsonl:1"):
+        LocalWatch(request(path), [Collected()], Notes().log).run()
+
+
+def test_a_replay_is_paused_resumed_and_hurried(tmp_path: Path) -> None:
+    path, sink, clock = tmp_path / "replay.jsonl", Collected(), Hands()
+    append(path, *(order(n, n) for n in range(100)))
+    watch = LocalWatch(request(f"replay:{path}", speed=2.0), [sink], Notes().log, clock)
+    watch.open()
+
+    def seen_after(seconds: float) -> int:
+        clock.sleep(int(seconds * 1_000_000))
+        steps(watch)
+        return watch.metrics().tuples
+
+    assert seen_after(0) == 1
+    assert seen_after(5) == 11
+    watch.pause()
+    assert seen_after(1000) == 11
+    assert watch.metrics().state == "paused"
+    watch.resume()
+    assert seen_after(0) == 11
+    assert seen_after(5) == 21
+    watch.set_speed(10)
+    assert seen_after(2) == 41
+    assert seen_after(100) == 100
+    assert watch.ended
+
+
+def test_the_limit_ends_the_run(tmp_path: Path) -> None:
+    path, sink = tmp_path / "stream.jsonl", Collected()
+    append(path, *numbered(50))
+    LocalWatch(request(path, limit=7), [sink], Notes().log).run()
+    assert len(sink.results) == 7
+
+
+def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
+    """It pauses the source, and no more is read than what it holds up."""
+    clock = Hands()
+
+    class Slow(Collected):
+        most = 0
+
+        def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+            clock.sleep(10_000 * len(results))
+            self.most = max(self.most, watch.metrics().tuples - self.seen)
+            self.seen = watch.metrics().tuples
+
+        seen = 0
+
+    path, sink = tmp_path / "stream.jsonl", Slow()
+    append(path, *numbered(2000))
+    watch = LocalWatch(request(path), [sink], Notes().log, clock)
+    watch.open()
+    steps(watch)
+    assert watch.metrics().tuples == 4000
+    assert 0 < sink.most <= 256
+
+
+def test_batches_of_another_measure() -> None:
+    appetite = BatchSizer(50, least=20, most=100, short=3.0, long=10.0)
+    appetite.worked(50, 2.0)
+    assert appetite.limit == 100
+    appetite.worked(100, 2.5)
+    assert appetite.limit == 100
+    for expected in (50, 25, 20):
+        appetite.worked(appetite.limit, 60.0)
+        assert appetite.limit == expected
+
+
+def test_batches_grow_where_their_size_does_not_matter() -> None:
+    appetite = BatchSizer()
+    for _ in range(8):
+        appetite.worked(appetite.limit, 0.5 + appetite.limit / 100_000)
+    assert appetite.limit == MOST
+    for _ in range(3):
+        appetite.worked(appetite.limit, 9.0)
+    assert appetite.limit == MOST // 8
+
+
+def test_batches_shrink_where_records_have_very_many_results() -> None:
+    appetite = BatchSizer()
+    appetite.worked(LEAST, 0.01, 10 * RESULTS)
+    assert appetite.limit == LEAST // 10
+    appetite.worked(appetite.limit, 0.01, 1_000 * RESULTS)
+    assert appetite.limit == 1
+    for expected in (2, 4, 8):
+        appetite.worked(appetite.limit, 9.0, 5)
+        assert appetite.limit == expected
+    for _ in range(8):
+        appetite.worked(appetite.limit, 0.01)
+    assert appetite.limit > LEAST
+
+
+def test_a_hot_key_comes_to_sinks_in_batches_that_stay_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = 4_000
+    monkeypatch.setattr("skws.jobs.intake.RESULTS", few)
+
+    class Sizes(Collected):
+        most = 0
+
+        def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+            self.most = max(self.most, len(results))
+            self.results += results[:1]
+
+    path, sink = tmp_path / "stream.jsonl", Sizes()
+    append(
+        path, *(row for n in range(450) for row in (order(n / 1000, 7), customer(n / 1000, 7, f"ada {n}")))
+    )
+    watch = opened(request(path), sink)
+    steps(watch)
+    assert watch.metrics().results > 10 * few
+    assert sink.most < 5 * few
+
+
+def test_queries_of_very_many_networks_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.keywords.plan._MANY", 1_000)
+    notes, path = Notes(), tmp_path / "stream.jsonl"
+    append(path, customer(1, 7))
+    words = " ".join(f"word{n}" for n in range(8))
+    watch = LocalWatch(request(path, queries={"many": words}, max_size=9), [Collected()], notes.log)
+    watch.open()
+    assert any("candidate networks" in line and "--max-size" in line for line in notes.lines)
+    watch.close()
+
+
+def test_a_run_ends_at_its_memory_budget(tmp_path: Path) -> None:
+    notes, path = Notes(), tmp_path / "stream.jsonl"
+    append(path, customer(1, 7), order(2, 7))
+    memory.use(MemoryBudget(1 << 40))
+    try:
+        watch = LocalWatch(request(path), [Collected()], notes.log)
+        watch.open()
+        memory.use(MemoryBudget(1 << 20))
+        with pytest.raises(MemoryBudgetError, match="used up"):
+            steps(watch)
+        watch.close(failed=True)
+    finally:
+        memory.use(None)
+
+
+def test_a_sink_that_fails_ends_the_run(tmp_path: Path) -> None:
+    class Broken(Collected):
+        def write(self, batch: int, results: object) -> None:
+            if results:
+                raise SinkError("full")
+
+    path, other = tmp_path / "stream.jsonl", Collected()
+    append(path, *numbered(3))
+    with pytest.raises(SinkError, match="full"):
+        LocalWatch(request(path), [other, Broken()], Notes().log).run()
+    assert other.opened is None
+
+
+def test_many_queries_share_one_run(tmp_path: Path) -> None:
+    path, sink = tmp_path / "stream.jsonl", Collected()
+    append(path, *(order(1, n, f"word{n}") for n in range(500)))
+    watch = opened(request(path, queries={f"q{n}": f"word{n}" for n in range(500)}), sink)
+    steps(watch)
+    metrics = watch.metrics()
+    assert metrics.results == 500
+    assert [(q.name, q.results) for q in metrics.queries[:2]] == [("q0", 1), ("q1", 1)]
+    assert {q.results for q in metrics.queries} == {1}
+
+
+def test_requests_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    for changes, reason in (
+        ({"speed": 2.0}, "--speed needs"),
+        ({"source": "replay:x?speed=3", "speed": 2.0}, "leave one out"),
+        ({"source": "-", "checkpoint": tmp_path / "c"}, "standard input cannot"),
+        ({"master": "local"}, "needs --engine spark"),
+    ):
+        source = str(changes.pop("source", tmp_path))
+        with pytest.raises(UsageError, match=reason):
+            LocalWatch(request(source, **changes), [Collected()], Notes().log)
+
+
+def test_tables_come_ahead_of_the_stream_on_standard_input() -> None:
+    """Queries begin when all of them are there: results are those of tables that are loaded at the start."""
+    read, write = os.pipe()
+    tables = replace(SCHEMA, relations=(replace(SCHEMA.relations[0], table=True), SCHEMA.relations[1]))
+    asked = request("-", schema=tables, on_error=OnError.SKIP, queries={QUERY: QUERY, "ada": "ada"})
+    sink, rows = Collected(), [customer(0, 7), customer(0, 8, "eve"), customer(0, 7, "ada two")]
+    with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
+        watch = LocalWatch(asked, [sink], Notes().log)
+        watch._source = StdinSource(reader)
+        watch.open()
+        for row in rows:
+            writer.write(orjson.dumps(row) + b"\n")
+            steps(watch)
+            assert watch.metrics().tuples == 0
+            assert sink.results == []
+        writer.write(
+            b"".join(orjson.dumps(one) + b"\n" for one in (order(5, 7), customer(0, 8), order(6, 7)))
+        )
+        steps(watch)
+        metrics = watch.metrics()
+        watch.close()
+    assert [(r.op, r.query, r.snapshot) for r in sink.results] == [
+        ("+", "ada", True),
+        ("+", QUERY, False),
+        ("+", QUERY, False),
+    ]
+    assert "ada two" in str(sink.results[0].to_dict())
+    assert (metrics.tuples, metrics.bad) == (2, 1)

@@ -1,0 +1,195 @@
+"""A live search over a database, broken off, goes on where it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from skws.cli.main import run
+from skws.jobs.local import LocalWatch
+from skws_schema.errors import SourceError
+from skws_schema.model import Attribute, AttributeType
+from skws_windows.window import TimeWindow
+from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, abandon, lines, opened, request, told
+from tests.postgres import Database
+
+
+def until(watch: LocalWatch, path: Path, count: int) -> None:
+    end = time.monotonic() + 30
+    while len(lines(path)) < count:
+        assert time.monotonic() < end, told(path)
+        watch.step()
+
+
+def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path: Path) -> None:
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text)',
+        'ALTER TABLE "order" REPLICA IDENTITY FULL',
+        "INSERT INTO customer VALUES (7, 'ada')",
+    )
+    out = tmp_path / "out.jsonl"
+    asked = request(
+        database.uri(), sinks=(f"jsonl:{out}",), checkpoint=tmp_path / "kept", lateness=60_000_000
+    )
+    first = opened(asked)
+    database.run("INSERT INTO \"order\" VALUES (7, 'lamp')")
+    until(first, out, 1)
+    abandon(first)
+    first._feed.close()  # type: ignore[union-attr]
+    database.run("INSERT INTO \"order\" VALUES (7, 'lamp two')", "INSERT INTO \"order\" VALUES (8, 'lamp')")
+    second = opened(asked)
+    until(second, out, 2)
+    second._commit()
+    database.run("DELETE FROM \"order\" WHERE item = 'lamp'")
+    until(second, out, 3)
+    second.close()
+    third = opened(asked)
+    database.run("INSERT INTO \"order\" VALUES (7, 'lamp three')")
+    until(third, out, 4)
+    third.close()
+    results = told(out)
+    assert [(op, query) for op, query, _ in results] == [
+        ("+", QUERY),
+        ("+", QUERY),
+        ("-", QUERY),
+        ("+", QUERY),
+    ]
+    assert results[2][2] == results[0][2]
+    assert len({identity for op, _, identity in results if op == "+"}) == 3
+    slots = database.ask(
+        "SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()"
+    )
+    assert slots == [("skws", False)]
+    assert run(["watch", "--drop-slot", "--source", database.uri()]) == 0
+    assert run(["watch", "--drop-slot", "--source", "in.jsonl"]) == 2
+    assert (
+        database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
+    )
+
+
+def test_a_run_that_cannot_begin_leaves_the_slot_of_another_alone(database: Database) -> None:
+    """Dropped, the other run could never go on."""
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text)',
+    )
+    database.run("SELECT pg_create_logical_replication_slot('skws', 'pgoutput')")
+    notes = Notes()
+    with pytest.raises(SourceError, match="the slot 'skws' is there already"):
+        LocalWatch(request(database.uri()), [Collected()], notes.log).run()
+    kept = database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+    assert kept == [("skws",)]
+    database.run("SELECT pg_drop_replication_slot('skws')")
+
+
+def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) -> None:
+    """Nobody could go on with it, and it would fill the server's disk."""
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text)',
+        'ALTER TABLE "order" REPLICA IDENTITY FULL',
+        "INSERT INTO customer VALUES (7, 'ada')",
+        "INSERT INTO \"order\" VALUES (7, 'lamp')",
+    )
+    for _ in range(2):
+        sink = Collected()
+        LocalWatch(request(database.uri(), limit=1), [sink], Notes().log).run()
+        assert sink.told() == [("+", QUERY)]
+        assert (
+            database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+            == []
+        )
+
+
+def test_a_second_run_leaves_the_first_one_its_changes(database: Database, tmp_path: Path) -> None:
+    """One with a checkpoint, stopped; another without, by a slot of its own; then the first one again."""
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text)',
+        "INSERT INTO customer VALUES (7, 'ada')",
+    )
+    out = tmp_path / "out.jsonl"
+    asked = request(
+        database.uri(), sinks=(f"jsonl:{out}",), checkpoint=tmp_path / "kept", lateness=60_000_000
+    )
+    opened(asked).close()
+    sink = Collected()
+    other = opened(request(database.uri(slot=f"{database.name}_two")), sink)
+    database.run("INSERT INTO \"order\" VALUES (7, 'lamp')")
+    deadline = time.monotonic() + 30
+    while not sink.results:
+        assert time.monotonic() < deadline
+        other.step()
+    other.close()
+    first = opened(asked)
+    until(first, out, 1)
+    first.close()
+    assert [(op, query) for op, query, _ in told(out)] == [("+", QUERY)]
+    assert database.ask("SELECT pubname::text FROM pg_publication") == [("skws",)]
+    assert (
+        run(["watch", "--drop-slot", "--source", database.uri(), "--checkpoint", str(tmp_path / "kept")]) == 0
+    )
+    assert database.ask("SELECT 1 FROM pg_publication UNION ALL SELECT 1 FROM pg_replication_slots") == []
+
+
+def test_a_slot_that_is_dropped_says_who_needs_the_publication(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY)",
+        "CREATE PUBLICATION skws FOR TABLE customer",
+        "COMMENT ON PUBLICATION skws IS 'made by skws'",
+    )
+    two = f"{database.name}_two"
+    for slot in ("skws", two):
+        database.run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+    for slot, told_of in (("skws", f"; its publication stays, as {two} may read it"), (two, "")):
+        assert run(["watch", "--drop-slot", "--source", database.uri(slot=slot)]) == 0
+        error = capsys.readouterr().err
+        assert f"dropped the slot {slot!r}" in error
+        assert ("its publication stays" in error) == bool(told_of)
+        assert told_of in error
+    assert run(["watch", "--drop-slot", "--source", database.uri()]) == 0
+    assert "there is no slot 'skws'" in capsys.readouterr().err
+    assert run(["watch", "ada", "--source", database.uri()]) == 2
+    assert "Missing option '--schema' / '-s'" in capsys.readouterr().err
+
+
+def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
+    """Whichever tables tell their times by an attribute; the first late change is told at once."""
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        'CREATE TABLE "order" (cid bigint, item text, at timestamptz)',
+        "INSERT INTO customer SELECT i, 'ada' FROM generate_series(1, 40) i",
+        "INSERT INTO \"order\" SELECT i, 'lamp', timestamptz '2024-01-01Z' + (i * 7 % 40) * interval '1 day' "
+        "FROM generate_series(1, 40) i",
+    )
+    customers, orders = SCHEMA.relations
+    at = Attribute("at", AttributeType.TIMESTAMP)
+    timed = replace(orders, attributes=(*orders.attributes, at), time="at")
+    schema = replace(SCHEMA, relations=(customers, timed))
+    sink, notes = Collected(), Notes()
+    watch = opened(request(database.uri(), schema=schema, window=TimeWindow(10**16)), sink, notes=notes)
+    wait_for(watch, lambda: len(sink.results) == 40)
+    assert watch.metrics().late == 0
+    assert not any("too late" in line for line in notes.lines)
+    database.run("INSERT INTO \"order\" VALUES (1, 'lamp', '2024-02-01Z'), (2, 'lamp', '2024-03-01Z')")
+    wait_for(watch, lambda: watch.metrics().late == 2)
+    told = [line for line in notes.lines if "too late" in line]
+    assert len(told) == 1
+    assert "a tuple of order came too late: its time is 2024-02-01T00:00:00Z" in told[0]
+    assert "--lateness" in told[0]
+    assert (watch.metrics().tuples, len(sink.results)) == (80, 40)
+    watch.close()
+
+
+def wait_for(watch: LocalWatch, true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        watch.step()

@@ -1,0 +1,153 @@
+"""What the tests of live searches share: a small stream of orders that goes on, and runs over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from skws.jobs.local import LocalWatch
+from skws.jobs.log import Log
+from skws.results.model import LiveResult
+from skws.sinks.addresses import open_sinks
+from skws.sinks.base import Run, Sink
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+
+SCHEMA: Final = Schema(
+    "shop",
+    (
+        Relation(
+            "customer",
+            (Attribute("cid", AttributeType.INTEGER), Attribute("name", AttributeType.TEXT)),
+            key=("cid",),
+            search=("name",),
+        ),
+        Relation(
+            "order",
+            (Attribute("cid", AttributeType.INTEGER), Attribute("item", AttributeType.TEXT)),
+            search=("item",),
+        ),
+    ),
+    (Join("customer.cid = order.cid", "customer", "order", (("cid", "cid"),)),),
+    "10 seconds",
+)
+YAML: Final = """\
+version: 1
+name: shop
+window: 10 seconds
+relations:
+  customer:
+    attributes: {cid: integer, name: text}
+    key: [cid]
+  order:
+    attributes: {cid: integer, item: text}
+joins:
+  - customer.cid = order.cid
+"""
+QUERY: Final = "ada lamp"
+
+
+def customer(time: float, cid: int, name: str = "ada", op: str = "+") -> dict[str, Any]:
+    return {"relation": "customer", "time": time, "op": op, "row": {"cid": cid, "name": name}}
+
+
+def order(time: float, cid: int, item: str = "lamp", op: str = "+") -> dict[str, Any]:
+    return {"relation": "order", "time": time, "op": op, "row": {"cid": cid, "item": item}}
+
+
+def append(path: Path, *records: dict[str, Any]) -> None:
+    with path.open("ab") as file:
+        file.write(b"".join(orjson.dumps(record) + b"\n" for record in records))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+def told(path: Path) -> list[tuple[str, str, str]]:
+    """Operation, query and id of each result in a file, in order."""
+    return [(line["op"], line["query"], line["id"]) for line in lines(path)]
+
+
+def request(source: Path | str, **changes: Any) -> Job:
+    given: dict[str, Any] = {"queries": {QUERY: QUERY}, "schema": SCHEMA, "engine": EngineName.LOCAL}
+    return Job(**{**given, "source": str(source), **changes})
+
+
+@dataclass
+class Collected:
+    """A sink that keeps what it is given."""
+
+    name: str = "collected"
+    every: float = 0.0
+    results: list[LiveResult] = field(default_factory=list)
+    flushes: int = 0
+    opened: Run | None = None
+
+    def open(self, run: Run) -> None:
+        self.opened = run
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        self.results += results
+
+    def flush(self) -> None:
+        self.flushes += 1
+
+    def close(self) -> None:
+        self.opened = None
+
+    def told(self) -> list[tuple[str, str]]:
+        return [(result.op, result.query) for result in self.results]
+
+
+class Notes:
+    """A log whose lines are kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.log = Log(stream=self)  # type: ignore[arg-type]  # all that a log asks of a stream
+
+    def write(self, text: str) -> int:
+        self.lines += [text] if text.strip() else []
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+def opened(asked: Job, *sinks: Sink, notes: Notes | None = None) -> LocalWatch:
+    """A live search that is ready for its first step."""
+    watch = LocalWatch(asked, sinks or open_sinks(asked.sinks), (notes or Notes()).log)
+    watch.open()
+    return watch
+
+
+def steps(watch: LocalWatch) -> None:
+    """As long as there is something to do."""
+    while watch.step():
+        pass
+
+
+def abandon(watch: LocalWatch) -> None:
+    """What a kill leaves behind: nothing flushed or committed, and the lock let go."""
+    if watch._checkpoint is not None:
+        watch._checkpoint.close()
+    delivery = watch.pipeline._delivery
+    if delivery is not None and delivery._letters is not None:
+        delivery._letters.close()
+    for sink in watch._sinks:
+        with suppress(AttributeError):  # not opened yet
+            sink.close()
+
+
+def numbered(count: int) -> Iterator[dict[str, Any]]:
+    """A stream in which every order completes a result."""
+    for n in range(count):
+        yield customer(1000 + n * 0.01, n, f"ada {n}")
+        yield order(1000 + n * 0.01, n, f"lamp {n}")

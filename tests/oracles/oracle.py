@@ -1,0 +1,200 @@
+"""What the engines must find, from the definitions alone: no candidate network, no mesh, no index.
+
+At every instant all minimal total joining networks of the live tuples are
+enumerated on the data graph (S-KWS paper, Sections 2 and 3.1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
+
+from skws.data.record import Record
+from skws.results.model import Result
+from skws_schema.model import Row, Schema
+
+JoinEdge: TypeAlias = tuple[int, int, int]  # join, tuple on its left side, tuple on its right side
+Network: TypeAlias = tuple[frozenset[int], frozenset[JoinEdge]]
+Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+STATIC = -(10**18)  # the start of tuples of tables
+
+
+@dataclass(eq=False)
+class Live:
+    relation: int
+    row: Row
+    start: int
+    end: float
+    keywords: int
+
+
+class Oracle:
+    """Takes instants one after the other and tells what appears and what is retracted at each."""
+
+    def __init__(
+        self, schema: Schema, keywords: int, max_size: int, bitmap: object, groups: Sequence[int] = ()
+    ) -> None:
+        """``groups``: the bitmaps of keywords that come one after the other."""
+        self.groups = groups
+        self.schema = schema
+        self.all = (1 << keywords) - 1
+        self.max_size = max_size
+        self.bitmap = bitmap
+        self.tuples: list[Live] = []
+        self.live: list[int] = []
+        self.found: set[Network] = set()
+        self.position = 0  # of the next tuple, for count windows
+
+    def load(self, rows: Iterable[tuple[int, Row]]) -> Counter[Shape]:
+        self.live += self._last_of_keys([self._add(r, row, STATIC, float("inf")) for r, row in rows])
+        self.found = self._networks()
+        return Counter(self.shape(n) for n in self.found)
+
+    def _last_of_keys(self, numbers: list[int]) -> list[int]:
+        kept: dict[object, int] = {}
+        for number in numbers:
+            new = self.tuples[number]
+            key = [new.row[c] for c in self.schema.relations[new.relation].key_columns]
+            kept[(new.relation, *key) if key and None not in key else number] = number
+        return list(kept.values())
+
+    def instant(
+        self, tick: int, records: Sequence[Record], length: float
+    ) -> tuple[Counter[Shape], Counter[Shape]]:
+        self.live = [n for n in self.live if self.tuples[n].end > tick]
+        removed: set[int] = set()
+        for record in records:
+            removed |= self._apply(record, tick, length)
+        now = self._networks()
+        retracted = {n for n in self.found if n[0] & removed and all(self.tuples[m].end > tick for m in n[0])}
+        appeared = now - self.found
+        self.found = now
+        return Counter(map(self.shape, retracted)), Counter(map(self.shape, appeared))
+
+    def record(self, record: Record, size: int) -> tuple[Counter[Shape], Counter[Shape]]:
+        """The next record under a count window: a tuple lives until more than ``size`` others came after it.
+
+        A deletion is no arrival: it meets what the last arrival saw alive.
+        """
+        tick = self.position - record.delete
+        self.position += not record.delete
+        return self.instant(tick, [record], size + 1)
+
+    def _excluded(self, number: int) -> bool:
+        return self.tuples[number].keywords == -1
+
+    def _add(self, relation: int, row: Row, start: int, end: float) -> int:
+        keywords = self.bitmap(relation, row)  # type: ignore[operator]
+        self.tuples.append(Live(relation, row, start, end, keywords))
+        return len(self.tuples) - 1
+
+    def _apply(self, record: Record, tick: int, length: float) -> set[int]:
+        key = self.schema.relations[record.relation].key_columns
+        if any(record.row[c] is None for c in key):
+            key = ()  # a NULL equals nothing
+        columns = key or tuple(range(len(record.row)))
+        same = [
+            n
+            for n in self.live
+            if self.tuples[n].relation == record.relation
+            and all(self.tuples[n].row[c] == record.row[c] for c in columns)
+        ]
+        removed: set[int] = set()
+        if same and (key or record.delete):
+            oldest = min(same, key=lambda n: (self.tuples[n].start, n))
+            self.live.remove(oldest)
+            removed.add(oldest)
+        if not record.delete:
+            self.live.append(self._add(record.relation, record.row, tick, tick + length))
+        return removed
+
+    def _networks(self) -> set[Network]:
+        """All trees of at most ``max_size`` joined live tuples that are total and minimal."""
+        usable = [n for n in self.live if not self._excluded(n)]
+        joined = {n: list(self._joined(n, usable)) for n in usable}
+        level: set[Network] = {(frozenset([n]), frozenset()) for n in usable}
+        found = {n for n in level if self._is_result(n)}
+        for _ in range(self.max_size - 1):
+            level = {
+                (nodes | {other}, edges | {edge})
+                for nodes, edges in level
+                for n in nodes
+                for other, edge in joined[n]
+                if other not in nodes
+            }
+            found |= {n for n in level if self._is_result(n)}
+        return found
+
+    def _joined(self, number: int, usable: Sequence[int]) -> Iterator[tuple[int, JoinEdge]]:
+        for other in usable:
+            for j in range(len(self.schema.joins)):
+                if other != number and self._agree(j, number, other):
+                    yield other, (j, number, other)
+                if other != number and self._agree(j, other, number):
+                    yield other, (j, other, number)
+
+    def _agree(self, join: int, left: int, right: int) -> bool:
+        on = self.schema.joins[join]
+        left_relation, right_relation = self.schema.relation(on.left), self.schema.relation(on.right)
+        a, b = self.tuples[left], self.tuples[right]
+        if self.schema.relations[a.relation] is not left_relation:
+            return False
+        if self.schema.relations[b.relation] is not right_relation:
+            return False
+        pairs = [(a.row[left_relation.columns[x]], b.row[right_relation.columns[y]]) for x, y in on.on]
+        return all(x is not None and x == y for x, y in pairs)
+
+    def _is_result(self, network: Network) -> bool:
+        nodes, edges = network
+        if not self._in_order(nodes):
+            return False
+        carried = Counter(
+            bit for n in nodes for bit in range(self.all.bit_length()) if self.tuples[n].keywords >> bit & 1
+        )
+        if len(carried) < self.all.bit_length():
+            return False
+        degree = Counter(end for _, a, b in edges for end in (a, b))
+        terminal = [n for n in nodes if degree[n] <= 1]
+        return len(nodes) == 1 or all(
+            any(self.tuples[n].keywords >> bit & 1 and carried[bit] == 1 for bit in carried) for n in terminal
+        )
+
+    def _in_order(self, nodes: frozenset[int]) -> bool:
+        """All that carry keywords of a group start before all that carry those of a later one."""
+        carrying = [[n for n in nodes if self.tuples[n].keywords & group] for group in self.groups]
+        return all(
+            (self.tuples[a].start, a) < (self.tuples[b].start, b)
+            and not (self._static(a) and self._static(b))
+            for i, before in enumerate(carrying)
+            for after in carrying[i + 1 :]
+            for a in before
+            for b in after
+        )
+
+    def _static(self, number: int) -> bool:
+        return self.tuples[number].start == STATIC
+
+    def shape(self, network: Network) -> Shape:
+        nodes, edges = network
+        names = {
+            n: f"{self.schema.relations[self.tuples[n].relation].name}{self.tuples[n].row}" for n in nodes
+        }
+        joins = (f"{names[a]}~{names[b]}~{self.schema.joins[j].name}" for j, a, b in edges)
+        return tuple(sorted(names.values())), tuple(sorted(joins))
+
+
+def shape_of(result: Result) -> Shape:
+    """A result as the oracle writes it, for rows without time stamps."""
+    names = [f"{t.relation}{tuple(t.row.values())}" for t in result.tuples]
+    joins = (f"{names[a]}~{names[b]}~{name}" for a, b, name in result.joins)
+    return tuple(sorted(names)), tuple(sorted(joins))
+
+
+def instants(records: Iterable[Record]) -> Iterator[tuple[int, list[Record]]]:
+    for time, simultaneous in groupby(records, key=lambda r: r.time):
+        yield time, list(simultaneous)

@@ -1,0 +1,146 @@
+"""Keyword search over window expressions from the definitions alone: every window for itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from skws.data.record import Record
+from skws.keywords.plan import Plan
+from skws_schema.model import Schema, Value
+from skws_windows.guards.alphabet import Alphabet, StreamRecord
+from skws_windows.language.expression import Selection, WindowExpression
+from tests.oracles.oracle import Network, Oracle, Shape
+from tests.window_streams import accepted, can_end, can_go_on, first_of, selected
+
+Key = tuple[Value, ...]
+
+
+class WindowedOracle:
+    """Takes records one by one; tells the results whose first window ends with each."""
+
+    def __init__(self, plan: Plan, expression: WindowExpression, alphabet: Alphabet) -> None:
+        self.schema: Schema = plan.schema
+        self.expression = expression
+        self.alphabet = alphabet
+        slots = len(plan.query.slots)
+        self.oracle = Oracle(
+            plan.schema, slots, plan.max_size, plan.matcher.bitmap, plan.query.sequence.groups
+        )
+        self.stream: list[Record] = []
+        self.deleted: dict[int, int] = {}
+        self.told: set[Network] = set()
+        self.static = 0
+
+    def load(self, records: Sequence[Record]) -> Counter[Shape]:
+        found = self.oracle.load([(r.relation, r.row) for r in records])
+        self.static = len(self.oracle.tuples)
+        self.kept = list(self.oracle.live)
+        self.told = set(self.oracle.found)
+        return found
+
+    def take(self, record: Record) -> Counter[Shape]:
+        self._end(record)
+        if record.delete:
+            return Counter()
+        self.stream.append(record)
+        self.oracle._add(record.relation, record.row, 0, 0)
+        appeared: Counter[Shape] = Counter()
+        for key, own, windows in self._windows():
+            for first, last in windows:
+                if own[last] == len(self.stream) - 1:
+                    appeared += self._new(key, own[first], own[last])
+        return appeared
+
+    def _new(self, key: Key, first: int, last: int) -> Counter[Shape]:
+        """The results of one window that were in none before."""
+        inside = [p for p in range(first, last + 1) if p not in self.deleted and self._belongs(p, key)]
+        self.oracle.live = self.kept + [p + self.static for p in inside]
+        new = self.oracle._networks() - self.told
+        self.told |= new
+        return Counter(map(self.oracle.shape, new))
+
+    def _belongs(self, position: int, key: Key) -> bool:
+        """Whether a tuple agrees with a key in the fields that its relation has."""
+        record = self.stream[position]
+        return all(
+            self.alphabet.fields[name].columns[record.relation] < 0 or self._value(position, name) == value
+            for name, value in zip(self.expression.per, key, strict=True)
+        )
+
+    def _value(self, position: int, name: str) -> Value:
+        return self.alphabet.value(name, self._letter(position))
+
+    def _letter(self, position: int) -> StreamRecord:
+        record = self.stream[position]
+        return StreamRecord(record.relation, record.time, record.row)
+
+    def _windows(self) -> Iterator[tuple[Key, list[int], list[tuple[int, int]]]]:
+        """Of each key: its positions, and its windows in them."""
+        keys = [tuple(self._value(p, n) for n in self.expression.per) for p in range(len(self.stream))]
+        for key in dict.fromkeys(keys):
+            if None not in key:
+                own = [p for p, k in enumerate(keys) if k == key]
+                yield key, own, windows_of(self.expression, [self._letter(p) for p in own], self.alphabet)
+
+    def _end(self, record: Record) -> None:
+        """Deletion and replacement of the oldest equal tuple that a window may still hold."""
+        columns = self.schema.relations[record.relation].key_columns
+        if any(record.row[c] is None for c in columns):
+            columns = ()  # a NULL equals nothing
+        compared = columns or tuple(range(len(record.row)))
+        if not (columns or record.delete):
+            return
+        for position, other in enumerate(self.stream):
+            same = other.relation == record.relation and all(other.row[c] == record.row[c] for c in compared)
+            if same and position not in self.deleted and (columns or self._held(position)):
+                self.deleted[position] = len(self.stream)
+                return
+
+    def _held(self, position: int) -> bool:
+        """Whether a window that may still end, of a key that the tuple goes with, began before it."""
+        for key, own, windows in self._windows():
+            if self._belongs(position, key):
+                word = [self._letter(p) for p in own]
+                starts = _open_starts(self.expression, word, windows, self.alphabet)
+                if any(own[start] <= position for start in starts):
+                    return True
+        return False
+
+
+def windows_of(
+    expression: WindowExpression, word: Sequence[StreamRecord], alphabet: Alphabet
+) -> list[tuple[int, int]]:
+    k = expression.k
+    windows = [
+        (b, e)
+        for e in range(k, len(word))
+        for b in range(k, e + 1)
+        if any(
+            accepted(p.before, word[:b], alphabet) and accepted(p.window, word[b - k : e + 1], alphabet)
+            for p in expression.pairs
+        )
+    ]
+    windows = selected(expression, windows, word)
+    return (
+        first_of(expression, windows, word, alphabet) if expression.selection is Selection.FIRST else windows
+    )
+
+
+def _open_starts(
+    expression: WindowExpression, word: list[StreamRecord], windows: list[tuple[int, int]], alphabet: Alphabet
+) -> list[int]:
+    """The starts that are live after a word."""
+    if expression.selection is not Selection.FIRST:
+        return [i for i in range(expression.k, len(word)) if can_go_on(expression, i, word, alphabet)]
+    opened: int | None = None
+    for now in range(expression.k, len(word)):
+        if opened is not None and not can_end(expression, opened, now, word, alphabet):
+            opened = None
+        if opened is None and can_end(expression, now, now, word, alphabet):
+            opened = now
+        if opened is not None and (
+            (opened, now) in windows or not can_go_on(expression, opened, word[: now + 1], alphabet)
+        ):
+            opened = None
+    return [] if opened is None else [opened]

@@ -1,0 +1,184 @@
+"""Networks closed by way of bridges: every result once, whichever of its tuples comes last, or leaves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+import skws.data.batch
+from skws.data.record import Record
+from skws.keywords import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import Engine
+from skws.results.model import Result
+from skws_mesh.columnar import hash_index, semi_join
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_windows.window import CountWindow, TimeWindow, Window
+from tests.strategies import WORDS
+
+A, B, C = WORDS
+
+
+def schema() -> Schema:
+    """A tree of six relations; the last has a key."""
+    parents = {1: 0, 2: 0, 3: 1, 4: 1, 5: 2}
+    relations = tuple(
+        Relation(
+            f"r{number}",
+            (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy")),
+            key=("x",) if number == 5 else (),
+            search=("t",),
+        )
+        for number in range(6)
+    )
+    joins = (Join(f"j{c}", f"r{p}", f"r{c}", (("xy"[c % 2], "x"),)) for c, p in parents.items())
+    return Schema("tree", relations, tuple(joins))
+
+
+def stream(seed: int, records: int, often: float = 0.2, deletions: float = 0.05) -> list[Record]:
+    """Records with few keywords; some tuples are deleted again."""
+    rng = random.Random(seed)
+    told: list[Record] = []
+    for number in range(records):
+        if told and rng.random() < deletions:
+            gone = rng.choice(told[-30:])
+            told.append(gone._replace(time=number // 2, delete=True))
+            continue
+        words = [word for word in WORDS if rng.random() < often]
+        values = (rng.randint(0, 4), rng.choice([None, *range(5)]))
+        told.append(Record(rng.randrange(6), number // 2, (" ".join(["pad", *words]), *values)))
+    return told
+
+
+def plan(text: str, size: int, window: Window) -> Plan:
+    return Plan(schema(), parse_query(text, schema()), window, size)
+
+
+@pytest.mark.parametrize("size", [4, 5])
+@pytest.mark.parametrize("batch", [1, 9, 8192])
+@pytest.mark.parametrize(
+    ("text", "window"), [(f"{A} {B}", TimeWindow(30)), (f"{A} {B} {C}", CountWindow(36))]
+)
+def test_equal_to_tuples_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, size: int, batch: int, text: str, window: Window
+) -> None:
+    monkeypatch.setattr(skws.data.batch, "BATCH", batch)
+    asked = plan(text, size, window)
+    records = stream(size, 240)
+    one_by_one, columnar = (
+        list(Engine(asked).process(records)),
+        list(ColumnarEngine.of(asked).process(records)),
+    )
+    assert columnar == one_by_one
+    assert len({r.network for r in columnar if len(r.tuples) == size}) > 2
+
+
+def test_without_bridges_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, records = plan(f"{A} {B}", 5, TimeWindow(60)), stream(7, 500, often=0.08)
+    with_bridges = ColumnarEngine.of(asked)
+    found = list(with_bridges.process(records))
+    monkeypatch.setattr(semi_join, "LEAST_SIZE", 100)
+    without = ColumnarEngine.of(asked)
+    assert list(without.process(records)) == found
+    assert len(found) > 20
+    assert _waiting(with_bridges) < _waiting(without) / 2
+
+
+def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
+    """r3 is next to r1, and that to ten of r0, one of which is next to the other keyword."""
+    engine = ColumnarEngine.of(plan(f"{A} {B}", 4, TimeWindow(60)))
+    near = [Record(0, 1, ("pad", number, 1)) for number in range(10)]
+    end, start = Record(2, 1, (B, 3, None)), [Record(1, 2, ("pad", 1, 7)), Record(3, 2, (A, 7, None))]
+    (found,) = engine.process([*near, end, *start])
+    assert [each.relation for each in found.tuples] == ["r3", "r1", "r0", "r2"]
+    tried = {tree.relations: times for tree, times in engine.probes() if len(tree.relations) == 3}
+    assert tried == {(3, 1, 0): 2}  # once by each of the two joins of r0
+    later = engine.process([Record(2, 3, (B, number, None)) for number in range(4)])
+    assert len(list(later)) == 4
+
+
+def test_a_partial_stands_once_whatever_it_waits_for() -> None:
+    engine = ColumnarEngine.of(plan(f"{A} {B}", 5, TimeWindow(10)))
+    woken = [Record(0, 1, (A, 1, 2)), Record(5, 1, (B, 9, None))]  # no keyword is missing, and nothing joins
+    assert not list(engine.process(woken))
+    (mesh,) = engine._finder.meshes
+    assert mesh.partials == 1
+    assert [(tree.relations, waiting) for tree, waiting in engine.waiting()] == [((0,), 2)]  # for r1 and r2
+    engine.expire(11)
+    engine.compact(11)
+    assert mesh.partials == 0
+    assert [waiting for _, waiting in engine.waiting()] == [0]
+
+
+@pytest.mark.parametrize(("start", "lateness", "stays"), [(99, 0, 1), (90, 0, 0), (50, 0, 0), (50, 60, 1)])
+def test_who_ends_before_its_batch_does_waits_only_for_late_tuples(
+    start: int, lateness: int, stays: int
+) -> None:
+    engine = ColumnarEngine.of(replace(plan(f"{A} {B}", 5, TimeWindow(10)), lateness=lateness))
+    root, other, last = (Record(0, start, (A, 1, 2)), Record(2, start, (B, 7, 7)), Record(5, 100, (B, 9, 9)))
+    assert not list(engine.process([root, other, last]))
+    (mesh,) = engine._finder.meshes
+    assert mesh.partials == stays
+    partner = Record(1, start if lateness else 100, (B, 2, None))
+    assert len(list(engine.process([partner]))) == stays
+
+
+def test_values_whose_hashes_begin_alike_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, records = plan(f"{A} {B}", 4, TimeWindow(20)), stream(9, 160)
+    found = list(Engine(asked).process(records))
+    # Three bits are left of each hash, so most of what the indexes give does not join.
+    monkeypatch.setattr(hash_index, "_LEAST_PAYLOAD_BITS", 61)
+    assert list(ColumnarEngine.of(asked).process(records)) == found
+    assert len(found) > 20
+
+
+def test_queries_that_come_and_go() -> None:
+    """Bridges serve all queries of a shape: those that wake, sleep, come late or leave, too."""
+    shared = ColumnarEngine(schema(), TimeWindow(40))
+    texts = [f"{A} {B}", f"{B} {C}", f"{A} {C}", f"{C} {A} {B}", f"{A} {B} -{C}"]
+    alone: dict[str, ColumnarEngine] = {}
+    told: dict[str, list[Result]] = {text: [] for text in texts}
+    apart: dict[str, list[Result]] = {text: [] for text in texts}
+    rng = random.Random(5)
+    idle = {text: ColumnarEngine.of(plan(text, 5, TimeWindow(40))) for text in texts}
+    for chunk in _chunks(stream(3, 400, often=0.08), 25):
+        text = rng.choice(texts)
+        if text in alone:
+            shared.remove(text)
+            del alone[text]
+        else:
+            alone[text] = idle[text]
+            snapshot = shared.add(plan(text, 5, TimeWindow(40)))
+            again = alone[text].add(plan(text, 5, TimeWindow(40)), f"again {len(told[text])} {rng.random()}")
+            assert {r.id for r in snapshot} == {r.id for r in again}
+        for result in shared.process(chunk):
+            told[result.query].append(result)
+        for text, engine in idle.items():
+            apart[text] += list(engine.process(chunk)) if text in alone else _ignored(engine, chunk)
+    for text in texts:
+        assert [(r.op, r.id) for r in told[text]] == [(r.op, r.id) for r in apart[text]]
+    assert sum(map(len, told.values())) > 20
+
+
+def test_nothing_is_left_when_the_stream_has_expired() -> None:
+    engine = ColumnarEngine.of(plan(f"{A} {B}", 5, TimeWindow(30)))
+    assert list(engine.process(stream(1, 500)))
+    engine.expire(10_000)
+    assert engine.idle
+
+
+def _waiting(engine: ColumnarEngine) -> int:
+    return sum(count for _, count in engine.waiting())
+
+
+def _chunks(records: list[Record], size: int) -> Iterator[list[Record]]:
+    return (records[first : first + size] for first in range(0, len(records), size))
+
+
+def _ignored(engine: ColumnarEngine, chunk: list[Record]) -> list[Result]:
+    list(engine.process(chunk))
+    return []

@@ -1,0 +1,256 @@
+"""Schemas that change while queries run: no mode loses or repeats a result (S-KWS paper, Section 4.4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skws.data.record import Record
+from skws.keywords import Matcher, parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import Engine
+from skws.results.model import Result
+from skws_schema.errors import QueryError
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.oracles.oracle import Live, Network, Oracle, Shape, instants
+from tests.paper_modes import EVERY, MODES, SIZES, every_engine, ops
+from tests.strategies import JOINABLE, WORDS, schemas, streams
+
+WINDOWS: list[Window] = [TimeWindow(3), TimeWindow(8), Unbounded()]
+Phase = tuple[Schema, list[Record]]
+Make = Callable[[Plan], Engine | ColumnarEngine]
+
+
+class ChangingOracle(Oracle):
+    """Brute force over a schema that changes between instants."""
+
+    def change(self, tick: int, schema: Schema, words: int) -> tuple[Counter[Shape], Counter[Shape]]:
+        """What is retracted and what appears when the joins of another schema hold from ``tick``."""
+        before, self.schema = self.schema, schema
+        kept = {r.name for r in schema.relations if r in before.relations}
+        joins = {name: j for j, name in enumerate(_standing(schema, kept))}
+        known = _standing(before, kept)
+        self.live = [n for n in self.live if self.tuples[n].end > tick]
+        former = {n for n in self.found if n[0] <= set(self.live)}
+        shapes = {self._renamed(n, known, joins): shape for n, shape in self._shapes(former, before).items()}
+        names = [before.relations[t.relation].name for t in self.tuples]
+        self.live = [n for n in self.live if names[n] in kept]
+        for known_tuple, name in zip(self.tuples, names, strict=True):
+            self._move(known_tuple, schema.index.get(name, 0))
+        query = parse_query(" ".join(WORDS[:words]), schema)
+        self.bitmap = Matcher(query, schema).bitmap
+        self.found = self._networks()
+        retracted = Counter(shape for n, shape in shapes.items() if n not in self.found)
+        return retracted, Counter(self.shape(n) for n in self.found if n not in shapes)
+
+    def _shapes(self, networks: set[Network], schema: Schema) -> dict[Network, Shape]:
+        after, self.schema = self.schema, schema
+        shapes = {n: self.shape(n) for n in networks}
+        self.schema = after
+        return shapes
+
+    @staticmethod
+    def _move(known: Live, relation: int) -> None:
+        known.relation = relation
+
+    def _renamed(self, network: Network, known: Sequence[object], joins: dict[object, int]) -> Network:
+        nodes, edges = network
+        return nodes, frozenset((joins.get(known[j], -1 - j), a, b) for j, a, b in edges)
+
+
+def _standing(schema: Schema, kept: set[str]) -> list[object]:
+    """Joins as what they have to equal to be the same; those of relations that do not stay equal nothing."""
+    return [j if {j.left, j.right} <= kept else (id(schema), j.name) for j in schema.joins]
+
+
+@st.composite
+def changed(draw: st.DrawFn, schema: Schema, others: list[Schema]) -> Schema:
+    """A schema that keeps some relations and joins, perhaps has others, or returns to an earlier one."""
+    if draw(st.integers(0, 3)) == 0:
+        return draw(st.sampled_from(others))
+    kept = [r for r in schema.relations if draw(st.integers(0, 4))]
+    fresh = draw(schemas(max_relations=2, keys=True)).relations
+    taken = {r.name for r in kept}
+    new = [replace(r, name=draw(st.sampled_from([f"n{i}", f"r{i}"]))) for i, r in enumerate(fresh)]
+    relations = draw(st.permutations(kept + [r for r in new if r.name not in taken]))
+    names = [r.name for r in relations]
+    if not names:
+        return schema
+    joins = [j for j in schema.joins if {j.left, j.right} <= set(names) and draw(st.integers(0, 3))]
+    for number in range(draw(st.integers(0, 2))):
+        pair = (draw(st.sampled_from(JOINABLE)), draw(st.sampled_from(JOINABLE)))
+        left, right = draw(st.sampled_from(names)), draw(st.sampled_from(names))
+        name = draw(st.sampled_from([f"new{number}", f"j{number}"]))
+        joins += [] if name in {j.name for j in joins} else [Join(name, left, right, (pair,))]
+    return Schema("changed", tuple(relations), tuple(joins))
+
+
+@st.composite
+def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
+    """Schemas one after the other, each with the stream that comes while it holds."""
+    words = draw(st.integers(1, 3))
+    found = [draw(schemas(max_relations=2))]
+    for _ in range(draw(st.integers(1, 3))):
+        found.append(draw(changed(found[-1], found)))
+    time, result = 0, []
+    for schema in found:
+        stream = [r._replace(time=r.time + time) for r in draw(streams(schema, words, max_records=8))]
+        result.append((schema, stream))
+        time = (stream[-1].time if stream else time) + draw(st.integers(1, 2))
+    return words, result
+
+
+@given(phases(), st.sampled_from(WINDOWS))
+@settings(max_examples=30, deadline=None)
+def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
+    words, ((first, _), *_) = case
+    running = every_engine(first, words, window)
+    oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
+    length = window.length if isinstance(window, TimeWindow) else float("inf")
+    time = 0
+    for number, (schema, stream) in enumerate(case[1]):
+        if number:
+            time += 1
+            expected = oracle.change(time, schema, words)
+            for engine, mode in zip(running, EVERY, strict=True):
+                results = engine.change_schema(schema, time)
+                assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
+        for time, records in instants(stream):
+            expected = oracle.instant(time, records, length)
+            for engine, mode in zip(running, EVERY, strict=True):
+                results = list(engine.process(records))
+                assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
+    for engine in running:
+        engine.expire(10**6)
+        assert engine.idle or length == float("inf")
+
+
+@given(phases(), st.integers(1, 8))
+@settings(max_examples=20, deadline=None)
+def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
+    words, ((first, _), *_) = case
+    running = every_engine(first, words, CountWindow(size))
+    oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
+    for number, (schema, stream) in enumerate(case[1]):
+        if number:
+            expected = oracle.change(oracle.position - 1, schema, words)
+            for engine, mode in zip(running, EVERY, strict=True):
+                results = engine.change_schema(schema, 10**6)
+                assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
+        for record in stream:
+            expected = oracle.record(record, size)
+            for engine, mode in zip(running, EVERY, strict=True):
+                results = list(engine.process([record]))
+                assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
+
+
+@given(phases(), st.sampled_from(WINDOWS))
+@settings(max_examples=20, deadline=None)
+def test_a_result_is_not_told_twice_unless_it_was_retracted(
+    case: tuple[int, list[Phase]], window: Window
+) -> None:
+    words, ((first, _), *_) = case
+    for engine in every_engine(first, words, window):
+        alive: set[str] = set()
+        last = 0
+        for number, (schema, stream) in enumerate(case[1]):
+            start = stream[0].time if stream else last + 1
+            results = engine.change_schema(schema, start) if number else []
+            last = stream[-1].time if stream else start
+            for result in [*results, *engine.process(stream)]:
+                assert (result.id in alive) == (result.op == "-")
+                (alive.discard if result.op == "-" else alive.add)(result.id)
+
+
+@given(phases(), st.sampled_from(WINDOWS), st.data())
+@settings(max_examples=30, deadline=None)
+def test_late_records_between_changes(
+    case: tuple[int, list[Phase]], window: Window, data: st.DataObject
+) -> None:
+    words, ((first, _), *_) = case
+    # Records of one identity at one time have an order of their own, which a shuffle must keep.
+    streams = [
+        [r._replace(time=100 * n + 2 * i) for i, r in enumerate(s)] for n, (_, s) in enumerate(case[1])
+    ]
+    in_order = every_engine(first, words, window)[0]
+    spans = net(run(in_order, case[1], streams))
+    shuffled = [data.draw(st.permutations(stream)) for stream in streams]
+    for engine, mode in zip(every_engine(first, words, window, lateness=10**6), EVERY, strict=True):
+        assert (mode, net(run(engine, case[1], shuffled))) == (mode, spans)
+
+
+def run(engine: Engine | ColumnarEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
+    told: list[Result] = []
+    for number, ((schema, _), stream) in enumerate(zip(case, streams, strict=True)):
+        told += engine.change_schema(schema, 100 * number) if number else []
+        told += engine.process(stream)
+    return told
+
+
+def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:
+    """Lifespans of the results as last told; a change of the schema takes back what was told before it."""
+    spans = {r.id: (r.start, r.end) for r in results}
+    return {i: s for i, s in spans.items() if s[0] is None or s[1] is None or s[0] < s[1]}
+
+
+def matcher(schema: Schema, words: int) -> Matcher:
+    return Matcher(parse_query(" ".join(WORDS[:words]), schema), schema)
+
+
+TEXT = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+A, B, C = (Relation(name, TEXT, search=("t",)) for name in "abc")
+AB, BC = Join("ab", "a", "b", (("x", "x"),)), Join("bc", "b", "c", (("x", "x"),))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_old_operators_and_their_partial_results_stay(mode: tuple[str, str, bool]) -> None:
+    mesh, purge, demand = mode
+    two, three = Schema("s", (A, B), (AB,)), Schema("s", (A, B, C), (AB, BC))
+    query = parse_query("alpha beta", two)
+    engine = Engine(Plan(two, query, TimeWindow(100), mesh=mesh, purge=purge, demand=demand))
+    assert not list(engine.process([Record(0, 1, ("alpha", 7)), Record(1, 2, ("pad", 7))]))
+    assert not engine.change_schema(three, 3)
+    (result,) = engine.process([Record(2, 4, ("beta", 7))])
+    assert [t.relation for t in result.tuples] == ["a", "b", "c"]
+
+
+def test_operators_of_the_full_mesh_are_the_same_after_a_change() -> None:
+    # A key on both sides of ab: a{alpha} - b{} leads nowhere before there is c, and must go with it.
+    a, b = replace(A, key=("x",)), replace(B, key=("x",))
+    two, three = Schema("s", (a, b), (AB,)), Schema("s", (C, b, a), (BC, AB))
+    engine = Engine(Plan(two, parse_query("alpha beta", two), TimeWindow(100), mesh="full"))
+    sources = engine.mesh.sources
+    before = {id(join) for source in sources.values() for join in source.above()}
+    engine.change_schema(three, 1)
+    after = {id(join) for source in sources.values() for join in source.above()}
+    assert before < after
+    assert engine.mesh.operators == replace(engine.plan, schema=three).paper_mesh().operators
+    engine.change_schema(two, 2)
+    assert {id(join) for source in sources.values() for join in source.above()} == before
+
+
+@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of])
+def test_records_refer_to_the_schema_in_force(make: Make) -> None:
+    three, two = Schema("s", (A, B, C), (AB, BC)), Schema("s", (C, B), (BC,))
+    engine = make(Plan(three, parse_query("alpha beta", three), TimeWindow(100)))
+    list(engine.process([Record(1, 1, ("alpha", 7))]))
+    engine.change_schema(two, 2)
+    (result,) = engine.process([Record(0, 3, ("beta", 7))])
+    assert [t.relation for t in result.tuples] == ["b", "c"]
+
+
+@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of])
+def test_a_query_that_the_new_schema_cannot_answer_changes_nothing(make: Make) -> None:
+    two, one = Schema("s", (A, B), (AB,)), Schema("s", (replace(A, search=()), B), (AB,))
+    engine = make(Plan(two, parse_query("a.t:alpha beta", two), TimeWindow(100)))
+    list(engine.process([Record(0, 1, ("alpha", 7))]))
+    with pytest.raises(QueryError, match="not searched"):
+        engine.change_schema(one, 2)
+    assert len(list(engine.process([Record(1, 3, ("beta", 7))]))) == 1

@@ -1,0 +1,151 @@
+"""Standing queries in one engine give what each gives in an engine of its own, from its snapshot on."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from skws.data.record import Record
+from skws.keywords import keyword_matching, parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.results.assemble import Reading
+from skws.results.model import Result
+from skws_schema.errors import UsageError
+from skws_schema.model import Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.oracles.oracle import instants
+from tests.strategies import WORDS, schemas, static_rows, streams
+
+A, B, C = WORDS[:3]
+QUERIES = [
+    A,
+    B,
+    f"{A} {B}",
+    f"{B} {C}",
+    f"{A} {C}",
+    f"{A} {B} {C}",
+    f"{A} {B} -{C}",
+    f"({A} OR {B}) {C}",
+    f"{A[:3]}* {B}",
+]
+WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(6), CountWindow(4), Unbounded()]
+SIZES = (2, 3)
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn,
+) -> tuple[Schema, list[Record], list[list[Record]], list[tuple[int, str, int, int]]]:
+    """A stream by instants, and queries with the first and last instant that they stand."""
+    schema = draw(schemas(tables=True))
+    stream = [records for _, records in instants(draw(streams(schema, 3, max_records=14)))]
+    last = len(stream)
+    asked = []
+    for text in draw(st.lists(st.sampled_from(QUERIES), min_size=1, max_size=8)):
+        since = draw(st.integers(0, last))
+        asked.append((since, text, draw(st.sampled_from(SIZES)), draw(st.integers(since, last))))
+    return schema, draw(static_rows(schema, 3)), stream, asked
+
+
+def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
+    return sorted((r.op, r.id, r.end) for r in results)
+
+
+@pytest.mark.parametrize("few", [0, 4])
+@given(cases(), st.sampled_from(WINDOWS))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_as_if_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    few: int,
+    case: tuple[Schema, list[Record], list[list[Record]], list[tuple[int, str, int, int]]],
+    window: Window,
+) -> None:
+    schema, static, stream, asked = case
+    monkeypatch.setattr(keyword_matching, "FEW", few)
+    shared = ColumnarEngine(schema, window)
+    list(shared.load_tables(static))
+    plans = [Plan(schema, parse_query(text, schema), window, size) for _, text, size, _ in asked]
+    alone = [ColumnarEngine.of(plan) for plan in plans]
+    for engine in alone:
+        list(engine.load_tables(static))
+    for now in range(len(stream) + 1):
+        for number, (since, _, _, until) in enumerate(asked):
+            if since == now:
+                snapshot = shared.add(plans[number], str(number))
+                assert all(r.snapshot and r.op == "+" for r in snapshot)
+                again = alone[number].add(plans[number], "again")  # what it told, and is still alive
+                assert shown(snapshot) == shown(again)
+            if until == now:
+                shared.remove(str(number))
+        if now == len(stream):
+            break
+        together = list(shared.process(stream[now]))
+        told: dict[tuple[str, int], list[Result]] = {}
+        for number, engine in enumerate(alone):
+            results = list(engine.process(stream[now]))
+            since, text, size, until = asked[number]
+            if since <= now < until:
+                told[text, size] = results
+        expected = [r for results in told.values() for r in results]
+        assert sorted((r.query, *s) for r in together for s in shown([r])) == sorted(
+            (r.query, *s) for r in expected for s in shown([r])
+        )
+    # All are removed by now: nothing of them is left.
+    assert not shared._finder.meshes
+    assert not len(shared._results)
+
+
+def test_queries_of_one_text_are_run_and_told_once() -> None:
+    schema, plan = _plan("alpha beta")
+    engine = ColumnarEngine(schema, plan.window)
+    assert engine.add(plan, "one") == []
+    first = list(engine.process([Record(0, 1, ("alpha beta", 1))]))
+    again = engine.add(_plan("alpha beta")[1], "two")
+    assert [r.id for r in again] == [r.id for r in first]
+    assert len(list(engine.process([Record(0, 2, ("alpha beta", 2))]))) == 1
+    engine.remove("one")
+    assert len(list(engine.process([Record(0, 3, ("alpha beta", 3))]))) == 1
+    engine.remove("two")
+    assert not list(engine.process([Record(0, 4, ("alpha beta", 4))]))
+
+
+def test_what_networks_of_a_removed_query_read_like_is_let_go() -> None:
+    schema, plan = _plan("gone soon")
+    other = _plan("soon")[1]
+    engine = ColumnarEngine(schema, plan.window)
+    engine.add(plan, "one")
+    engine.add(other, "other")
+    assert len(list(engine.process([Record(0, 1, ("gone soon", 1))]))) == 2
+    assert {plan.query.text, other.query.text} <= _texts_read()
+    engine.remove("one")
+    assert plan.query.text not in _texts_read()
+    assert [r.query for r in engine.process([Record(0, 2, ("gone soon", 2))])] == [other.query.text]
+
+
+def _texts_read() -> set[str]:
+    return {known.query for known in gc.get_objects() if isinstance(known, Reading)}
+
+
+def test_names_are_taken_once_and_known() -> None:
+    schema, plan = _plan("alpha")
+    engine = ColumnarEngine(schema, plan.window)
+    engine.add(plan, "one")
+    with pytest.raises(UsageError, match="'one' already"):
+        engine.add(plan, "one")
+    with pytest.raises(UsageError, match="did you mean 'one'"):
+        engine.remove("ones")
+    with pytest.raises(UsageError, match="share its schema and window"):
+        engine.add(Plan(schema, plan.query, TimeWindow(1)), "other")
+
+
+def _plan(text: str) -> tuple[Schema, Plan]:
+    from skws_schema.model import Attribute, AttributeType, Relation
+
+    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+    schema = Schema("s", (Relation("r", kinds, search=("t",)),), ())
+    return schema, Plan(schema, parse_query(text, schema), TimeWindow(10))

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skws.index.cache import CACHE
+from tests.cli.conftest import skws
+from tests.postgres import database, postgres_server
+
+__all__ = ["database", "postgres_server", "skws"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Indexes are kept for one test."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv(CACHE, str(folder))
+    return folder

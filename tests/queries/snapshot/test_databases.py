@@ -1,0 +1,286 @@
+"""Databases searched by the command: SQLite files and PostgreSQL, schemas inferred or given."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from skws.sources.sqlite import SqliteDatabase
+from skws_schema.yaml.load import load_schema
+from tests.cli.command_lines import Skws
+from tests.places import DATA, ROOT
+from tests.postgres import Database
+
+MONDIAL = DATA / "mondial" / "csv"
+TABLES = """
+    CREATE TABLE author (aid INTEGER PRIMARY KEY, name TEXT NOT NULL, born DATE);
+    CREATE TABLE book (bid INTEGER PRIMARY KEY, title TEXT, aid INTEGER REFERENCES author, fine BOOLEAN);
+    INSERT INTO author VALUES (1, 'Ursula Le Guin', '1929-10-21'), (2, 'Stanislaw Lem', NULL),
+        (3, 'Guin', NULL);
+    INSERT INTO book VALUES (1, 'The Dispossessed', 1, true), (2, 'The Left Hand of Darkness', 1, NULL),
+        (3, 'Solaris', 2, false), (4, 'Lem''s Solaris, by Le Guin', 3, NULL);
+"""
+
+
+def results(out: str) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Path:
+    path = tmp_path / "books.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(TABLES)
+    return path
+
+
+def test_a_sqlite_file_is_searched_by_its_own_references(skws: Skws, books: Path) -> None:
+    before = books.read_bytes()
+    done = skws("search", "guin", "dispossessed", "--database", books, "-f", "jsonl")
+    (found,) = results(done.out)
+    assert found["network"] == "author{guin} - book{dispossessed}"
+    assert found["tuples"][0]["row"]["born"] == "1929-10-21T00:00:00Z"
+    assert found["tuples"][1]["row"]["fine"] is True
+    assert (found["rank"], found["event"], found["start"]) == (1, "enter", None)
+    assert "7 rows" in done.err
+    assert books.read_bytes() == before
+
+
+def test_best_first_and_no_more_than_asked(skws: Skws, books: Path) -> None:
+    every = results(skws("search", "guin", "--database", books, "-f", "jsonl").out)
+    assert [one["score"] for one in every] == sorted((one["score"] for one in every), reverse=True)
+    assert len(every) == 3
+    done = skws("search", "guin", "--database", books, "-f", "jsonl", "--top", "1")
+    assert results(done.out) == every[:1]
+    assert "can be better" in done.err
+
+
+def test_an_index_is_kept_until_the_data_changes(skws: Skws, books: Path, tmp_path: Path) -> None:
+    index = tmp_path / "books.index"
+    asked = ("search", "solaris", "--database", books, "-f", "jsonl", "--index", index)
+    assert "indexed" in skws(*asked).err
+    again = skws(*asked)
+    assert "indexed" not in again.err
+    assert len(results(again.out)) == 2
+    with closing(sqlite3.connect(books)) as connection, connection:
+        connection.execute("INSERT INTO book VALUES (5, 'Solaris again', 2, NULL)")
+    changed = skws(*asked)
+    assert "indexed" in changed.err
+    assert len(results(changed.out)) == 3
+
+
+def test_an_index_of_an_earlier_version_is_made_anew(skws: Skws, books: Path, tmp_path: Path) -> None:
+    index = tmp_path / "books.index"
+    with closing(sqlite3.connect(index)) as connection, connection:
+        connection.execute("CREATE TABLE made (mark TEXT)")
+        connection.execute("INSERT INTO made VALUES ('0.1.0 3 of old')")
+    asked = ("search", "solaris", "--database", books, "-f", "jsonl", "--index", index)
+    assert "indexed" in skws(*asked).err
+    assert "indexed" not in skws(*asked).err
+    index.write_bytes(index.read_bytes()[:-20])
+    assert skws(*asked).code == 2
+
+
+def test_an_index_is_kept_in_the_cache(skws: Skws, books: Path, cache: Path) -> None:
+    asked = ("search", "solaris", "--database", books, "-f", "jsonl")
+    assert "indexed" in skws(*asked).err
+    assert "indexed" not in skws(*asked).err
+    with closing(sqlite3.connect(books)) as connection, connection:
+        connection.execute("INSERT INTO book VALUES (5, 'Solaris again', 2, NULL)")
+    changed = skws(*asked)
+    assert "indexed" in changed.err
+    assert len(results(changed.out)) == 3
+    assert len(list(cache.rglob("index*"))) == 1
+
+
+def test_a_cache_that_cannot_be_is_told(skws: Skws, books: Path, cache: Path) -> None:
+    cache.write_text("a file")
+    done = skws("search", "solaris", "--database", books)
+    assert (done.code, done.out) == (4, "")
+    assert "SKWS_CACHE names another folder, --index a file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        (("solarix",), "0 tuples match 'solarix'; did you mean 'solaris'?"),
+        (("lem", "dispossessed"), "every keyword matches some row, but no 5 joined rows have all"),
+    ],
+)
+def test_why_nothing_is_found(skws: Skws, books: Path, query: tuple[str, ...], told: str) -> None:
+    done = skws("search", *query, "--database", books, "--max-size", "5")
+    assert done.code == 0
+    assert told in done.err
+
+
+def test_a_database_without_searched_columns_is_told(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "numbers.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE number (n INTEGER PRIMARY KEY)")
+    assert "no column is searched" in skws("search", "one", "--database", path).err
+
+
+def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: Path) -> None:
+    """Names with spaces, views of what is gone, and the insides of virtual tables. Half of a key is none."""
+    path = tmp_path / "odd.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("""
+            CREATE TABLE "Order Items" (id INTEGER, what TEXT);
+            CREATE VIEW broken AS SELECT * FROM gone;
+            CREATE TABLE picture (bytes BLOB);
+            CREATE VIRTUAL TABLE found USING fts5(words);
+            INSERT INTO found VALUES ('a red kettle');
+            CREATE TABLE line ("order no" INTEGER, place INTEGER, what TEXT, seal BLOB,
+                PRIMARY KEY ("order no", place));
+            INSERT INTO line VALUES (1, 1, 'kettle', NULL), (2, 1, 'kettle of iron', NULL);
+            CREATE TABLE note (number INTEGER, place INTEGER, text TEXT,
+                FOREIGN KEY (number, place) REFERENCES line);
+            INSERT INTO note VALUES (1, 1, 'dented');
+        """)
+    done = skws("search", "kettle", "--database", path, "-f", "jsonl")
+    assert sorted(one["network"] for one in results(done.out)) == ["found{kettle}", *["line{kettle}"] * 2]
+    assert (
+        "not searched: 'Order Items', since no relation can be called so; 'broken', since it cannot be read;"
+        " 'picture', since it has no column that can be an attribute; 'line.order no', since no attribute can"
+        " be called so; 'line.seal', since no attribute holds bytes\n"
+    ) in done.err
+    assert "no joins" in done.err  # not by the place alone
+
+
+def test_a_schema_is_inferred_from_a_sqlite_file(skws: Skws, books: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "books.yaml"
+    done = skws("schema", "infer", books, "--name", "library", "--window", "2 days")
+    assert done.code == 0, done.err
+    schema.write_text(done.out)
+    found = load_schema(schema)
+    assert (found.name, found.window) == ("library", "2 days")
+    inferred = SqliteDatabase(books).inferred().schema()
+    assert (found.relations, found.joins) == (inferred.relations, inferred.joins)
+    args = ("search", "guin", "dispossessed", "--database", books, "-f", "jsonl")
+    assert skws(*args, "--schema", schema).out == skws(*args).out
+
+
+def test_a_key_of_words_is_searched_and_a_reference_to_it_is_not(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "waters.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(
+            "CREATE TABLE sea (name TEXT PRIMARY KEY); CREATE TABLE river (name TEXT PRIMARY KEY,"
+            " sea TEXT REFERENCES sea); INSERT INTO sea VALUES ('Black Sea'), ('North Sea');"
+            "INSERT INTO river VALUES ('Blue Danube', 'Black Sea'), ('Rhine', 'North Sea')"
+        )
+    found = results(skws("search", "danube", "black", "--database", path, "-f", "jsonl").out)
+    assert [one["network"] for one in found] == ["river{danube} - sea{black}"]
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "told"),
+    [
+        (4, ("--database", "none.sqlite"), "no such SQLite file"),
+        (4, ("--database", __file__), "not a database"),
+        (2, ("--database", "BOOKS", "--window", "none"), "--window is not for --database"),
+        (2, ("--database", "BOOKS", "--index", __file__), "no index"),
+        (2, ("--database", "BOOKS", "--rank", "relevanz"), "did you mean"),
+    ],
+)
+def test_what_cannot_be(skws: Skws, books: Path, code: int, arguments: tuple[str, ...], told: str) -> None:
+    given = [str(books) if each == "BOOKS" else each for each in arguments]
+    done = skws("search", "guin", *given)
+    assert (done.code, done.out) == (code, "")
+    assert told in done.err
+
+
+def test_a_value_that_does_not_fit_is_named(skws: Skws, books: Path) -> None:
+    with closing(sqlite3.connect(books)) as connection, connection:
+        connection.execute("INSERT INTO author VALUES (9, 'Anonymous', 'long ago')")
+    done = skws("search", "guin", "--database", books)
+    assert done.code == 4
+    assert "row 4 of author: expected a timestamp" in done.err
+
+
+def test_postgresql_is_searched_as_sqlite_is(skws: Skws, books: Path, database: Database) -> None:
+    database.run(*filter(str.strip, TABLES.split(";")))
+    for query in (("guin", "dispossessed"), ("solaris",), ("guin", "lem")):
+        mine = results(skws("search", *query, "--database", books, "-f", "jsonl").out)
+        other = skws("search", *query, "--database", database.uri(), "-f", "jsonl")
+        assert mine
+        assert results(other.out) == mine
+
+
+def test_an_index_of_postgresql_is_kept_until_its_rows_change(
+    skws: Skws, database: Database, tmp_path: Path
+) -> None:
+    database.run(*filter(str.strip, TABLES.split(";")))
+    for kept in ((), ("--index", str(tmp_path / "books.index"))):
+        asked = ("search", "solaris", "--database", database.uri(), "-f", "jsonl", *kept)
+        first = skws(*asked)
+        assert "indexed" in first.err
+        again = skws(*asked)
+        assert "indexed" not in again.err
+        assert again.out == first.out
+        database.run("UPDATE book SET title = 'Solaris, ' || title WHERE title LIKE '%Left%'")
+        changed = skws(*asked)
+        assert "indexed" in changed.err
+        assert len(results(changed.out)) == len(results(first.out)) + 1
+        database.run("UPDATE book SET title = 'The Left Hand of Darkness' WHERE title LIKE '%Left%'")
+
+
+@pytest.fixture(scope="module")
+def mondial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Mondial data with its keys and references, as a database has them."""
+    if not MONDIAL.is_dir():
+        pytest.skip(f"the public data set is not at {MONDIAL}")
+    path = tmp_path_factory.mktemp("mondial") / "mondial.sqlite"
+    schema = load_schema(ROOT / "examples" / "mondial" / "schema.yaml")
+    types = {"text": "TEXT", "string": "TEXT", "integer": "INTEGER", "number": "REAL", "timestamp": "DATE"}
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for relation in schema.relations:
+            parts = [f"{a.name} {types[a.type]}" for a in relation.attributes]
+            parts += [f"PRIMARY KEY ({', '.join(relation.key)})"] if relation.key else []
+            for join in schema.joins:
+                if join.left == relation.name:
+                    near, far = (", ".join(side) for side in zip(*join.on, strict=True))
+                    parts.append(f"FOREIGN KEY ({near}) REFERENCES {join.right} ({far})")
+            connection.execute(f"CREATE TABLE {relation.name} ({', '.join(parts)})")
+            with (MONDIAL / f"{relation.name}.csv").open(newline="", encoding="utf-8") as file:
+                rows = [[row[a.name] or None for a in relation.attributes] for row in csv.DictReader(file)]
+            marks = ", ".join("?" * len(relation.attributes))
+            connection.executemany(f"INSERT INTO {relation.name} VALUES ({marks})", rows)
+    return path
+
+
+def test_mondial_is_inferred_with_its_joins(mondial: Path) -> None:
+    given = load_schema(ROOT / "examples" / "mondial" / "schema.yaml")
+    inferred = SqliteDatabase(mondial).inferred().schema()
+    joins = {(j.left, j.right, j.on) for j in given.joins}
+    assert {(j.left, j.right, j.on) for j in inferred.joins} == joins
+    assert {r.name: r.key for r in inferred.relations} == {r.name: r.key for r in given.relations}
+
+
+@pytest.mark.parametrize(("one", "other"), [("germany", "poland"), ("greece", "albania")])
+def test_two_countries_and_organization_give_the_shared_memberships(
+    skws: Skws, mondial: Path, one: str, other: str
+) -> None:
+    words = (one, other, "organization", "--match-names")
+    found = results(skws("search", *words, "--database", mondial, "-f", "jsonl").out)
+    shared = set()
+    for result in found:
+        by_relation: dict[str, list[dict[str, Any]]] = {}
+        for each in result["tuples"]:
+            by_relation.setdefault(each["relation"], []).append(each["row"])
+        if set(by_relation) == {"country", "ismember", "organization"}:
+            shared.add(by_relation["organization"][0]["abbreviation"])
+    with closing(sqlite3.connect(mondial)) as connection:
+        members = (
+            "SELECT m.organization FROM ismember m JOIN country c ON c.code = m.country WHERE c.name = ?"
+        )
+        expected = connection.execute(
+            f"{members} INTERSECT {members}", (one.capitalize(), other.capitalize())
+        ).fetchall()
+    assert len(expected) > 20
+    assert shared == {abbreviation for (abbreviation,) in expected}

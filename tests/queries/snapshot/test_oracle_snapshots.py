@@ -1,0 +1,152 @@
+"""A search over the index of a snapshot finds what the engine finds in static tables, scores included."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from skws.data.record import Record
+from skws.index.database import DatabaseIndex, make_parts
+from skws.index.file import packed
+from skws.keywords import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.snapshot.search import SnapshotSearch
+from skws.results.model import Result
+from skws.sources.databases import all_tables
+from skws.spec.ranking import RankingChoice
+from skws_schema.model import Join, Relation, Row, Schema
+from skws_windows.window import Unbounded
+from tests.spark.test_differential_batch import ATTRIBUTES
+from tests.strategies import WORDS, schemas, static_rows
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> tuple[Schema, int, list[Record]]:
+    schema = all_tables(draw(schemas()))
+    words = draw(st.integers(1, 3))
+    records = draw(static_rows(schema, words, max_rows=10))
+    # Texts of all lengths, so that larger results may be the better ones.
+    lengths = draw(st.lists(st.integers(0, 40), min_size=len(records), max_size=len(records)))
+    return schema, words, [_longer(each, length) for each, length in zip(records, lengths, strict=True)]
+
+
+def _longer(record: Record, length: int) -> Record:
+    text, *values = record.row
+    return record._replace(row=(f"{text}{' pad' * length}", *values))
+
+
+def in_store(plan: Plan, records: list[Record], most: int | None = None) -> list[Result]:
+    schema = plan.schema
+
+    def rows(relation: Relation) -> Iterator[Row]:
+        return (r.row for r in records if schema.relations[r.relation].name == relation.name)
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        with packed(path) as parts:
+            make_parts(parts, schema, rows)
+        with closing(DatabaseIndex(path, schema)) as store:
+            return list(SnapshotSearch(plan, store).results(most))
+
+
+def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
+    """In order of score, then of id."""
+    found = list(ColumnarEngine.of(plan).load_tables(records))
+    return sorted(found, key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
+
+
+@pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])
+@given(
+    snapshots(),
+    st.integers(1, 4),
+    st.booleans(),
+    st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]),
+    st.integers(1, 8),
+)
+@settings(max_examples=80, deadline=None)
+def test_all_results_in_order_of_score(
+    rank: str, case: tuple[Schema, int, list[Record]], max_size: int, names: bool, more: str, most: int
+) -> None:
+    schema, words, records = case
+    text = " ".join([*WORDS[:words], *(["r0"] if names else [])]) + more
+    if len(schema.relations) > 1 and max_size % 2:
+        text += " -r1:"
+    query = parse_query(text, schema, match_names=names)
+    plan = Plan(schema, query, Unbounded(), max_size, ranking=RankingChoice(rank))
+    expected = in_engine(plan, records)
+    found = in_store(plan, records)
+    assert [each.place.rank for each in found if each.place] == list(range(1, len(found) + 1))
+    plainly = [replace(each, place=None) for each in found]
+    assert plainly == [replace(each, tick=None, expires=None) for each in expected]
+    assert in_store(plan, records, most) == found[:most]
+
+
+def test_search_stops_early() -> None:
+    schema = all_tables(
+        Schema(
+            "s",
+            (
+                Relation("a", ATTRIBUTES, search=("t",)),
+                Relation("b", ATTRIBUTES, search=("t",)),
+            ),
+            (),
+        )
+    )
+    plan = Plan(schema, parse_query("alpha", schema), Unbounded(), 5, ranking=RankingChoice())
+    rows: list[Row] = [("alpha", 1, 1), ("beta", 2, 2), ("gamma", 3, 3)]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        with packed(path) as parts:
+            make_parts(parts, schema, lambda _: iter(rows))
+        with closing(DatabaseIndex(path, schema)) as store:
+            search = SnapshotSearch(plan, store)
+            assert len(list(search.results(1))) == 1
+            assert search.effort.size == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_larger_results_may_be_better(seed: int) -> None:
+    """Texts of all lengths, joined by values that few share: the best are among those of several tuples."""
+    rng = random.Random(seed)
+    relations = (
+        Relation("a", ATTRIBUTES, search=("t",), table=True),
+        Relation("b", ATTRIBUTES, search=("t",), table=True),
+    )
+    schema = Schema(
+        "s", relations, (Join("ab", "a", "b", (("x", "x"),)), Join("bb", "b", "b", (("x", "y"),)))
+    )
+    records = [
+        Record(
+            rng.randrange(2),
+            0,
+            (text + " pad" * rng.choice([0, 0, 60]), rng.randrange(30), rng.randrange(30)),
+        )
+        for text in rng.choices(["alpha", "beta", "alpha beta", "pad"], [3, 3, 1, 1], k=60)
+    ]
+    plan = Plan(schema, parse_query("alpha beta", schema), Unbounded(), 4, ranking=RankingChoice())
+    every = in_store(plan, records)
+    sizes = [len(each.tuples) for each in every]
+    assert sizes != sorted(sizes)
+    assert [each.id for each in every] == [each.id for each in in_engine(plan, records)]
+    for most in (1, 2, 5, 10, 20, len(every)):
+        assert in_store(plan, records, most) == every[:most]
+
+
+def test_equal_rows_are_told_apart() -> None:
+    """Of equal rows each has results of its own, NULLs being equal; named as the engine names them."""
+    schema = all_tables(Schema("s", (Relation("a", ATTRIBUTES, search=("t",)),), ()))
+    rows: list[Row] = [("alpha", 1, 1), ("alpha", None, 1), ("alpha", 1, 1), ("alpha", None, 1), ("b", 1, 1)]
+    records = [Record(0, 0, row) for row in [*rows, rows[0]]]
+    plan = Plan(schema, parse_query("alpha", schema), Unbounded(), 1, ranking=RankingChoice())
+    found = [result.id for result in in_store(plan, records)]
+    assert sorted(found) == sorted(result.id for result in in_engine(plan, records))
+    assert len(set(found)) == 5

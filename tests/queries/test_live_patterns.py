@@ -1,0 +1,183 @@
+"""Patterns that stand in a live search find what a search of the same records finds."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.kinds import check
+from skws.queries.partitioning import Part, Partitioning
+from skws.queries.patterns import PatternResult, PatternStream, read_query
+from skws.queries.results import read_result
+from skws.queries.session import Session
+from skws.queries.stream_state import LoggedBatch
+from skws.results.model import LiveResult
+from skws.spec.query import PATTERN, Query, Standing
+from skws.spec.stream import Stream
+from skws_purging.tuples import ALWAYS
+from skws_schema.errors import PatternError, UsageError
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from tests.patterns.test_pattern_stream import SCHEMA
+from tests.strategies import streams
+
+PATTERNS = [
+    "A a ; * b where a.x = b.x",
+    "A a AND B b where a.y = b.y",
+    "A a ; C c",
+    "Q(x, y) <- A(_, x, _), B(_, x, y), C(_, x, y)",
+    "A a ; B b where a.x = b.x within 3 us",
+    "A a ; B b where a.x = b.x within 4 tuples",
+]
+WINDOWS: list[Window] = [CountWindow(3), TimeWindow(4), TimeWindow(9), Unbounded()]
+
+
+def standing(text: str) -> Standing:
+    return Query(text, kind=PATTERN).named("p", 5)
+
+
+def searched(text: str, window: Window, records: Sequence[Record]) -> Counter[PatternResult]:
+    """What a search gives: all records at once, by time."""
+    query = read_query(text, SCHEMA)
+    whole = RecordBatch.of(sorted(records, key=lambda record: record.time))
+    return Counter(PatternStream(query, SCHEMA, query.window or window).process(whole))
+
+
+def watched(live: Session, batches: Sequence[Sequence[Record]]) -> list[LiveResult]:
+    found: list[LiveResult] = []
+    for batch in batches:
+        found += live.take(RecordBatch.of(batch))
+    return found + live.take(RecordBatch.of(()), ended=True)
+
+
+def cut(records: Sequence[Record], places: Sequence[int]) -> list[Sequence[Record]]:
+    ends = [0, *sorted(place % (len(records) + 1) for place in places), len(records)]
+    return [records[start:end] for start, end in pairwise(ends)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    streams(SCHEMA, 2, max_records=24),
+    st.lists(st.integers(0, 30), max_size=4),
+    st.sampled_from(PATTERNS),
+    st.sampled_from(WINDOWS),
+)
+def test_it_finds_what_a_search_finds(
+    records: list[Record], places: list[int], text: str, window: Window
+) -> None:
+    live = Session(Stream(SCHEMA, window), keywords=False)
+    assert live.add(standing(text)) == []
+    found = watched(live, cut(records, places))
+    assert Counter(found) == searched(text, window, records)
+    assert [read_result(one.to_json()).to_json() for one in found] == [one.to_json() for one in found]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    streams(SCHEMA, 2, max_records=24),
+    st.lists(st.integers(0, 30), max_size=4),
+    st.sampled_from(PATTERNS),
+    st.randoms(use_true_random=False),
+)
+def test_records_out_of_order_are_found_as_if_in_order(
+    records: list[Record], places: list[int], text: str, rng: random.Random
+) -> None:
+    shuffled = sorted(records, key=lambda record: record.time + rng.uniform(0, 3))
+    late: list[Record] = []
+    live = Session(
+        Stream(SCHEMA, TimeWindow(9), lateness=3),
+        on_late=lambda record, _: late.append(record),
+        keywords=False,
+    )
+    live.add(standing(text))
+    found = watched(live, cut(shuffled, places))
+    # Which of those that came at one time came first is told by nothing.
+    names = Counter(frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in found)  # type: ignore[attr-defined]
+    expected = searched(text, TimeWindow(9), sorted(shuffled, key=lambda record: record.time))
+    assert names == Counter(
+        frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in expected.elements()
+    )
+    assert late == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    streams(SCHEMA, 2, max_records=24),
+    st.lists(st.integers(0, 30), max_size=4),
+    st.sampled_from(PATTERNS),
+    st.sampled_from([Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeWindow(9), 3)]),
+)
+def test_shards_find_together_what_one_finds(
+    records: list[Record], places: list[int], text: str, stream: Stream
+) -> None:
+    one = Session(stream, keywords=False)
+    several = [Session(stream, Part(n, 3, Partitioning.ROOTS), keywords=False) for n in range(3)]
+    for live in (one, *several):
+        live.add(standing(text))
+    batches = cut(records, places)
+    found = [result for live in several for result in watched(live, batches)]
+    assert Counter(found) == Counter(watched(one, batches))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    streams(SCHEMA, 2, max_records=24),
+    st.integers(0, 24),
+    st.sampled_from(PATTERNS),
+    st.sampled_from([Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeWindow(9), 3)]),
+)
+def test_one_that_is_added_later_begins_with_what_is_alive(
+    records: list[Record], place: int, text: str, stream: Stream
+) -> None:
+    before, after = records[:place], records[place:]
+    first = Session(stream, keywords=False)
+    first.add(standing(text))
+    told = watched_only(first, before)
+    past = [LoggedBatch(0, ALWAYS, RecordBatch.of(before))]
+    second = Session(stream, keywords=False, past=lambda: past)
+    watched_only(second, before)
+    snapshot = second.add(standing(text))
+    assert all(result.snapshot for result in snapshot)
+    assert Counter(replace(result, snapshot=False) for result in snapshot) <= Counter(told)  # type: ignore[type-var]
+    assert watched(second, [after]) == watched(first, [after])
+
+
+def watched_only(live: Session, records: Sequence[Record]) -> list[LiveResult]:
+    return live.take(RecordBatch.of(records))
+
+
+def test_under_a_count_window_time_may_go_back() -> None:
+    """Tuples come in any order there; a pattern with a window of time takes them as they come."""
+    live = Session(Stream(SCHEMA, CountWindow(10)), keywords=False)
+    live.add(standing("A a ; B b where a.x = b.x within 5 us"))
+    found = watched(
+        live, [[Record(0, 9, ("t", 1, 1))], [Record(1, 2, ("t", 1, 1)), Record(1, 20, ("t", 1, 1))]]
+    )
+    assert [[m.id for m in result.tuples] for result in found] == [
+        [found[0].tuples[0].id, found[0].tuples[1].id]
+    ]
+
+
+def test_a_pattern_is_checked_before_it_stands() -> None:
+    stream = Stream(SCHEMA, Unbounded())
+    with pytest.raises(PatternError):
+        check(standing("A a ; ; B b"), stream)
+    with pytest.raises(UsageError, match=r"within 10 minutes.*\n--force-unbounded"):
+        check(standing("A a ; B b"), stream)
+    with pytest.raises(UsageError, match="again and again"):
+        check(
+            standing("A a ; B b"), replace(stream, window=ExpressionWindow("every open when A close when B"))
+        )
+    check(standing("A a ; B b"), replace(stream, window=ExpressionWindow("open when A close when B")))
+    check(standing("A a ; B b within 10 minutes"), stream)
+    check(standing("A a ; B b"), replace(stream, force_unbounded=True))
+    with pytest.raises(UsageError, match="did you mean 'pattern'"):
+        check(Standing("p", "A a ; B b", 5, "patern"), stream)

@@ -1,0 +1,276 @@
+"""Queries of every kind go on with another schema as if asked under it, and tell nothing twice."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.keywords import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.changing import check_change
+from skws.queries.patterns import PatternStream, read_query
+from skws.queries.session import Session
+from skws.queries.stream_state import LoggedBatch
+from skws.queries.windowed.engine import WindowedEngine
+from skws.results.model import LiveResult, Result
+from skws.spec.query import APPEND_ONLY, GROUP, PATTERN, SIZE, SQL, TOP, Query
+from skws.spec.stream import Stream
+from skws_schema.errors import UsageError
+from skws_schema.evolution import SchemaChange, nameable
+from skws_schema.model import Attribute, AttributeType, Schema
+from skws_schema.yaml.load import parse_schema
+from skws_schema.yaml.write import to_yaml
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
+from tests.jobs.test_schema_changes import WITH_NOTES
+from tests.jobs.watching import SCHEMA as SHOP
+from tests.spark.streaming.test_oracle_shard_schemas import CHANGES
+from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records
+from tests.windows.test_windowed_standing_queries import stream as shop_stream
+
+EXTRA = 4  # where a relation stands that comes with a change
+Numbered = tuple[int, Record]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A micro-batch at its position, maybe behind a change; ``counting``: all that came and still counts."""
+
+    position: int
+    changed: list[LiveResult] | None
+    found: list[LiveResult]
+    counting: list[Numbered]
+
+
+class Run:
+    """One query over random records and changes; ``refused``: the reasons for those that were not made."""
+
+    def __init__(self, stream: Stream, query: Query, seed: int, *, deletes: bool = False) -> None:
+        self.rng = random.Random(seed)
+        self.standing = query.named("q", 4)
+        self.past: list[LoggedBatch] = []
+        self.live = Session(stream, keywords=False, past=lambda: self.past)
+        self.live.add(self.standing)
+        self.deletes = deletes
+        self.refused: list[str] = []
+        self.changes = 0
+
+    def steps(self, changes: Sequence[Schema] = CHANGES, records: int = 240) -> Iterator[Step]:
+        counting: list[Numbered] = []
+        for batch in cut(self.rng, random_records(self.rng, records)):
+            changed = self._change(changes) if self.rng.random() < 0.4 else None
+            schema = self.live.stream.schema
+            gone = schema.evolution.removed_relations
+            counting = [each for each in counting if each[1].relation not in gone]
+            now = [record for record in self._placed(batch, schema) if record.relation not in gone]
+            position = self.live.position
+            told = RecordBatch.of(now)
+            self.past.append(LoggedBatch(position, self.live.now, told))
+            found = self.live.take(told)
+            inserted = [record for record in now if not record.delete]
+            counting += enumerate(inserted, position)
+            yield Step(position, changed, found, counting)
+
+    def _change(self, changes: Sequence[Schema]) -> list[LiveResult] | None:
+        text = to_yaml(self.rng.choice(changes))
+        before = self.live.stream
+        try:
+            after = check_change(before, text, [self.standing], before.window)
+        except UsageError as error:
+            self.refused.append(str(error))
+            return None
+        self.changes += bool(any(SchemaChange(before.schema, after.schema).removed[0]) or after != before)
+        return self.live.change_schema(text)
+
+    def _placed(self, batch: Sequence[Record], schema: Schema) -> Iterator[Record]:
+        for record in batch:
+            if record.delete and not self.deletes:
+                continue
+            later = len(schema.relations) > EXTRA and not record.delete and self.rng.random() < 0.3
+            yield record._replace(relation=EXTRA) if later else record
+
+
+PATTERNS = [
+    "plain a ; * b where a.x = b.x",
+    "plain p AND link l where p.y = l.y",
+    "plain a ; link b where a.x = b.x within 8 tuples",
+    "link a ; plain b where a.x = b.x within 5 us",
+    "Q(x) <- plain(_, x, _), link(_, x, _)",
+]
+
+
+@pytest.mark.parametrize("window", [TimeWindow(12), TimeWindow(60), CountWindow(9)])
+@pytest.mark.parametrize("text", PATTERNS)
+def test_patterns_are_made_anew_from_what_still_counts(text: str, window: Window) -> None:
+    for seed in range(2):
+        run = Run(Stream(SCHEMA, window), Query(text, kind=PATTERN), seed)
+        results = 0
+        for step in run.steps():
+            assert not step.changed
+            expected = searched(text, run.live.stream, step)
+            assert Counter(step.found) == expected
+            results += len(step.found)
+        assert results
+        assert run.changes > 1
+
+
+def searched(text: str, stream: Stream, step: Step) -> Counter[LiveResult]:
+    """What the whole of what counts leads to from this micro-batch on."""
+    schema = nameable(stream.schema)
+    query = read_query(text, schema)
+    pattern = PatternStream(query, schema, query.window or stream.window)
+    positions = np.array([position for position, _ in step.counting], dtype=np.int64)
+    batch = RecordBatch.of([record for _, record in step.counting])
+    if stream.by_count:
+        batch = replace(batch, time=np.maximum.accumulate(batch.time)) if len(batch) else batch
+    found = pattern.process(batch, positions)
+    return Counter(result for result in found if result.tuples[-1].position >= step.position)
+
+
+@pytest.mark.parametrize("window", [TimeWindow(60), CountWindow(40)])
+@pytest.mark.parametrize("options", [{SIZE: "3"}, {SIZE: "2", GROUP: "yes"}])
+def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], window: Window) -> None:
+    left = 0
+    for seed in range(2):
+        run = Run(Stream(SCHEMA, window), Query("alpha beta", kind=TOP, options=options), seed, deletes=True)
+        shown: set[str] = set()
+        for step in run.steps(records=120):
+            left += sum(result.op == "-" for result in step.changed or ())
+            for result in [*(step.changed or ()), *step.found]:
+                assert isinstance(result, Result)
+                assert result.place is not None
+                (shown.add if result.place.event == "enter" else shown.remove)(result.id)
+            if step.changed is not None:
+                assert shown == best(run)
+        assert run.changes > 1
+    assert left
+
+
+def best(run: Run) -> set[str]:
+    """The ids of the best results by an evaluator that is made of the log under the schema of now."""
+    live = Session(run.live.stream, keywords=False, past=lambda: run.past)
+    live._state.since, live._state.order = run.live._state.since, run.live._state.order
+    return {result.id for result in live.add(run.standing)}
+
+
+def test_what_may_only_be_added_to_does_not_lose() -> None:
+    stream = Stream(SCHEMA, TimeWindow(12))
+    top = Query("alpha", kind=TOP, options={SIZE: "3", APPEND_ONLY: "yes"}).named("q", 4)
+    more, less = CHANGES[1], CHANGES[2]
+    check_change(stream, to_yaml(more), [top], stream.window)
+    with pytest.raises(UsageError, match=r"query 'q' \(top\) cannot go on .*--append-only.* remove it first"):
+        check_change(stream, to_yaml(less), [top], stream.window)
+
+
+SQLS = ["SELECT DISTINCT x FROM plain WHERE x >= 0 AND x < 5", "SELECT x, y FROM link WHERE x = y"]
+
+
+@pytest.mark.parametrize("text", SQLS)
+def test_the_state_of_sql_goes_on(text: str) -> None:
+    for seed in range(4):
+        run = Run(Stream(SCHEMA, TimeWindow(12)), Query(text, kind=SQL, options={"force": "yes"}), seed)
+        steps = list(run.steps())
+        found = [r for step in steps for r in step.found] + run.live.take(RecordBatch.of(()), ended=True)
+        assert not any(step.changed for step in steps)
+        alone = Session(Stream(SCHEMA, TimeWindow(12)), keywords=False)
+        alone.add(run.standing)
+        expected: list[LiveResult] = []
+        for told in run.past:
+            kept = told.batch.relation < EXTRA
+            expected += alone.take(told.batch.taken(kept))
+        expected += alone.take(RecordBatch.of(()), ended=True)
+        assert found == expected
+        assert found
+        assert run.changes > 1
+
+
+EXPRESSION = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
+
+
+def test_windows_go_on_where_they_are_found_as_before() -> None:
+    """A relation comes and goes; results over it are told when their windows end, if it is still there."""
+    counts = [windowed(random.Random(seed)) for seed in range(6)]
+    assert all(found for _, found in counts)
+    assert any(with_notes for with_notes, _ in counts)
+
+
+def windowed(rng: random.Random) -> tuple[int, int]:
+    """How many results there were with notes, and in all."""
+    stream = Stream(SHOP, EXPRESSION)
+    live = Session(stream, keywords=False)
+    standing = Query("ada lamp").over(EXPRESSION, allowed=True).named("q", 4)
+    live.add(standing)
+    notes = parse_schema(WITH_NOTES.replace("10 seconds", EXPRESSION.text))
+    whole = WindowedEngine(notes, EXPRESSION)
+    whole.add(Plan(notes, parse_query("ada lamp", notes), EXPRESSION, 4))
+    with_notes = found = 0
+    for part in range(24):
+        if part in (4, 14):
+            given = notes if part == 4 else SHOP
+            check_change(live.stream, to_yaml(given), [standing], EXPRESSION)
+            assert live.change_schema(to_yaml(given)) == []
+        records = [r._replace(time=r.time + 60_000_000 * part) for r in shop_stream(rng, rng.randint(0, 8))]
+        if 4 <= part < 14:
+            records = [
+                Record(2, r.time, (r.row[0], "lamp")) if rng.random() < 0.4 and not r.delete else r
+                for r in records
+            ]
+        told = live.take(RecordBatch.of(records))
+        expected = list(whole.process(records))
+        assert [r.id for r in told] == [
+            r.id for r in expected if part < 14 or not any(t.relation == "note" for t in r.tuples)
+        ]
+        with_notes += any(t.relation == "note" for r in told for t in r.tuples)
+        found += len(told)
+    return with_notes, found
+
+
+def test_windows_that_would_be_others_are_refused() -> None:
+    window = ExpressionWindow(
+        "match [customer] ([order] | [not customer and not order] [order] [order]) per cid"
+    )
+    stream = Stream(SHOP, window)
+    standing = Query("ada lamp").over(window, allowed=True).named("q", 4)
+    with pytest.raises(UsageError, match=r"query 'q' \(windowed\) .* its windows begin and end by other"):
+        check_change(stream, WITH_NOTES, [standing], window)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (Query("link a ; plain b where a.x = b.x", kind=PATTERN), "pattern.*reads link, which is described"),
+        (Query("* a ; plain b where a.x = b.x", kind=PATTERN), "pattern.*reads link, which is described"),
+        (Query("SELECT x FROM link WHERE x = y", kind=SQL), "sql.*reads link, which is described"),
+    ],
+)
+def test_a_relation_that_becomes_another_one(query: Query, reason: str) -> None:
+    described = [
+        replace(r, attributes=(*r.attributes, Attribute("z", AttributeType.INTEGER)))
+        if r.name == "link"
+        else r
+        for r in SCHEMA.relations
+    ]
+    stream = Stream(SCHEMA, TimeWindow(12))
+    standing = query.named("q", 4)
+    with pytest.raises(UsageError, match=f"query 'q' .{reason}.* remove it first"):
+        check_change(stream, to_yaml(replace(SCHEMA, relations=tuple(described))), [standing], stream.window)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Query("plain a ; link b where a.x = b.x", kind=PATTERN),
+        Query("SELECT x FROM link WHERE x = y", kind=SQL),
+    ],
+)
+def test_a_relation_that_a_query_names_goes(query: Query) -> None:
+    without = next(s for s in CHANGES if "link" not in s.index)
+    stream = Stream(SCHEMA, TimeWindow(12))
+    with pytest.raises(UsageError, match=r"query 'q' does not fit the new schema: .*link"):
+        check_change(stream, to_yaml(without), [query.named("q", 4)], stream.window)

@@ -1,0 +1,79 @@
+"""Shards worked by hand, with the log that Spark's state store would keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+import orjson
+
+from skws.data.record import Record
+from skws.jobs.control import Command
+from skws.queries.partitioning import Part, Partitioning
+from skws.results.model import LiveResult
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed
+from skws.spark.streaming.record_log import Chunk
+from skws.spark.streaming.shard import Shard, Worked
+from skws.spec.job import Job
+from skws.spec.query import Standing
+
+
+@dataclass
+class KeptShard:
+    """A shard and its log; ``rebuild`` forgets the mesh."""
+
+    request: Job
+    share: Part
+    tables: list[bytes] = field(default_factory=list)
+    chunks: dict[int, tuple[Chunk, bytes]] = field(default_factory=dict)
+    queries: dict[str, Standing] = field(default_factory=dict)
+    states: dict[str, bytes] = field(default_factory=dict)
+    schemas: list[tuple[str, int]] = field(default_factory=list)
+    next: int = 0
+
+    def __post_init__(self) -> None:
+        self.shard = Shard(self.request, self.share)
+
+    def rebuild(self) -> None:
+        position, now = self.shard.position, self.shard.now
+        self.shard = Shard(self.request, self.share)
+        self.shard.begin(self.tables, self.queries.values(), self.schemas)
+        for number in sorted(self.chunks):
+            self.shard.replay(*self.chunks[number])
+        self.shard.seek(position, now, self.states)
+
+    def work(self, parcel: MicroBatch) -> Worked:
+        if self.shard.asks_past(parcel):
+            for number in sorted(self.chunks):
+                self.shard.replay_silently(*self.chunks[number])
+        worked = self.shard.work(MicroBatch.from_bytes(parcel.to_bytes()), self.next)
+        if parcel.tables:
+            self.tables.append(parcel.tables)
+        for name in worked.removed:
+            del self.queries[name]
+            self.states.pop(name, None)
+        self.states |= worked.states
+        self.schemas += [(text, self.next) for text in worked.schemas]
+        self.queries |= {one.name: one for one in worked.added}
+        if worked.chunk is not None:
+            told = Chunk(**orjson.loads(orjson.dumps(asdict(worked.chunk))))
+            self.chunks[self.next] = told, parcel.records
+            self.next += 1
+        for number in worked.dropped:
+            del self.chunks[number]
+        return worked
+
+
+def parcel_of(
+    records: Sequence[Record], commands: Sequence[Command] = (), tables: Sequence[Record] = ()
+) -> MicroBatch:
+    return MicroBatch(BatchHeader(0.0, tuple(commands)), packed(tables), packed(records))
+
+
+def all_shards(request: Job, shards: int, spread: Partitioning = Partitioning.ROOTS) -> list[KeptShard]:
+    return [KeptShard(request, Part(number, shards, spread)) for number in range(shards)]
+
+
+def lines(results: Sequence[LiveResult]) -> list[bytes]:
+    """For comparison, whatever their order."""
+    return sorted(result.to_json() for result in results)

@@ -1,0 +1,71 @@
+"""Live searches on the tests' Spark session, run in a thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Thread
+
+from skws.jobs.control import Answer
+from skws.spark.streaming.watch import SparkWatch
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from tests.jobs.watching import Collected, Notes
+
+PATIENCE = 400.0
+
+
+class Running:
+    """A run in its thread; ``error`` is what it raised."""
+
+    def __init__(self, asked: Job, shards: int | None) -> None:
+        self.sink = Collected()
+        self.notes = Notes()
+        self.answers: list[Answer] = []
+        self.error: BaseException | None = None
+        asked = replace(asked, engine=EngineName.SPARK)
+        self.watch = SparkWatch(
+            asked, self.notes.log, sinks=[self.sink], shards=shards, answered=self.answers.append
+        )
+        self.thread = Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self.watch.run()
+        except BaseException as error:
+            self.error = error
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Wait for something to happen; the run's own error is raised."""
+        end = time.monotonic() + PATIENCE
+        while not done():
+            if self.error is not None:
+                raise self.error
+            assert time.monotonic() < end, (self.notes.lines, self.sink.told())
+            time.sleep(0.02)
+
+    def results(self, count: int) -> None:
+        self.until(lambda: len(self.sink.results) >= count)
+
+    def end(self) -> None:
+        """Wait for its end; raises what it raised."""
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+
+@contextmanager
+def running(asked: Job, shards: int | None = None) -> Iterator[Running]:
+    """Stopped at the end, if it has not ended."""
+    run = Running(asked, shards)
+    run.thread.start()
+    try:
+        yield run
+        run.watch.stop()
+        run.end()
+    finally:
+        run.watch.stop()
+        run.thread.join(PATIENCE)

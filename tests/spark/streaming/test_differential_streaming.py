@@ -1,0 +1,104 @@
+"""The streaming job gives what the in-process loop gives, result for result."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from skws.data.record import Record
+from skws.jobs.control import Command
+from skws.spark.streaming.layout import keys_for, spark_hash
+from skws.spec.enums import EvaluatorName
+from skws.spec.job import Job
+from skws_patterns.evaluation.evaluator import Evaluator
+from skws_schema.model import Row
+from skws_windows.window import CountWindow, TimeWindow, Window
+from tests.formats.replays import write_replay
+from tests.jobs.watching import Collected, opened, steps
+from tests.spark.streaming.shard_runs import all_shards, parcel_of
+from tests.spark.streaming.spark_runs import running
+from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records, random_row
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+def replayed(folder: Path, seed: int) -> str:
+    rng = random.Random(seed)
+    tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
+    write_replay(folder / "r.jsonl", SCHEMA, [*tables, *random_records(rng, 300)])
+    return f"replay:{folder / 'r.jsonl'}?speed=1000000"
+
+
+@pytest.mark.parametrize(("shards", "window"), [(1, CountWindow(30)), (2, TimeWindow(30))])
+def test_a_replay_gives_what_it_gives_in_one_process(tmp_path: Path, shards: int, window: Window) -> None:
+    queries = {"a": "alpha beta -no", "b": "alpha"}
+    asked = Job(queries, SCHEMA, replayed(tmp_path, 3), window=window, max_size=4)
+    local = Collected()
+    watch = opened(asked, local)
+    steps(watch)
+    watch.close()
+    with running(asked, shards) as run:
+        run.end()
+    assert run.watch.ended
+    assert len(local.results) > 100
+    assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local.results)
+    metrics, theirs = run.watch.metrics(), watch.metrics()
+    assert (metrics.tuples, metrics.deletions, metrics.results, metrics.retractions) == (
+        theirs.tuples,
+        theirs.deletions,
+        theirs.results,
+        theirs.retractions,
+    )
+    assert metrics.relations[0].tuples == theirs.relations[0].tuples
+    assert metrics.event_time == theirs.event_time
+
+
+def test_automata_find_on_spark_what_the_mesh_finds_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standing queries whose networks automata evaluate in the shards, divided by their roots."""
+    queries = {"a": "alpha beta -no", "b": "alpha"}
+    asked = Job(queries, SCHEMA, replayed(tmp_path, 4), window=TimeWindow(30), max_size=4)
+    by_automata = replace(asked, evaluator=EvaluatorName.AUTOMATA)
+    local = Collected()
+    watch = opened(asked, local)
+    steps(watch)
+    watch.close()
+    with running(by_automata, 2) as run:
+        run.end()
+    assert len(local.results) > 100
+    assert any(result.op == "-" for result in local.results)
+    assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local.results)
+    assert _fed_to_automata(monkeypatch, by_automata) > 0
+    assert _fed_to_automata(monkeypatch, asked) == 0
+
+
+def _fed_to_automata(monkeypatch: pytest.MonkeyPatch, asked: Job) -> int:
+    """How often automata are updated by a shard, as the workers make it of a request."""
+    fed = 0
+    update = Evaluator.update
+
+    def counting(self: Evaluator, relation: int, row: Row, tick: int = 0) -> bool:
+        nonlocal fed
+        fed += 1
+        return update(self, relation, row, tick)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Evaluator, "update", counting)
+        commands = [Command("add", name, str(query)) for name, query in asked.queries.items()]
+        (shard,) = all_shards(asked, 1)
+        shard.work(parcel_of(random_records(random.Random(4), 50), commands))
+    return fed
+
+
+def test_keys_bring_each_shard_to_a_partition_of_its_own(spark: SparkSession) -> None:
+    keys = [0, 1, 7, 255, 12345, 1 << 30]
+    frame = spark.createDataFrame([(key,) for key in keys], "key int")
+    assert [row[0] for row in frame.select(sf.hash("key")).collect()] == [spark_hash(key) for key in keys]
+    for shards in (1, 2, 3, 8, 64):
+        assert [spark_hash(key) % shards for key in keys_for(shards)] == list(range(shards))

@@ -1,0 +1,188 @@
+"""What the job keeps beside Spark's checkpoint, on a full disk and damaged: whole, or refused by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from skws.jobs.control import Command
+from skws.spark.streaming.output_log import OutputLog, Told
+from skws.spark.streaming.output_queue import OutputQueue
+from skws.spark.streaming.standing import Register, commands_between
+from skws_schema.errors import StateError
+from tests.durable.disks import Fault, FullDisk
+from tests.jobs.watching import request
+
+COUNT = 12
+
+
+def told(number: int) -> Told:
+    return Told(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"\n")])
+
+
+def handover(folder: Path, committed: int = 0) -> tuple[OutputQueue, list[Told]]:
+    made = OutputQueue(OutputLog(folder, "run", segment_bytes=300), Event())
+    return made, list(made.left(committed))
+
+
+def filled(folder: Path) -> list[Path]:
+    made, _ = handover(folder)
+    for number in range(1, COUNT + 1):
+        made.put(told(number))
+    made.close()
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_batches_that_a_full_disk_broke_off_are_put_in_once_more(tmp_path: Path, fault: Fault) -> None:
+    """By the next process; nothing is written behind half a batch."""
+    for after in range(1, 5):
+        folder = tmp_path / str(after)
+        made, found = handover(folder)
+        number = 1
+        while number <= COUNT:
+            with pytest.MonkeyPatch.context() as patch:
+                disk = FullDisk(patch, after, fault)
+                with suppress(StateError, KeyboardInterrupt):
+                    made.put(told(number))
+                    number += 1
+                    continue
+            assert disk.hit
+            made.close()
+            made, found = handover(folder)
+            assert found == [told(n) for n in range(1, len(found) + 1)]
+            made.put(told(number))
+            number += 1
+        made.close()
+        assert handover(folder)[1] == [told(n) for n in range(1, COUNT + 1)]
+
+
+def test_any_damage_to_an_outbox_is_refused_or_its_last_batch_is_missed(tmp_path: Path) -> None:
+    """The sinks get no other batches; Spark, which has done the last one, comes to the next."""
+    rng = random.Random(1)
+    files = filled(tmp_path / "outbox")
+    assert len(files) > 2
+    for path in files:
+        data = path.read_bytes()
+        for left in damages(data, rng):
+            if left is None:
+                path.unlink()
+            else:
+                path.write_bytes(left)
+            behind = left is not None and left.startswith(data)
+            told_of = refused(tmp_path / "outbox")
+            if behind and path == files[-1]:
+                assert not told_of
+            else:
+                assert told_of.startswith(f"{tmp_path / 'outbox'}")
+                assert ": damaged" in told_of
+            for other in (tmp_path / "outbox").iterdir():
+                if other not in files:
+                    other.unlink()
+            path.write_bytes(data)
+
+
+def refused(folder: Path) -> str:
+    """Why an outbox is, at its start or by the batch that is next for Spark; what it gives is right."""
+    try:
+        made, found = handover(folder)
+        assert found == [told(n) for n in range(1, len(found) + 1)]
+        made.put(told(COUNT + 1))
+    except StateError as error:
+        return str(error)
+    return ""
+
+
+def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
+    found: list[bytes | None] = [None, b"", data[: len(data) // 2], data[:-1], data + data]
+    for bit in [*range(0, 200, 7), *(rng.randrange(8 * len(data)) for _ in range(30))]:
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        found.append(bytes(flipped))
+    return found
+
+
+def test_batches_that_are_gone_from_the_front_are_missed(tmp_path: Path) -> None:
+    filled(tmp_path)[0].unlink()
+    with pytest.raises(StateError, match=r"damaged \(micro-batch 3 is missing\)"):
+        handover(tmp_path, committed=2)
+
+
+def test_a_checkpoint_of_sparks_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """It would begin with the first batch, which the sinks have: all up to the last would be passed over."""
+    filled(tmp_path)
+    made, _ = handover(tmp_path, committed=COUNT)
+    with pytest.raises(StateError, match=r"damaged \(Spark comes to micro-batch 1, it holds 12\)"):
+        made.put(told(1))
+
+
+def test_a_sink_that_knows_a_later_batch_is_heeded(tmp_path: Path) -> None:
+    filled(tmp_path)
+    made, _ = handover(tmp_path)
+    made.check(COUNT)
+    with pytest.raises(StateError, match=r"damaged \(of 13 micro-batches it knows 12\)"):
+        made.check(COUNT + 1)
+
+
+def registered(path: Path, least: dict[str, int] | None = None) -> Register:
+    return Register(request("in.jsonl"), path, "run", least)
+
+
+def add(name: str) -> Command:
+    return Command("add", name, name)
+
+
+def names(register: Register) -> list[str]:
+    return [one.name for one in register.standing.shown()]
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_commands_that_a_full_disk_broke_off_are_none(tmp_path: Path, fault: Fault) -> None:
+    path = tmp_path / "commands.jsonl"
+    registered(path).take([add("ada"), add("lamp")], 7)
+    register = registered(path)
+    with pytest.MonkeyPatch.context() as patch:
+        FullDisk(patch, 1, fault)
+        with pytest.raises((StateError, KeyboardInterrupt)):
+            register.take([add("bob"), add("eve")], 9)
+    assert names(register) == ["ada", "lamp"]
+    again = registered(path)
+    assert (names(again), again.read_to) == (["ada", "lamp"], 7)
+    again.take([add("chair")], 11)
+    assert names(registered(path)) == ["ada", "lamp", "chair"]
+    read, end = commands_between(path, "run", 0, None)
+    assert [command.name for command in read] == ["ada", "lamp", "chair"]
+    assert commands_between(path, "run", end, None) == ((), end)
+
+
+def test_any_damage_to_the_commands_is_refused(tmp_path: Path) -> None:
+    path, least = tmp_path / "commands.jsonl", dict[str, int]()
+    register = registered(path, least)
+    for number, name in enumerate(("ada", "lamp", "chair")):
+        register.take([add(name)], number)
+    data = path.read_bytes()
+    assert least == {"commands.jsonl": len(data)}
+    for left in damages(data, random.Random(2)):
+        if left is None:
+            path.unlink()
+        else:
+            path.write_bytes(left)
+        if left is not None and left.startswith(data):
+            assert names(registered(path, dict(least))) == ["ada", "lamp", "chair"]
+            continue
+        with pytest.raises(StateError, match=r"commands\.jsonl: (damaged|missing)"):
+            registered(path, dict(least))
+
+
+@pytest.mark.parametrize("offsets", [(0, 1000), (1000, None), (1000, 2000)])
+def test_the_source_reads_no_commands_that_are_gone(tmp_path: Path, offsets: tuple[int, int | None]) -> None:
+    path = tmp_path / "commands.jsonl"
+    registered(path).take([add("ada")], None)
+    read: Callable[[], object] = lambda: commands_between(path, "run", *offsets)  # noqa: E731
+    with pytest.raises(StateError, match=r"commands\.jsonl: damaged behind byte"):
+        read()

@@ -1,0 +1,244 @@
+"""``kill -9`` of any process of a streaming run at random moments: its output ends as if undisturbed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from uuid import uuid4
+
+import pytest
+
+from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered
+from tests.places import ROOT
+
+pytestmark = pytest.mark.spark
+PATIENCE = 600.0  # a busy machine takes minutes for what a quiet one does in seconds
+PATTERN = "customer c ; order o where c.cid = o.cid"
+MARK = "SKWS_TEST_RUN"
+# By what stands in their command lines.
+KINDS = {
+    "driver": "-m\0skws\0watch",
+    "java": "/java",
+    "worker": "pyspark.daemon\0pyspark.worker",
+    "keeper": "skws.spark.streaming.shard_server",
+    "source": "python_streaming_source_runner",
+    # Start with the query, and are idle until it is started again.
+    "planners": "pyspark.sql.worker.",
+}
+AT_RANDOM = ("driver", "java", "worker", "keeper", "source")  # those that are always there
+ENDING = {"driver", "java"}  # what a run does not outlive
+
+
+def processes_of(mark: str, text: str) -> list[int]:
+    """Those that a marked run has started, with a text in their command lines."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            ours = f"{MARK}={mark}".encode() in (process / "environ").read_bytes()
+            if ours and text in (process / "cmdline").read_text():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+class Run:
+    """``skws watch`` as a process of its own, with all that it starts."""
+
+    def __init__(self, folder: Path, shards: int, master: str) -> None:
+        self.mark = uuid4().hex
+        self.errors = folder / "errors"
+        command = [
+            *(sys.executable, "-m", "skws", "watch", QUERY, "--pattern", PATTERN, "--master", master),
+            *("--schema", str(folder / "schema.yaml"), "--source", str(folder / "in.jsonl")),
+            *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),
+            *("--sink", f"jsonl:{folder / 'out.jsonl'}"),
+        ]
+        settings = f"--conf spark.skws.shards={shards} pyspark-shell"
+        env = {**os.environ, MARK: self.mark, "PYSPARK_SUBMIT_ARGS": settings}
+        with self.errors.open("ab") as errors:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=env, stderr=errors)
+
+    def processes(self, kind: str) -> list[int]:
+        return processes_of(self.mark, KINDS[kind])
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Wait for something that it comes to by itself."""
+        until = time.monotonic() + PATIENCE
+        while not done():
+            assert self.process.poll() is None, self.errors.read_text()
+            assert time.monotonic() < until, self.errors.read_text()
+            time.sleep(0.05)
+
+    def kill(self, kind: str, rng: random.Random) -> None:
+        """One process of a kind, once there is one; planners all."""
+        self.until(lambda: bool(self.processes(kind)))
+        processes = self.processes(kind)
+        for process in processes if kind == "planners" else [rng.choice(processes)]:
+            os.kill(process, signal.SIGKILL)
+
+    def helpers(self) -> list[int]:
+        """All processes but the driver and Java."""
+        ending = {process for kind in ENDING for process in self.processes(kind)}
+        return [process for process in processes_of(self.mark, "-m\0") if process not in ending]
+
+    def kill_helpers(self, rng: random.Random) -> None:
+        """One of them, or some, or all that there are at the moment."""
+        helpers = self.helpers()
+        for process in rng.sample(helpers, rng.randint(min(1, len(helpers)), len(helpers))):
+            with suppress(ProcessLookupError):  # it went with another one
+                os.kill(process, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Wait until it has ended, whatever is left of it included."""
+        self.process.wait(PATIENCE)
+        until = time.monotonic() + PATIENCE
+        while processes_of(self.mark, ""):
+            assert time.monotonic() < until, processes_of(self.mark, "")
+            time.sleep(0.1)
+
+
+class Writer(Thread):
+    """Writes the stream, a result's two records every tenth of a second until it is over."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self.over = Event()
+        self.results = 0
+
+    def run(self) -> None:
+        records = list(numbered(20_000))
+        while not self.over.wait(0.1):
+            append(self._path, *records[2 * self.results : 2 * self.results + 2])
+            self.results += 1
+
+
+@contextmanager
+def written(folder: Path) -> Iterator[Writer]:
+    """A stream that goes on inside."""
+    (folder / "schema.yaml").write_text(YAML)
+    source = folder / "in.jsonl"
+    source.touch()
+    writer = Writer(source)
+    writer.start()
+    try:
+        yield writer
+    finally:
+        writer.over.set()
+        writer.join()
+
+
+def killed_at_random(folder: Path, kinds: Sequence[str], start: Callable[[], Run]) -> Run:
+    """A stream and its runs, of which processes of the kinds are killed; the last run, which has told all.
+
+    A run has to go on by itself, unless it was its driver or Java.
+    """
+    rng = random.Random(len(kinds))
+    out = folder / "out.jsonl"
+    with written(folder) as writer:
+        run = start()
+        for kind in kinds:
+            run.until(more_than_now(out))
+            time.sleep(rng.uniform(0, 1.5))
+            run.kill(kind, rng)
+            if kind in ENDING:
+                run.end()
+                run = start()
+    all_told(folder, run, writer.results)
+    return run
+
+
+def all_told(folder: Path, run: Run, results: int) -> None:
+    """The run comes to tell everything, once and in order."""
+    # A pattern waits for records that may still come; this one says that the time for them is over.
+    append(folder / "in.jsonl", customer(2000, 0, "eve"))
+    out = folder / "out.jsonl"
+    run.until(lambda: count(out) >= 2 * results)
+    time.sleep(0.5)
+    for query in (QUERY, PATTERN):
+        found = [line for line in lines(out) if line["query"] == query]
+        assert len(found) == len({line["id"] for line in found}) == results
+        assert [line["start"] for line in found] == sorted(line["start"] for line in found)
+
+
+def more_than_now(out: Path) -> Callable[[], bool]:
+    """Whether results have come."""
+    now = count(out)
+    return lambda: count(out) > now
+
+
+def count(out: Path) -> int:
+    return out.read_bytes().count(b"\n") if out.exists() else 0
+
+
+def test_killed_once_each(tmp_path: Path) -> None:
+    """Spark repeats no task here: the run itself does what is to be done."""
+    kinds = ["planners", "source", "keeper", "driver"]
+    run = killed_at_random(tmp_path, kinds, lambda: Run(tmp_path, 1, "local[2]"))
+    assert "the process of the source has gone; starting again in 1 s" in run.errors.read_text()
+    run.kill("java", random.Random())
+    run.end()
+    assert run.process.returncode == 1
+    told = run.errors.read_text()
+    assert "\nskws: Spark failed: its Java process has gone\n" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.slow
+def test_killed_twenty_times(tmp_path: Path) -> None:
+    kinds = random.Random(20).choices(AT_RANDOM, k=20)
+    run = killed_at_random(tmp_path, kinds, lambda: Run(tmp_path, 2, "local[2,4]"))
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.wait(PATIENCE) == 130, run.errors.read_text()
+    run.end()
+
+
+@pytest.mark.slow
+def test_helpers_killed_several_at_once_while_it_starts_runs_and_stops(tmp_path: Path) -> None:
+    rng = random.Random(8)
+    out = tmp_path / "out.jsonl"
+    with written(tmp_path) as writer:
+        run = Run(tmp_path, 2, "local[2]")
+        for _ in range(8):
+            run.until(lambda: bool(run.helpers()))
+            run.kill_helpers(rng)
+            time.sleep(rng.expovariate(1 / 3))
+        for _ in range(5):
+            run.until(more_than_now(out))
+            time.sleep(rng.uniform(0, 1))
+            run.kill_helpers(rng)
+    all_told(tmp_path, run, writer.results)
+    run.process.send_signal(signal.SIGINT)
+    until = time.monotonic() + PATIENCE
+    while run.process.poll() is None and time.monotonic() < until:
+        run.kill_helpers(rng)
+        time.sleep(0.1)
+    assert run.process.returncode == 130, run.errors.read_text()
+    run.end()
+    assert "Traceback" not in run.errors.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pause", [0.5, 4, 8, 16])
+def test_java_killed_while_it_starts(tmp_path: Path, pause: float) -> None:
+    with written(tmp_path):
+        run = Run(tmp_path, 1, "local[2]")
+        run.until(lambda: bool(run.processes("java")))
+        time.sleep(pause)
+        for process in run.processes("java"):
+            os.kill(process, signal.SIGKILL)
+        run.end()
+    told = run.errors.read_text()
+    gone = run.process.returncode == 1 and "skws: Spark failed: its Java process has gone\n" in told
+    not_there = run.process.returncode == 4 and "skws: Spark cannot start: " in told
+    assert gone or not_there, told
+    assert "Traceback" not in told

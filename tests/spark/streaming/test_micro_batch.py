@@ -1,0 +1,90 @@
+"""What travels between the stages, and what is kept between processes, comes back as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.jobs.control import Command
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed, unpacked
+from skws.spark.streaming.output_log import OutputLog, Told
+
+RECORDS = [
+    Record(2, 5, ("a\x00b", None, 3.5, True)),
+    Record(0, -7, (1 << 60,), True),
+    Record(2, 5, ("é\n", 1, -0.0, False)),
+]
+
+
+@pytest.mark.parametrize("records", [RECORDS, RECORDS[:1], []])
+def test_packed_records_come_back(records: list[Record]) -> None:
+    assert list(unpacked(packed(records)).records()) == list(RecordBatch.of(records).records())
+
+
+def test_some_of_unpacked_records() -> None:
+    """By row and by column, of which a batch is made that holds them alone."""
+    places = np.array([2, 0])
+    taken = unpacked(packed(RECORDS)).taken(places)
+    assert list(taken.records()) == [RECORDS[2], RECORDS[0]]
+    block = taken.rows.blocks[0]
+    assert block.rows(np.array([1, 0])) == [RECORDS[2].row, RECORDS[0].row]
+    assert list(block.taken(np.array([1])).values(0)) == ["é\n"]
+    assert block.moved(5).relation == 5
+
+
+def test_many_records_are_packed_small() -> None:
+    many = [Record(0, n, (f"word number {n % 100}", n)) for n in range(10_000)]
+    blob = packed(many)
+    assert len(blob) < 100_000
+    assert list(unpacked(blob).records()) == many
+
+
+def test_a_parcel_comes_back() -> None:
+    head = BatchHeader(
+        1.5, (Command("add", "n", "q", 3, "id"),), ("letter",), 2, ("why",), ("cut",), "3 files", ended=True
+    )
+    parcel = MicroBatch(head, packed(RECORDS[:1]), packed(RECORDS))
+    assert MicroBatch.from_bytes(parcel.to_bytes()) == parcel
+    assert MicroBatch.from_bytes(MicroBatch(BatchHeader(0.0)).to_bytes()) == MicroBatch(BatchHeader(0.0))
+
+
+def told(number: int) -> Told:
+    return Told(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"")])
+
+
+def reopened(folder: Path) -> tuple[OutputLog, list[Told]]:
+    outbox = OutputLog(folder, segment_bytes=200)
+    return outbox, list(outbox.open())
+
+
+def test_an_outbox_keeps_what_is_not_committed(tmp_path: Path) -> None:
+    outbox, found = reopened(tmp_path)
+    assert found == []
+    for number in range(1, 41):
+        outbox.put(told(number))
+    outbox.trim(30)
+    outbox.close()
+    again, found = reopened(tmp_path)
+    assert [one.number for one in found][-10:] == list(range(31, 41))
+    assert found[-1] == told(40)
+    assert found[0].number > 20
+    assert again.last == 40
+
+
+@pytest.mark.parametrize("lost", [1, 10, 60])
+def test_half_a_batch_at_the_end_is_none(tmp_path: Path, lost: int) -> None:
+    outbox, _ = reopened(tmp_path)
+    outbox.put(told(1))
+    outbox.put(told(2))
+    outbox.close()
+    (path,) = tmp_path.glob("*.out")
+    path.write_bytes(path.read_bytes()[:-lost])
+    again, found = reopened(tmp_path)
+    assert found == [told(1)]
+    again.put(told(2))
+    again.close()
+    assert reopened(tmp_path)[1] == [told(1), told(2)]

@@ -1,0 +1,162 @@
+"""Polling ahead gives what polling gives, and never two polls at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event, Lock
+
+import pytest
+
+from skws.data.record import BadRecord, Record
+from skws.sources.feed import Batch, Item, Offset
+from skws.spark.streaming.micro_batch import unpacked
+from skws.spark.streaming.prefetch import Prefetch
+from skws_schema.errors import SourceError
+from skws_schema.model import Schema
+
+
+@dataclass
+class Counting:
+    """A feed of numbered records that gives fewer than it is asked for now and then."""
+
+    tables_pending = False
+    most: int
+    seed: int
+    broken: int = -1
+    refused: int = -1
+    committed: list[int] = field(default_factory=list)
+    may_end: Event = field(default_factory=Event)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.lock = Lock()
+        self.may_end.set()
+
+    def poll(self, start: Offset, limit: int) -> Batch:
+        assert self.lock.acquire(blocking=False), "two polls at once"
+        try:
+            self.may_end.wait()
+            at = start["at"]
+            if 0 <= self.broken <= at:
+                raise SourceError("gone")
+            end = min(self.most, at + self.rng.choice([0, limit // 2, limit, limit]))
+            items = [Record(0, n, (n,)) for n in range(at, end)]
+            return Batch(items, {"at": end}, (f"notice {at}",) if at % 7 == 0 else (), end == self.most)
+        finally:
+            self.lock.release()
+
+    def change_schema(self, schema: Schema) -> None:
+        pass
+
+    def start(self) -> Offset:
+        return {"at": 0}
+
+    def tables(self) -> Iterator[Item]:
+        return iter(())
+
+    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+        return iter([Record(0, n, (n,)) for n in range(start["at"], end["at"])])
+
+    def commit(self, end: Offset) -> None:
+        assert not self.lock.locked()
+        self.committed.append(end["at"])
+        if end["at"] == self.refused:
+            raise SourceError("cannot forget")
+
+    def lag(self, offset: Offset) -> str:
+        return str(self.most - offset["at"])
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_records_in_order(seed: int) -> None:
+    feed = Counting(200, seed)
+    ahead = Prefetch(feed)
+    found: list[Item] = []
+    at, ended, packed_ahead = feed.start(), False, 0
+    while not ended:
+        polled = ahead.poll(at, 10)
+        ahead.read_on()
+        batch = polled.batch
+        if polled.packed is not None:
+            packed_ahead += 1
+            assert list(unpacked(polled.packed).records()) == batch.items
+        assert len(batch.items) <= 10
+        assert list(feed.replay(at, batch.end)) == list(batch.items)
+        found += batch.items
+        at, ended = batch.end, batch.ended
+        ahead.commit(at)
+    assert [item.time for item in found if isinstance(item, Record)] == list(range(200))
+    assert packed_ahead > 3
+
+
+def test_bad_records_are_left_to_who_polls() -> None:
+    feed = Counting(200, 1)
+    ahead = Prefetch(feed)
+    bad = BadRecord("somewhere", 1, 0, b"", "no time")
+    given: list[list[Item]] = [[Record(0, 0, (0,))] * 3, [Record(0, 1, (1,)), bad, Record(0, 1, (1,))], []]
+    polls = iter(given)
+    feed.poll = lambda start, limit: Batch(next(polls), {"at": start["at"] + 3})  # type: ignore[method-assign]
+    first = ahead.poll({"at": 0}, 3)
+    ahead.read_on()
+    second = ahead.poll({"at": 3}, 3)
+    assert (len(first.batch.items), second.packed) == (3, None)
+    assert bad in second.batch.items
+
+
+def test_another_offset_than_was_polled_ahead() -> None:
+    ahead = Prefetch(Counting(200, 1))
+    while not ahead.poll({"at": 0}, 10).batch.items:
+        pass
+    ahead.read_on()
+    assert ahead.poll({"at": 50}, 10).batch.end["at"] >= 50
+    assert all(item.time >= 50 for item in ahead.poll({"at": 50}, 10).batch.items if isinstance(item, Record))
+
+
+def test_errors_come_to_who_polls() -> None:
+    feed = Counting(200, 3, broken=20)
+    ahead = Prefetch(feed)
+    at = feed.start()
+
+    def poll_on() -> None:
+        nonlocal at
+        for _ in range(50):
+            at = ahead.poll(at, 10).batch.end
+            ahead.read_on()
+            ahead.settled()
+
+    with pytest.raises(SourceError, match="gone"):
+        poll_on()
+    assert at["at"] >= 10
+
+
+def test_who_commits_does_not_wait_for_a_poll_that_goes_on() -> None:
+    feed = Counting(200, 1)
+    ahead = Prefetch(feed)
+    at = feed.start()
+    while len((batch := ahead.poll(at, 10).batch).items) < 10:
+        at = batch.end
+    feed.may_end.clear()
+    ahead.read_on()
+    ahead.commit(batch.end)
+    assert feed.committed == []
+    feed.may_end.set()
+    ahead.poll(batch.end, 10)
+    assert feed.committed == [batch.end["at"]]
+
+
+def test_what_a_commit_raises_late_comes_with_the_next_poll() -> None:
+    feed = Counting(200, 1)
+    ahead = Prefetch(feed)
+    at = feed.start()
+    while len((batch := ahead.poll(at, 10).batch).items) < 10:
+        at = batch.end
+    feed.refused = batch.end["at"]
+    ahead.read_on()
+    ahead.commit(batch.end)
+    with pytest.raises(SourceError, match="cannot forget"):
+        ahead.poll(batch.end, 10)

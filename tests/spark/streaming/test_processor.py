@@ -1,0 +1,123 @@
+"""The stateful stage with its state in memory: whatever keepers are lost, it tells what one worker tells."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+
+from skws.data.batch import RecordBatch
+from skws.jobs.control import Command
+from skws.jobs.journal import Entry
+from skws.jobs.pipeline import Worker
+from skws.queries.kinds import checked
+from skws.queries.partitioning import Part, Partitioning
+from skws.queries.stream_state import LoggedBatch
+from skws.spark.streaming import processor
+from skws.spark.streaming.compressed import expanded
+from skws.spark.streaming.frames import Message
+from skws.spark.streaming.lazy_pickle import LazyPickle
+from skws.spark.streaming.processor import MeshProcessor
+from skws.spark.streaming.shard_server import ShardServer
+from skws.spec.job import Job
+from skws.spec.query import PATTERN
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.queries.counted import counted
+from tests.spark.streaming.shard_runs import lines, parcel_of
+from tests.spark.streaming.test_oracle_shards import PAIRS, cut, random_records, request
+
+
+@dataclass
+class Map:
+    """As Spark's MapState."""
+
+    held: dict[Any, Any] = field(default_factory=dict)
+
+    def getValue(self, key: Any) -> Any:  # noqa: N802 - Spark's name
+        return self.held.get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:  # noqa: N802 - Spark's name
+        assert all(isinstance(part, bytes) for part in value)
+        self.held[key] = value
+
+    def removeKey(self, key: Any) -> None:  # noqa: N802 - Spark's name
+        self.held.pop(key, None)
+
+    def keys(self) -> Iterator[Any]:
+        return iter(list(self.held))
+
+
+class Handle:
+    """As that which Spark gives a processor."""
+
+    def __init__(self) -> None:
+        self.maps: dict[str, Map] = {}
+
+    def getMapState(self, name: str, key: str, value: str) -> Map:  # noqa: N802 - Spark's
+        return self.maps.setdefault(name, Map())
+
+
+class Lodgings:
+    """Keepers in this process, one a shard, for as long as nobody loses them."""
+
+    def __init__(self) -> None:
+        self.keepers: dict[int, ShardServer] = {}
+
+    def lodger(self, run: str, asked: LazyPickle[Job], share: Part) -> Any:
+        keeper = self.keepers.setdefault(share.number, ShardServer(asked.read(), share))
+
+        def ask(head: dict[str, Any], blobs: Any = ()) -> Message:
+            answer = keeper.answer(Message(orjson.loads(orjson.dumps(head)), list(blobs)))
+            return Message(orjson.loads(orjson.dumps(answer.head)), answer.blobs)
+
+        return SimpleNamespace(ask=ask, close=lambda: None)
+
+
+COMMANDS = {
+    3: [Command("add", "pairs", PAIRS, kind=PATTERN), Command("add", "late", "beta -no")],
+    6: [Command("remove", "pairs"), Command("remove", "fifth"), Command("add", "7", "7", kind="counted")],
+    8: [Command("add", "again", PAIRS, kind=PATTERN), Command("remove", "late")],
+}
+
+
+@pytest.mark.parametrize("window", [TimeWindow(12), CountWindow(9), Unbounded()])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: int, window: Window) -> None:
+    counted(monkeypatch)
+    lodgings = Lodgings()
+    monkeypatch.setattr(processor, "ShardClient", lodgings.lodger)
+    rng = random.Random(seed)
+    asked = request(window)
+    shares = {key: Part(key, 2, Partitioning.ROOTS) for key in range(2)}
+    stages = {key: MeshProcessor("run", asked, shares) for key in shares}
+    handles = {key: Handle() for key in shares}
+    for key, stage in stages.items():
+        stage.init(handles[key])  # type: ignore[arg-type]
+    log: list[LoggedBatch] = []
+    one = Worker(asked, lambda _: log)
+    snapshots = 0
+    for number, batch in enumerate(cut(rng, random_records(rng, 250))):
+        first = [Command.adding(standing) for standing in checked(asked).values()]
+        commands = COMMANDS.get(number, []) if number else first
+        before = one.live.position, one.live.now
+        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), tuple(batch)))
+        log.append(LoggedBatch(*before, RecordBatch.of(batch)))
+        row = SimpleNamespace(sequence=number, parcel=parcel_of(batch, commands).to_bytes())
+        told: list[bytes] = []
+        for key, stage in stages.items():
+            if rng.random() < 0.3:
+                lodgings.keepers.pop(key, None)
+            rows = list(stage.handleInputRows((key,), iter([row]), None))  # type: ignore[arg-type]
+            told += [line for each in rows if each.part for line in expanded(each.told).split(b"\n")]
+        assert sorted(told) == lines(outcome.results), number
+        snapshots += number in COMMANDS and any(result.snapshot for result in outcome.results)
+    assert snapshots
+    shelves = [[*handle.maps["shelf"].held] for handle in handles.values()]
+    assert {name for shelf in shelves for kind, name in shelf if kind == "state"} == {"7"}
+    if not isinstance(window, Unbounded):
+        assert all(sum(kind == "chunk" for kind, _ in shelf) < len(log) for shelf in shelves)

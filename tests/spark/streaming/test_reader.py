@@ -1,0 +1,78 @@
+"""The reader of a live source, asked as Spark would ask it: held in, and gone on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import skws.spark.streaming.reader as reader_module
+from skws.sources.addresses import parse_source
+from skws.spark.streaming.micro_batch import MicroBatch, unpacked
+from skws.spark.streaming.reader import FeedReader, Reading
+from skws.spark.streaming.replay_control import ReplayControl
+from tests.jobs.watching import SCHEMA, append, customer, order, request
+
+
+def reader(folder: Path, source: str) -> FeedReader:
+    (folder / "tables.log").touch()
+    first = parse_source(source).open(SCHEMA).start()
+    return FeedReader(Reading(request(source), folder, "a start", (0,), first))
+
+
+def records(rows: Iterable[tuple[int, int, bytes]]) -> int:
+    return sum(len(unpacked(MicroBatch.from_bytes(blob).records)) for *_, blob in rows)
+
+
+def test_paused_it_gives_nothing_and_then_all_of_it(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    append(source, customer(1, 1))
+    reading = reader(tmp_path, str(source))
+    rows, at = reading.read(reading.initialOffset())
+    assert records(rows) == 1
+    ReplayControl(paused=True).put(tmp_path)
+    append(source, order(2, 1), order(3, 1))
+    for _ in range(3):
+        rows, behind = reading.read(at)
+        assert (records(rows), behind) == (0, at)
+    ReplayControl().put(tmp_path)
+    rows, behind = reading.read(at)
+    assert records(rows) == 2
+    assert records(reading.readBetweenOffsets(at, behind)) == 2
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_replay_goes_as_fast_as_it_is_told(tmp_path: Path, paused: bool) -> None:
+    """A thousand seconds of a replay, which would take as long."""
+    source = tmp_path / "in.jsonl"
+    append(source, customer(1000, 1), order(2000, 1))
+    reading = reader(tmp_path, f"replay:{source}")
+    rows, at = reading.read(reading.initialOffset())
+    found = records(rows)
+    ReplayControl(paused=paused, speed=1e9).put(tmp_path)
+    for _ in range(5):
+        rows, at = reading.read(at)
+        found += records(rows)
+    assert found == (1 if paused else 2)
+    ReplayControl(speed=1e9).put(tmp_path)
+    for _ in range(5):
+        rows, at = reading.read(at)
+        found += records(rows)
+    assert found == 2
+    assert at["ended"]
+
+
+def test_batches_grow_while_spark_is_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "_FIRST", 10)
+    monkeypatch.setattr(reader_module, "_MOST", 40)
+    source = tmp_path / "in.jsonl"
+    append(source, *(order(n, n) for n in range(200)))
+    reading = reader(tmp_path, str(source))
+    at = reading.initialOffset()
+    sizes: list[int] = []
+    while sum(sizes) < 200:
+        rows, at = reading.read(at)
+        sizes.append(records(rows))
+    assert sizes[:3] == [10, 20, 40]
+    assert max(sizes) == 40

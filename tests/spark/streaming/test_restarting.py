@@ -1,0 +1,209 @@
+"""A query that is started again: after which failures, how often, and what is told of it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+from skws.jobs.pace import StoppableClock
+from skws.spark.faults import SparkFailedError
+from skws.spark.streaming.faults import PassingError, passing, streaming_fault, told_briefly
+from skws.spark.streaming.restarting import ATTEMPTS, RestartingQuery
+from skws_schema.errors import BadRecordsError
+from tests.jobs.watching import Notes
+
+BUSY = "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org.apache.spark.Some"
+BAD = "skws_schema.errors.BadRecordsError: in.jsonl:2: not JSON\n\n\tat org.apache.spark.Some"
+IN_FACTORY = (
+    "\n\tat java.base/java.io.A.b(A.java:1)\n\tat org.apache.spark.api.python.PythonWorkerFactory.c()"
+)
+
+
+class FailureError(Exception):
+    """As Spark tells of it. ``trace``: of what caused it in Java."""
+
+    def __init__(self, text: str, trace: str = "") -> None:
+        super().__init__(text)
+        self._cause = type("Cause", (), {"_stackTrace": trace})
+
+
+class Query:
+    """Runs until ``error`` is there."""
+
+    def __init__(self) -> None:
+        self.error: FailureError | None = None
+        self.stopped = False
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        return self.error is None
+
+    def exception(self) -> FailureError | None:
+        return self.error
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Clock(StoppableClock):
+    """Goes on by sleeping alone."""
+
+    at = 0
+
+    def now(self) -> int:
+        return self.at
+
+    def sleep(self, micros: int) -> None:
+        self.at += micros
+
+
+class Lasting:
+    """A lasting query, the queries that it has started, and how many batches they have done."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.notes = Notes()
+        self.queries: list[Query] = []
+        self.done = 0
+        self.refused: list[Exception] = []
+        started: Any = self._start
+        self.query = RestartingQuery(started, lambda: self.done, nullcontext, self.clock, self.notes.log)
+
+    def _start(self) -> Query:
+        if self.refused:
+            raise self.refused.pop()
+        self.queries.append(Query())
+        return self.queries[-1]
+
+    def fail(self, text: str, trace: str = "") -> None:
+        self.queries[-1].error = FailureError(text, trace)
+
+    def pause_until_started(self) -> float:
+        """Seconds."""
+        began, known = self.clock.at, len(self.queries)
+        while len(self.queries) == known:
+            assert self.query.goes_on()
+            self.clock.sleep(500_000)
+        return (self.clock.at - began) // 1_000_000
+
+
+def test_pauses_grow_until_something_is_done() -> None:
+    run = Lasting()
+    run.pause_until_started()
+    pauses = []
+    for batches in (0, 0, 0, 1, 0):
+        run.done += batches
+        run.fail(BUSY)
+        pauses.append(run.pause_until_started())
+    assert pauses == [1, 2, 4, 1, 2]
+    assert run.query.restarts == 5
+    assert run.notes.lines[0] == "Spark failed: Python worker failed to connect back; starting again in 1 s"
+
+
+def test_advice_of_spark_to_developers_is_left_out() -> None:
+    run = Lasting()
+    run.pause_until_started()
+    run.fail("Python worker exited unexpectedly (crashed). Consider setting 'spark.x' to 'true'")
+    run.pause_until_started()
+    assert run.notes.lines == [
+        "Spark failed: Python worker exited unexpectedly (crashed); starting again in 1 s"
+    ]
+
+
+def test_it_is_not_tried_for_ever() -> None:
+    run = Lasting()
+    run.pause_until_started()
+    for _ in range(ATTEMPTS - 1):
+        run.fail(BUSY)
+        assert run.pause_until_started() <= 30
+    run.fail(BUSY)
+    with pytest.raises(SparkFailedError, match=rf"connect back \({ATTEMPTS} times, with nothing done"):
+        run.query.goes_on()
+
+
+def test_a_start_that_fails_is_tried_again() -> None:
+    run = Lasting()
+    run.refused = [FailureError(BUSY), FailureError(BUSY)]
+    assert run.pause_until_started() == 3
+    assert run.query.restarts == 2
+    run.fail("")
+    run.query._query = None
+    run.refused = [FailureError(BAD)]
+    with pytest.raises(FailureError, match=r"in\.jsonl:2"):
+        run.query.goes_on()
+
+
+def test_a_start_that_meets_a_process_that_was_killed_is_tried_again() -> None:
+    run = Lasting()
+    run.refused = [FailureError(f": java.io.IOException: Stream closed{IN_FACTORY}")]
+    assert run.pause_until_started() == 1
+    assert run.notes.lines == [
+        "Spark failed: a Python process has gone (Stream closed); starting again in 1 s"
+    ]
+
+
+@pytest.mark.parametrize(
+    "gone", [Py4JNetworkError("Answer is empty"), ConnectionRefusedError(111, "refused")]
+)
+def test_no_java_while_it_starts(gone: Exception) -> None:
+    run = Lasting()
+    run.refused = [gone]
+    with pytest.raises(SparkFailedError, match=r"^Spark failed: its Java process has gone$"):
+        run.query.goes_on()
+    run.refused = [gone]
+    run.clock.stopping.set()  # who ends a service sends signals to Java, too
+    assert not run.query.goes_on()
+
+
+def test_what_is_raised_briefly_is_known_again() -> None:
+    with pytest.raises(PassingError, match=r"a Python process has gone \(Stream closed\)$"), told_briefly():
+        raise Py4JError(f"calling o1.collect.\n: java.io.IOException: Stream closed{IN_FACTORY}")
+
+
+def test_what_would_fail_again_is_raised_at_once() -> None:
+    run = Lasting()
+    run.pause_until_started()
+    run.fail(BAD)
+    with pytest.raises(BadRecordsError, match=r"in.jsonl:2: not JSON$"):
+        run.query.goes_on()
+    run.fail("Traceback (most recent call last):\nValueError: of a bug")
+    with pytest.raises(SparkFailedError, match=r"^Spark failed: of a bug|ValueError: of a bug$"):
+        run.query.goes_on()
+    assert run.query.restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "trace", "passes"),
+    [
+        (f"Job aborted: Lost a task in stage 5.0 (TID 23): {BUSY}", "", True),
+        ("Python worker exited unexpectedly (crashed). Consider setting", "", True),
+        ("RuntimeError: the keeper of a shard has gone", "", True),
+        ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", "", True),
+        # The source's process has gone: all that Java has is the end of the connection.
+        ("", "java.io.EOFException\n\tat o.a.s.PythonStreamingSourceRunner.latestOffset(X.scala:2)", True),
+        (
+            "Connection reset",
+            "java.net.SocketException: Connection reset\n\tat PythonStreamingSourceRunner",
+            True,
+        ),
+        ("Connection reset", "java.net.SocketException: Connection reset\n\tat Somewhere", False),
+        # Another one that was killed: all processes that Spark starts are started and asked alike.
+        ("Stream closed", f"java.io.IOException: Stream closed{IN_FACTORY}", True),
+        ("EOFException", f"org.apache.spark.SparkException: EOFException{IN_FACTORY}", True),
+        # By `told_briefly`, through Java.
+        ("Return Message: Traceback\nskws.spark.streaming.faults.PassingError: Spark failed: x\n", "", True),
+        # What the source raises, the process being well.
+        ("x", f"org.apache.spark.SparkException: {BAD}\n\tat o.a.s.PythonStreamingSourceRunner", False),
+        # Ours comes first, whatever is said beside it.
+        (f"{BAD}\n{BUSY}", "", False),
+        ("Caused by: java.lang.OutOfMemoryError: Java heap space", "", False),
+    ],
+)
+def test_which_failures_pass(text: str, trace: str, *, passes: bool) -> None:
+    failure: Any = FailureError(text, trace)
+    assert isinstance(streaming_fault(failure), PassingError) is passes
+    if not trace:
+        assert (passing(failure) is not None) is passes

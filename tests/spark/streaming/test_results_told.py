@@ -1,0 +1,20 @@
+"""Results that a keeper tells come to the driver as they were, however many."""
+
+from __future__ import annotations
+
+import pytest
+
+from skws.results.model import Result, ResultTuple
+from skws.spark.streaming.output_log import Told
+from skws.spark.streaming.output_merger import results_of
+from skws.spark.streaming.shard import Worked
+from skws.spark.streaming.shard_server import blobs_of
+
+
+@pytest.mark.parametrize("many", [0, 1, 6_000])
+def test_what_a_keeper_tells_is_what_is_delivered(many: int) -> None:
+    shown = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": "Pulp Fiction"})
+    results = [Result("+", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (shown,), ()) for n in range(many)]
+    blobs = blobs_of(Worked(list(results), {"seconds": 0.1}, None, [], [], []))
+    assert sum(map(len, blobs)) < 100 + 60 * many or many < 2
+    assert results_of(Told(1, [(0, part, blob) for part, blob in enumerate(blobs)])) == results

@@ -1,0 +1,46 @@
+"""Keepers that start before their tasks do: tasks find them, and none of another layout is left."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from uuid import uuid4
+
+from skws.queries.partitioning import Part, Partitioning
+from skws.spark.streaming.lazy_pickle import LazyPickle
+from skws.spark.streaming.servers_ahead import KeepersAhead
+from skws.spark.streaming.shard_client import ShardClient, lodge
+from tests.spark.streaming.test_shard_server import REQUEST, keeper_of, wait_for_the_end_of
+
+ONE = {0: Part(0, 1, Partitioning.ROOTS)}
+TWO = {0: Part(0, 2, Partitioning.ROOTS), 1: Part(1, 2, Partitioning.ROOTS)}
+LOCAL = replace(REQUEST, master="local[2]")
+
+
+def test_a_task_finds_the_keeper_that_was_started_ahead() -> None:
+    run = uuid4().hex[:12]
+    ahead = KeepersAhead(run, LOCAL, ONE)
+    try:
+        ahead.only(dict(ONE))
+        assert ahead._thread is not None
+        ahead._thread.join()
+        known = keeper_of(run)
+        ShardClient(run, LazyPickle(LOCAL), ONE[0]).close()
+        assert keeper_of(run) == known
+        assert known != os.getpid()
+    finally:
+        ahead.end()
+    wait_for_the_end_of(known)
+
+
+def test_keepers_of_another_layout_go() -> None:
+    run = uuid4().hex[:12]
+    ahead = KeepersAhead(run, LOCAL, ONE)
+    ahead.only(TWO)
+    assert not lodge(run).exists()
+
+
+def test_none_starts_here_for_tasks_on_other_machines() -> None:
+    run = uuid4().hex[:12]
+    KeepersAhead(run, replace(REQUEST, master="spark://far:7077"), ONE).end()
+    assert not lodge(run).exists()

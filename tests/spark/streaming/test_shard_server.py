@@ -1,0 +1,179 @@
+"""The process that keeps a shard's mesh: found again, started again, and never trusted with another epoch."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from skws.data.record import Record
+from skws.jobs.control import Command
+from skws.queries.partitioning import Part, Partitioning
+from skws.spark.streaming.lazy_pickle import LazyPickle
+from skws.spark.streaming.shard_client import ShardClient, lodge, vacate
+from skws_schema.errors import MemoryBudgetError, UsageError
+from skws_windows.window import TimeWindow
+from tests.spark.streaming.shard_runs import parcel_of
+from tests.spark.streaming.test_oracle_shards import request
+
+SHARE = Part(0, 1, Partitioning.ROOTS)
+REQUEST = request(TimeWindow(10))
+
+
+@pytest.fixture
+def run() -> Iterator[str]:
+    name = uuid4().hex[:12]
+    yield name
+    vacate(name)
+
+
+def work(
+    lodger: ShardClient, epoch: int, *records: Record, commands: tuple[Command, ...] = ()
+) -> dict[str, Any]:
+    return lodger.ask(
+        {"op": "work", "epoch": epoch, "chunk": epoch, "past": False},
+        [parcel_of(records, commands).to_bytes()],
+    ).head
+
+
+def stand(lodger: ShardClient, epoch: int) -> None:
+    lodger.ask({"op": "begin", "queries": [], "schemas": []})
+    lodger.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch, "states": []})
+
+
+def keeper_of(run: str) -> int:
+    """Its process: the one that has the run's socket open."""
+    inodes = {
+        line.split()[6] for line in Path("/proc/net/unix").read_text().splitlines() if f"-{run}/" in line
+    }
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            links = {os.readlink(link) for link in (process / "fd").iterdir()}
+        except OSError:
+            continue
+        if links & {f"socket:[{inode}]" for inode in inodes}:
+            return int(process.name)
+    raise AssertionError(run)
+
+
+def wait_for_the_end_of(process: int) -> None:
+    stat = Path(f"/proc/{process}/stat")
+    until = time.monotonic() + 10
+    while stat.exists() and " Z " not in stat.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
+    first = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    assert work(first, 0)["op"] == "behind"
+    stand(first, 0)
+    assert work(first, 0, Record(0, 5, ("alpha", 1, 1)))["op"] == "done"
+    first.close()
+    second = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    assert work(second, 1)["op"] == "done"
+    second.close()
+
+
+def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
+    lodger = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    stand(lodger, 0)
+    assert work(lodger, 0)["op"] == "done"
+    assert work(lodger, 0)["op"] == "behind"
+    assert work(lodger, 2)["op"] == "behind"
+    assert work(lodger, 1)["op"] == "done"
+    lodger.close()
+
+
+def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> None:
+    lodger = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    stand(lodger, 0)
+    with pytest.raises(UsageError, match="no standing query 'x'"):
+        work(lodger, 0, commands=(Command("remove", "x"),))
+    assert work(lodger, 0)["op"] == "behind"
+    assert work(lodger, 1)["op"] == "behind"
+    lodger.close()
+
+
+def test_the_end_of_its_memory_is_told(run: str) -> None:
+    lodger = ShardClient(run, LazyPickle(replace(REQUEST, memory="64MiB")), SHARE)
+    stand(lodger, 0)
+    ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
+    with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
+        work(lodger, 0, *ballast, commands=(Command("add", "q", "alpha"),))
+    assert work(lodger, 0)["op"] == "behind"
+    lodger.close()
+
+
+def test_a_killed_keeper_is_replaced_and_has_no_epoch(run: str) -> None:
+    lodger = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    stand(lodger, 3)
+    keeper = keeper_of(run)
+    os.kill(keeper, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="the keeper of a shard has gone"):
+        work(lodger, 3)
+    wait_for_the_end_of(keeper)
+    lodger.close()
+    again = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    assert work(again, 3)["op"] == "behind"
+    again.close()
+
+
+def test_keepers_go_with_their_sockets(run: str) -> None:
+    ShardClient(run, LazyPickle(REQUEST), SHARE).close()
+    keeper = keeper_of(run)
+    vacate(run)
+    assert not lodge(run).exists()
+    wait_for_the_end_of(keeper)
+
+
+ORPHAN = """
+import os, pickle, sys, time
+from skws.spark.streaming.shard_client import ShardClient
+
+request, share = pickle.loads(sys.stdin.buffer.read())
+os.setpgid(0, 0)
+if os.fork():
+    os._exit(0)
+while os.getppid() == os.getpgrp():
+    time.sleep(0.01)
+ShardClient(sys.argv[1], request, share).close()
+"""
+
+
+def test_a_keeper_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
+    told = pickle.dumps((LazyPickle(REQUEST), SHARE))
+    subprocess.run([sys.executable, "-c", ORPHAN, run], input=told, check=True)
+    until = time.monotonic() + 20
+    while not (lodge(run) / "0.log").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    while lodge(run).exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_its_folder_is_for_one_user(run: str) -> None:
+    ShardClient(run, LazyPickle(REQUEST), SHARE).close()
+    assert lodge(run).stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_goes_meanwhile_says_nothing_about_the_stream(run: str, tmp_path: Path) -> None:
+    """As a keeper that ends takes it along, if that is just when another one is started."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nrm -r {lodge(run)}\n")
+    program.chmod(0o755)
+    with pytest.raises(RuntimeError, match=r"^the keeper of a shard has gone"):
+        ShardClient(run, LazyPickle(REQUEST), SHARE, python=str(program))
+    with pytest.raises(FileNotFoundError, match="no-such-python"):
+        ShardClient(run, LazyPickle(REQUEST), SHARE, python=str(tmp_path / "no-such-python"))

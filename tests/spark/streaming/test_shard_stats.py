@@ -1,0 +1,70 @@
+"""What shards tell an onlooker: together the partials of one engine, and the windows of a query."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from skws.data.record import Record
+from skws.jobs.control import Command
+from skws.jobs.journal import Entry
+from skws.jobs.pipeline import Worker
+from skws.queries.kinds import checked
+from skws.spark.streaming.shard_stats import ShardStats
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_mesh.networks import prefix_of
+from skws_windows.window import ExpressionWindow, TimeWindow, parse_window
+from tests.spark.streaming.shard_runs import all_shards, parcel_of
+from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records
+
+_REQUEST = Job({"a": "alpha beta"}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
+
+
+def _told(stats: object, before: ShardStats) -> ShardStats:
+    return ShardStats.of(orjson.loads(orjson.dumps(stats))) or before
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int) -> None:
+    rng = random.Random(seed)
+    one, several = Worker(_REQUEST), all_shards(_REQUEST, shards)
+    told, most = ShardStats(), 0
+    for number, batch in enumerate(cut(rng, random_records(rng, 120))):
+        commands = [] if number else [Command.adding(given) for given in checked(_REQUEST).values()]
+        one.work(Entry(number + 1, {}, 0, tuple(commands), tuple(batch)))
+        parcel = parcel_of(batch, commands)
+        parcel = replace(parcel, head=replace(parcel.head, watched=True))
+        told = _told([kept.work(parcel).told for kept in several], told)
+        waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in one.live.waiting()}
+        assert {at: n for at, n in told.waiting.items() if n} == {at: n for at, n in waiting.items() if n}
+        probes = {prefix_of(tree, len(tree.relations)): count for tree, count in one.live.probes()}
+        assert +Counter(told.probes) == +Counter(probes)
+        most = max(most, len(waiting))
+    assert most > 3
+
+
+def test_the_windows_of_a_query_are_told_by_the_shard_that_has_it() -> None:
+    opened = parse_window("open when plain.x > 3 close when plain.x < 2")
+    assert isinstance(opened, ExpressionWindow)
+    query = Query("alpha").over(opened, allowed=True)
+    request = Job({"a": query}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
+    several = all_shards(request, 3)
+    records = [Record(0, time, ("alpha", x, 1)) for time, x in ((5, 1), (6, 4), (7, 3), (9, 0), (12, 9))]
+    commands = [Command.adding(given) for given in checked(request).values()]
+    parcel = parcel_of(records, commands)
+    parcel = replace(parcel, head=replace(parcel.head, watched=True))
+    told = _told([kept.work(parcel).told for kept in several], ShardStats())
+    (stretches,) = told.stretches.values()
+    assert [(one.start, one.end) for one in stretches] == [(6, 9), (12, None)]
+
+
+def test_nothing_is_told_without_an_onlooker() -> None:
+    (kept,) = all_shards(_REQUEST, 1)
+    worked = kept.work(parcel_of([Record(0, 5, ("alpha", 1, 1))]))
+    assert ShardStats.of([worked.told]) is None

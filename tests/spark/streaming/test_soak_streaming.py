@@ -1,0 +1,91 @@
+"""A live search on Spark at a steady rate with deletions: flat memory and latency, and a search's results.
+
+SKWS_SOAK_MINUTES says how long; half an hour if it does not.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from skws_schema.yaml.write import to_yaml
+from tests.jobs.test_soak import LOAD, flat, options, resident, searched, soak, told, wait_until_read
+from tests.places import ROOT
+from tests.spark.streaming.test_killed_streaming import KINDS, MARK, PATIENCE, processes_of
+
+MINUTES = float(os.environ.get("SKWS_SOAK_MINUTES", "30"))
+JAVA_HEAP = 1 << 30  # the driver's heap grows up to its bound whatever there is to do
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path) -> None:
+    schema, source, out = tmp_path / "schema.yaml", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    metrics, checkpoint = tmp_path / "metrics.json", tmp_path / "checkpoint"
+    schema.write_text(to_yaml(LOAD.schema()))
+    source.touch()
+    mark = uuid4().hex
+    watch = ["watch", LOAD.query, *options(schema), "--master", "local[2,4]", "--source", str(source)]
+    watch += ["--checkpoint", str(checkpoint), "--sink", f"jsonl:{out}", "--metrics-file", str(metrics)]
+    with (tmp_path / "errors").open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "skws", *watch],
+            cwd=ROOT,
+            stderr=errors,
+            env={**os.environ, MARK: mark, "SKWS_DRIVER_MEMORY": "1g"},
+        )
+
+    java: list[float] = []
+
+    def python() -> float:
+        virtual_machines = set(processes_of(mark, KINDS["java"]))
+        java.append(memory(virtual_machines))
+        return memory(set(processes_of(mark, "")) - virtual_machines)
+
+    try:
+        began = time.monotonic()
+        while not metrics.exists():  # it tells nothing before it runs
+            assert process.poll() is None, (tmp_path / "errors").read_text()
+            assert time.monotonic() < began + PATIENCE
+            time.sleep(0.1)
+        memories, latency, results = soak(python, source, metrics, MINUTES * 60)
+        wait_until_read(metrics, source)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 130, (tmp_path / "errors").read_text()
+    finally:
+        process.kill()
+        process.wait()
+    print(f"Python {_megabytes(memories)} MB, Java {_megabytes(java)} MB, latency {_every(latency)} s")
+    size = sum(file.stat().st_size for file in checkpoint.rglob("*") if file.is_file())
+    print(f"{results} results, checkpoint {size / 1e6:.0f} MB")
+    assert results > 50 * MINUTES
+    assert flat(memories, slack=60e6), memories
+    assert max(java) < JAVA_HEAP * 1.6, java
+    assert flat(latency, slack=0.5), latency
+    assert told(out.read_bytes()) == searched(schema, source)
+
+
+def memory(processes: set[int]) -> float:
+    """In bytes, of those that are there."""
+    found = 0
+    for process in processes:
+        with suppress(OSError, StopIteration):  # it has ended
+            found += resident(process)
+    return found
+
+
+def _megabytes(values: list[float]) -> list[int]:
+    return [round(value) for value in _every([value / 1e6 for value in values])]
+
+
+def _every(values: list[float]) -> list[float]:
+    """Some, as time goes by."""
+    return [round(value, 2) for value in values[:: max(1, len(values) // 8)]]

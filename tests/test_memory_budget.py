@@ -1,0 +1,154 @@
+"""The memory budget: sizes as they are written, the warning at half, the end with its reasons."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from skws.memory import LEAST, MemoryShare, free, read_size
+from skws_schema import memory
+from skws_schema.errors import MemoryBudgetError, UsageError
+from skws_schema.memory import Held, MemoryBudget
+
+SCHEMA = """\
+window: 20 hours
+relations:
+  a: {attributes: {t: text, k: integer}, search: [t]}
+  b: {attributes: {t: text, k: integer}, search: [t]}
+joins: [a.k = b.k]
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_budget() -> Iterator[None]:
+    yield
+    memory.use(None)
+
+
+class Hoard:
+    """Says that it holds something."""
+
+    def held(self) -> Held:
+        return Held(1 << 62, "query 'x' holds 7 results")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("2GiB", 2 << 30),
+        ("2 g", 2 * 1000**3),
+        ("500MB", 500 * 1000**2),
+        ("0.5 gib", 1 << 29),
+        ("268435456", 1 << 28),
+    ],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert read_size(text) == size
+    assert read_size(text, 2) == max(LEAST, size // 2)
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1GiB", "0%", "101%", "1KiB", "1 GiB more", "nan%"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--memory"):
+        read_size(text)
+
+
+def test_a_share_is_of_what_is_free() -> None:
+    half = read_size("50%")
+    assert memory.used() < half < memory.used() + free()
+
+
+def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
+    hoard, told = Hoard(), list[str]()
+    memory.register(hoard)
+    memory.check()  # no budget, no limit
+    memory.use(MemoryBudget(int(1.5 * memory.used()), told.append))
+    memory.check()
+    memory.check()
+    assert len(told) == 1
+    assert "half of the memory budget" in told[0]
+    assert "query 'x' holds 7 results" in told[0]
+    with pytest.raises(MemoryBudgetError, match="used up: query 'x' holds 7 results") as ended:
+        memory.check(memory.used())
+    assert "--max-size" in str(ended.value)
+
+
+def test_memory_that_the_system_refuses_is_told_like_the_budget() -> None:
+    with pytest.raises(MemoryBudgetError, match="the system gives no more memory"), memory.explain_refusals():
+        raise MemoryError
+    with (
+        pytest.raises(MemoryBudgetError, match="the system gives no more memory"),
+        MemoryShare("50%", 2).kept(),
+    ):
+        raise MemoryError
+
+
+def hot(tmp_path: Path, number: int) -> list[str]:
+    """A command that searches so many tuples which all meet as many others, at one instant."""
+    (tmp_path / "hot.yaml").write_text(SCHEMA)
+    with (tmp_path / "hot.jsonl").open("wb") as file:
+        for place in range(2 * number):
+            relation, word = (("a", "alpha"), ("b", "beta"))[place % 2]
+            record = {"relation": relation, "time": 1, "row": {"t": word, "k": 1}}
+            file.write(orjson.dumps(record) + b"\n")
+    given = ["-s", str(tmp_path / "hot.yaml"), "-r", str(tmp_path / "hot.jsonl"), "--engine", "local"]
+    return [sys.executable, "-m", "skws", "search", "alpha", "beta", *given, "--max-size", "2"]
+
+
+def test_a_search_warns_and_ends_at_its_budget(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*hot(tmp_path, 2_500), "-f", "jsonl", "--memory", "256MiB"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "half of the memory budget of 256.0 MiB is in use" in ended.stderr
+    assert "the memory budget of 256.0 MiB is used up: query 'alpha beta'" in ended.stderr
+    assert "network a{alpha} - b{beta}" in ended.stderr
+    assert "What would help" in ended.stderr
+
+
+def test_a_limit_of_addresses_ends_it_alike(tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (1_200 << 20, 1_200 << 20))
+
+    ended = subprocess.run(
+        [*hot(tmp_path, 4_000), "-f", "jsonl", "--memory", "100GiB"],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limit,
+        env={"OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "the system gives no more memory" in ended.stderr
+    assert "unexpected" not in ended.stderr
+    assert "What would help" in ended.stderr
+
+
+def test_enough_of_them_come_under_a_limit(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*hot(tmp_path, 800), "-f", "jsonl", "--limit", "10", "--memory", "256MiB"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(ended.stdout.splitlines()) == 10
+
+
+def test_a_size_that_cannot_be_read_is_told_by_every_command_that_searches() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "skws", "search", "x", "-s", "s", "-r", "r", "--memory", "lots"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "--memory lots: expected a size such as 2GiB" in ended.stderr

@@ -1,0 +1,72 @@
+"""The wheel: it brings nothing but packages of its own prefix, and lives beside packages of other people."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+
+
+def python(*arguments: str | Path, **environment: str) -> str:
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(sys.prefix),
+        env=os.environ | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    python("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
+    (made,) = folder.glob("skws-*.whl")
+    return made
+
+
+def test_it_holds_packages_of_the_prefix_alone(wheel: Path) -> None:
+    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    packages = {name for name in names if not name.endswith(".dist-info")}
+    assert packages == {"skws"} | {
+        f"skws_{member}" for member in ("schema", "purging", "windows", "mesh", "patterns", "bounds", "tui")
+    }
+
+
+@pytest.mark.parametrize("first", ["schema", "skws"])
+def test_it_lives_beside_another_package_named_schema(wheel: Path, tmp_path: Path, first: str) -> None:
+    order = ["schema", str(wheel)] if first == "schema" else [str(wheel), "schema"]
+    for package in order:
+        python("-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, package)
+    code = (
+        "import schema, skws_schema.yaml.load, skws;"
+        "print(schema.Schema(int).validate(7), *{m.__file__ for m in (schema, skws_schema, skws)})"
+    )
+    valid, *files = python("-c", code, PYTHONPATH=str(tmp_path)).split()
+    assert valid == "7"
+    assert all(file.startswith(str(tmp_path)) for file in files), files
+
+
+def test_measurements_are_said_to_be_in_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    python("-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, wheel)
+    command = [sys.executable, "-m", "skws", "bench", "floor"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs a checkout of the sources" in done.stderr

@@ -1,0 +1,162 @@
+"""S-MSO formulas as text: what they are read as, the windows they define, and what is refused."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skws_schema.errors import UsageError
+from skws_windows.automata import smso as m
+from skws_windows.automata import smso_automata
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import StreamRecord
+from skws_windows.language.expression import Selection, WindowExpression
+from skws_windows.language.formula import formula_expression, parse_formula
+from skws_windows.language.parse import parse_expression, parse_pairs
+from skws_windows.processor.processor import Processor
+from tests.window_streams import ALPHABET, words
+
+HIGH = g.Compare("<", g.Constant(1), g.Field("x"))
+
+
+def windows_of(found: WindowExpression, word: list[StreamRecord]) -> list[tuple[object, int, int]]:
+    return [(w.key, w.first, w.last) for w in Processor(found, ALPHABET).process(word)]
+
+
+SUCCESSOR = "x < y and not exists z: x < z < y"
+ALTERNATING = (
+    "exists Odd: Odd(b) and (not Odd(e)) and forall x, y: "
+    f"(b <= x and y <= e and ({SUCCESSOR})) -> (Odd(x) or Odd(y)) and not (Odd(x) and Odd(y))"
+)
+
+
+@pytest.mark.parametrize(
+    ("formula", "expression"),
+    [
+        (
+            "[x > 0](b) and b < e and [x < 1](e) and forall y: b < y < e -> not [x < 1](y)",
+            "every open when x > 0 close when x < 1",
+        ),
+        ("[x > x[-1]](b) and b = e", "match [x > x[-1]]"),
+        ("forall y: b <= y -> [x > x[-1]](y)", "match [x > x[-1]]+"),
+        ("not exists y: y < b", "match .+ after ()"),
+        (
+            "exists y: (y < b and [n](y) and not exists z: y < z < b) and [x = 1](e)",
+            "match .* [x = 1] after .* [n]",
+        ),
+        ("[n](e) or [x > 0](b) and b != e", "match .* [n] | [x > 0] .+"),
+        ("exists y: b < y < e and ([x > 0](y) -> [n](y))", "match . .* [not x > 0 or n] .* ."),
+        (ALTERNATING, "match (. .)+"),
+        ("exists S: (S(e) and forall y: S(y) -> y >= b and [x > 0](y))", "match .* [x > 0]"),
+        ("[true](b) and e >= b", "match .+"),
+        ("e < b", "match [false]"),
+    ],
+)
+@settings(max_examples=12, deadline=None)
+@given(words=st.lists(words(8), min_size=3, max_size=3), per=st.sampled_from(((), ("x",), ("s",))))
+def test_formulas_have_the_windows_of_equivalent_expressions(
+    formula: str, expression: str, words: list[list[StreamRecord]], per: tuple[str, ...]
+) -> None:
+    for selection in Selection:
+        read, same = both(formula, expression.removeprefix("every "), selection, per)
+        for word in words:
+            assert windows_of(read, word) == windows_of(same, word)
+
+
+@cache
+def both(
+    formula: str, expression: str, selection: Selection, per: tuple[str, ...]
+) -> tuple[WindowExpression, WindowExpression]:
+    by_key = f" per {per[0]}" if per else ""
+    read = formula_expression(formula, ALPHABET, selection=selection, per=per)
+    return read, parse_expression(f"{selection} {expression}{by_key}", ALPHABET)
+
+
+def test_a_longer_lookback_leaves_out_more_records() -> None:
+    word = [StreamRecord(0, 0, (1, None, None))] * 4
+    some = [windows_of(formula_expression("b = e", ALPHABET, lookback=k), word) for k in (0, 2)]
+    assert some == [windows_of(parse_pairs([(".*", ".")], ALPHABET, lookback=k), word) for k in (0, 2)]
+    assert [first for _, first, _ in some[1]] == [2, 3]
+
+
+B, E = m.Satisfies(HIGH, "b"), m.Satisfies(HIGH, "e")
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    {
+        "not [x > 1](b) and [x > 1](e)": m.Conjunction(m.Negation(B), E),
+        "[x > 1](b) or [x > 1](e) and b < e": m.either(B, m.Conjunction(E, m.Before("b", "e"))),
+        "[x > 1](b) -> [x > 1](e) -> b < e": m.implies(B, m.implies(E, m.Before("b", "e"))),
+        "b <= e": m.at_most("b", "e"),
+        "b > e": m.Before("e", "b"),
+        "exists y: b < y and y < e": m.SomePosition(
+            "y", m.Conjunction(m.Before("b", "y"), m.Before("y", "e"))
+        ),
+        "not exists y: y < b or [x > 1](e)": m.Negation(m.SomePosition("y", m.either(m.Before("y", "b"), E))),
+        "(EXISTS y: y < b) AND [x > 1](e)": m.Conjunction(m.SomePosition("y", m.Before("y", "b")), E),
+        "forall x, Y: Y(x)": m.Negation(m.SomePosition("x", m.SomeSet("Y", m.Negation(m.Member("Y", "x"))))),
+        "exists exist: exist < e": m.SomePosition("exist", m.Before("exist", "e")),
+    }.items(),
+)
+def test_how_formulas_are_read(text: str, formula: m.Formula) -> None:
+    assert parse_formula(text, ALPHABET) == formula
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        ("[x > 1](b) and y < e", "no variable 'y'; bind it by 'exists y:' or 'forall y:'", 15),
+        ("exists pos: [x > 1](pso)", "no variable 'pso'; did you mean 'pos'?", 20),
+        ("(exists y: y < e) and y < b", "no variable 'y'", 22),
+        ("exists y: Y(y)", "no variable 'Y'; bind it by", 10),
+        ("exists b: b < e", "b is a record of the window", 7),
+        ("exists Y: Y < e", "expected a record, found the set Y", 10),
+        ("exists y: y(b)", "expected a set, found the record y", 10),
+        ("[xx > 1](b)", "no field or relation 'xx'", 1),
+        ("[x > 's'](b)", "a value of type integer is compared with one of type text", 5),
+        ("[x](b)", "expected a condition, found a value of type integer", 1),
+        ("[x > 1](b", r"expected '\)', not the end", 9),
+        ("[x > 1] and b < e", r"expected '\(', not 'and'", 8),
+        ("[x > 1](b) and", "or a name, not the end", 14),
+        ("exists y y < e", "expected ',' or ':', not 'y'", 9),
+        ("b ~ e", "not '~'", 2),
+    ],
+)
+def test_errors_point_at_the_place(text: str, message: str, place: int) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
+        formula_expression(text, ALPHABET)
+    shown, caret = str(raised.value).splitlines()[-2:]
+    assert shown == f"  {text}"
+    assert caret.index("^") - 2 == place
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (" and ".join(f"[x > y[-{i}]](e)" for i in range(1, 10)), "its 9 conditions can be combined in more"),
+        ("exists " + ", ".join(f"X{i}" for i in range(25)) + ": X0(b)", None),
+        (" and ".join(f"(exists Y: Y(e) and not Y(b) or X{i}(e))" for i in range(2)), "no variable 'X0'"),
+        ("(" * 61 + "b < e" + ")" * 61, "brackets nested deeper than 60"),
+        ("not " * 2400 + "b < e", "nested too deeply"),
+        ("b < e and " * 1200, "of 12,000 characters; at most 10,000"),
+    ],
+)
+def test_what_is_too_large(text: str, message: str | None) -> None:
+    if message is None:
+        assert formula_expression(text, ALPHABET).pairs
+        return
+    with pytest.raises(UsageError, match=message):
+        formula_expression(text, ALPHABET)
+
+
+def test_formulas_whose_automata_explode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smso_automata, "MOST_ENTRIES", 10_000)
+    sets = ", ".join(f"X{i}" for i in range(9))
+    inner = " and ".join(f"(X{i}(b) or X{i + 1}(e))" for i in range(8))
+    with pytest.raises(UsageError, match="the formula is too large: its automata need more than"):
+        formula_expression(f"exists {sets}: {inner}", ALPHABET)
+    assert formula_expression("exists X: X(b) and not X(e)", ALPHABET).pairs

@@ -1,0 +1,166 @@
+"""S-MSO formulas by brute force beside the window expressions built from them, and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skws_schema.budget import OverBudgetError
+from skws_windows.automata import regular as r
+from skws_windows.automata import smso as m
+from skws_windows.automata import smso_automata
+from skws_windows.automata.smso import formula_of
+from skws_windows.automata.smso_automata import window_expression
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import StreamRecord
+from skws_windows.guards.satisfiability import Satisfiability
+from skws_windows.language.expression import WindowExpression, expression
+from skws_windows.processor.processor import Processor
+from tests.window_streams import ALPHABET, simple_guards, windows_by_definition, words
+
+THEORY = Satisfiability(ALPHABET)
+
+
+@st.composite
+def formulas(
+    draw: st.DrawFn, k: int, places: tuple[str, ...], sets: tuple[str, ...], depth: int
+) -> m.Formula:
+    """Formulas whose free variables are among some."""
+    place = st.sampled_from(places)
+    kinds = ["satisfies", "before"] + ["member"] * bool(sets)
+    if depth:
+        kinds += ["not", "and", "and", "position", "set"]
+    match draw(st.sampled_from(kinds)):
+        case "satisfies":
+            return m.Satisfies(draw(simple_guards(k)), draw(place))
+        case "before":
+            return m.Before(draw(place), draw(place))
+        case "member":
+            return m.Member(draw(st.sampled_from(sets)), draw(place))
+        case "not":
+            return m.Negation(draw(formulas(k, places, sets, depth - 1)))
+        case "and":
+            return m.Conjunction(
+                draw(formulas(k, places, sets, depth - 1)), draw(formulas(k, places, sets, depth - 1))
+            )
+        case "position":
+            name = draw(st.sampled_from(("x", "y")))
+            return m.SomePosition(name, draw(formulas(k, (*places, name, name), sets, depth - 1)))
+    return m.SomeSet("X", draw(formulas(k, places, (*sets, "X"), depth - 1)))
+
+
+def windows_by_logic(formula: m.Formula, k: int, word: list[StreamRecord]) -> list[tuple[int, int]]:
+    """Definition 6: quantifiers up to e, so the word is cut there."""
+    return [
+        (b, e)
+        for e in range(k, len(word))
+        for b in range(k, e + 1)
+        if m.satisfied(formula, word[: e + 1], {"b": b, "e": e}, k, ALPHABET)
+    ]
+
+
+def windows_of(found: WindowExpression, word: list[StreamRecord]) -> list[tuple[int, int]]:
+    return [(w.first, w.last) for w in Processor(found, ALPHABET).process(word)]
+
+
+@settings(max_examples=70, deadline=None)
+@given(
+    st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), formulas(k, ("b", "e"), (), 4))),
+    st.lists(words(6), min_size=3, max_size=3),
+)
+def test_formulas_have_the_windows_of_their_expressions(
+    case: tuple[int, m.Formula], some: list[list[StreamRecord]]
+) -> None:
+    k, formula = case
+    found = window_expression(formula, k, THEORY)
+    for word in some:
+        assert windows_of(found, word) == windows_by_logic(formula, k, word)
+
+
+HIGH, LOW = (g.Compare("<", g.Constant(1), g.Field("x")), g.Compare("<", g.Field("x"), g.Constant(1)))
+
+
+def test_open_and_close_as_a_formula() -> None:
+    inside = m.Conjunction(m.Before("b", "x"), m.Before("x", "e"))
+    formula = m.all_of(
+        [
+            m.Satisfies(HIGH, "b"),
+            m.Before("b", "e"),
+            m.Satisfies(LOW, "e"),
+            m.every_position("x", m.implies(inside, m.Negation(m.Satisfies(LOW, "x")))),
+        ]
+    )
+    found = window_expression(formula, 0, THEORY)
+    word = [StreamRecord(0, 0, (x, None, None)) for x in (0, 2, 1, 2, 0, 0, 2, 0)]
+    assert windows_of(found, word) == [(1, 4), (3, 4), (6, 7)]
+
+
+SIDES = (
+    r.EVERYTHING,
+    r.IDENTITY,
+    r.Letter(HIGH),
+    r.Then(r.EVERYTHING, r.Letter(HIGH)),
+    r.Then(r.Letter(HIGH), r.Letter(LOW)),
+    r.Then(r.Star(r.Letter(HIGH)), r.Letter(LOW)),
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(0, 1),
+    st.sampled_from(SIDES),
+    st.sampled_from(SIDES),
+    st.lists(words(7), min_size=2, max_size=2),
+)
+def test_expressions_have_the_windows_of_their_formulas(
+    k: int, before: r.Regular, window: r.Regular, some: list[list[StreamRecord]]
+) -> None:
+    given_expression = expression([(before, window)], k)
+    formula = formula_of(given_expression)
+    again = window_expression(formula, k, THEORY)
+    for word in some:
+        assert windows_of(again, word) == windows_by_definition([(before, window)], k, word)
+
+
+RISING = g.Compare("<", g.Field("x", 1), g.Field("x"))
+
+
+@pytest.mark.parametrize(
+    ("k", "pairs"),
+    [
+        (0, [(r.Letter(HIGH), r.Letter(LOW)), (r.IDENTITY, r.Letter(HIGH))]),
+        (1, [(r.Letter(RISING), r.Letter(RISING)), (r.IDENTITY, r.Letter(HIGH))]),
+        (1, [(r.IDENTITY, r.Then(r.Letter(RISING), r.Letter(g.negation(RISING))))]),
+    ],
+)
+def test_formulas_of_expressions_by_brute_force(k: int, pairs: list[tuple[r.Regular, r.Regular]]) -> None:
+    formula = formula_of(expression(pairs, k))
+    found = []
+    for values in ((2,), (2, 0), (0, 2), (2, 2, 0), (2, 0, 0), (0, 1, 2), (0, 2, 1), (1, 0, 2)):
+        word = [StreamRecord(0, 0, (x, None, None)) for x in values]
+        windows = windows_by_logic(formula, k, word)
+        assert windows == windows_by_definition(pairs, k, word)
+        found += windows
+    assert found
+
+
+def test_what_is_no_formula_of_windows() -> None:
+    with pytest.raises(ValueError, match="free variables b, x"):
+        window_expression(m.Before("b", "x"), 0, THEORY)
+    with pytest.raises(ValueError, match="looks back more than 0"):
+        window_expression(m.Satisfies(g.Compare("<", g.Field("x", 1), g.Field("x")), "b"), 0, THEORY)
+    assert (
+        windows_of(
+            window_expression(m.Before("e", "b"), 0, THEORY), [StreamRecord(0, 0, (1, None, None))] * 3
+        )
+        == []
+    )
+
+
+def test_formulas_of_large_automata_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    formula = m.every_position("x", m.implies(m.Before("x", "e"), m.Satisfies(HIGH, "x")))
+    assert window_expression(formula, 0, THEORY).pairs
+    monkeypatch.setattr(smso_automata, "MOST_ENTRIES", 100)
+    with pytest.raises(OverBudgetError):
+        window_expression(formula, 0, THEORY)

@@ -1,0 +1,306 @@
+"""The app: its screens, what all of them can do, and how events of the job reach them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from textual.app import SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.timer import Timer
+
+from skws.results.model import LiveResult
+from skws.sinks.text import visible, visible_lines
+from skws_schema.errors import SkwsError
+from skws_schema.plural import counted
+from skws_tui.fence import FencedApp
+from skws_tui.keys import ACTIONS, GOING, MODES, ScreenMaker
+from skws_tui.messages import EventsReady, Failed, ViewChanged
+from skws_tui.screens.dialogs import ConfirmScreen, HelpScreen
+from skws_tui.screens.live import LiveScreen
+from skws_tui.screens.search import SearchScreen
+from skws_tui.services.job import AddQuery, EventQueue, JobControl, Level, LogLine, RemoveQuery
+from skws_tui.services.off_thread import OffThread
+from skws_tui.services.request import UiRequest
+from skws_tui.services.user_files import (
+    Session,
+    keymap_file,
+    load_keymap,
+    load_session,
+    save_session,
+    session_file,
+)
+from skws_tui.services.view import View
+from skws_tui.themes import default_theme
+
+_LEAST_GAP: Final = 0.1
+"""Seconds between two drawings of events: nobody can read faster."""
+_MOST_GAP: Final = 1.0
+_SHARE: Final = 4
+_SPEED_STEP: Final = 2.0
+_QUICK_CHECK: Final = 0.5
+"""Seconds for a check without a message about it."""
+
+
+class SkwsApp(FencedApp):
+    """``new_job`` makes the live search of the request on the app's event queue; None without a source.
+
+    ``show_machine``: show what differs from machine to machine: memory and the time of stages.
+    """
+
+    TITLE = "skws"
+    ENABLE_COMMAND_PALETTE = True
+    MODES: ClassVar[dict[str, ScreenMaker]] = MODES
+    DEFAULT_MODE = "search"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1,question_mark", "help", "Help", id="help"),
+        *GOING,
+        Binding("space", "pause", "Pause", show=False, id="pause"),
+        Binding("plus,equals_sign", "faster(1)", "Faster", show=False, id="faster"),
+        Binding("minus", "faster(-1)", "Slower", show=False, id="slower"),
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="quit"),
+    ]
+
+    def __init__(
+        self,
+        request: UiRequest,
+        new_job: Callable[[UiRequest, EventQueue], JobControl] | None,
+        *,
+        session_path: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        show_machine: bool = True,
+    ) -> None:
+        super().__init__()
+        self.request = request
+        self.view = View(request)
+        self.events = EventQueue()
+        self.clock = clock
+        self.show_machine = show_machine
+        self.checks = OffThread()
+        self._session_path = session_path or session_file(request.schema_path)
+        self.session = load_session(self._session_path) if request.restore else Session()
+        self.touring = not self.session.toured
+        self._drawn_at = float("-inf")
+        self._gap = _LEAST_GAP
+        self._waiting: Timer | None = None
+        self.job: JobControl | None = None
+        if new_job is not None:
+            self.job = new_job(self._restored(request), self.events)
+
+    def on_mount(self) -> None:
+        self.theme = self.request.theme or self._known_theme(self.session.theme) or default_theme()
+        self._load_keys()
+        self.events.on_events = self._events_ready
+        self.set_interval(1.0, self._tick)
+
+    def on_ready(self) -> None:
+        """Start the job behind the first picture, which loading its modules would delay."""
+        if self.job is not None:
+            self.job.start()
+
+    def _events_ready(self) -> None:
+        """Called by the job's thread."""
+        self.post_message(EventsReady())
+
+    def on_events_ready(self) -> None:
+        """Draw now, or a while after the last drawing."""
+        wait = self._drawn_at + self._gap - self.clock()
+        if wait <= 0:
+            self.take_events()
+        elif self._waiting is None:
+            self._waiting = self.set_timer(wait, self.take_events)
+
+    def take_events(self) -> None:
+        """Bring the view up to date with all events, and the screen with the view."""
+        self._waiting = None
+        self._drawn_at = self.clock()
+        events = self.events.take()
+        self.view.absorb(events, self._drawn_at)
+        for line in events.lines:
+            if line.level != "info":
+                self._toast(line)
+        self._redraw()
+        self.call_after_refresh(self._events_drawn, self._drawn_at)
+
+    def _events_drawn(self, began: float) -> None:
+        """Draw less often if drawing takes long, so that most of the time is for keys."""
+        self._gap = min(max(_LEAST_GAP, _SHARE * (self.clock() - began)), _MOST_GAP)
+
+    async def add_query(self, name: str, instead_of: str | None = None) -> bool:
+        """Add a query, perhaps in place of another one; False, with a message, if it cannot be added."""
+        if name in self.view.queries:
+            if instead_of is not None and instead_of != name:
+                self.remove_query(instead_of)
+            else:
+                self.tell("info", f"{name}: stands already", toast=True)
+            return True
+        if not await self._checked(name):
+            return False
+        if self.job is None:
+            self.post_message(Failed("no source to search: start with --source or --replay"))
+            return False
+        if instead_of is not None:
+            self.job.submit(RemoveQuery(instead_of))
+        self.job.submit(AddQuery(name))
+        self.session.remember(name)
+        return True
+
+    async def _checked(self, name: str) -> bool:
+        checking = visible(f"checking {name}")
+        message = self.set_timer(_QUICK_CHECK, lambda: self.notify(checking, markup=False))
+        try:
+            await self.checks.run(lambda: self.view.analyzer.check(name))
+        except SkwsError as error:
+            self.post_message(Failed(str(error)))
+            return False
+        finally:
+            message.stop()
+        return True
+
+    def remove_query(self, name: str) -> None:
+        if self.job is not None:
+            self.job.submit(RemoveQuery(name))
+
+    def selected_query(self) -> str | None:
+        """The query that is selected on the search screen."""
+        return self._search_screen().bar.selected
+
+    def look_at_network(self, query: str, network: str) -> None:
+        """Show the results of a network on the search screen."""
+        screen = self._search_screen()
+        self.switch_mode("search")
+        self.call_later(screen.look_at_network, query, network)
+
+    def export(self, results: Sequence[LiveResult], path: str) -> None:
+        """Write results to a file, and show whether that worked."""
+        from skws_tui.services.export import export, file_to_write  # noqa: PLC0415 - loads Arrow, for exports alone
+
+        if not results:
+            self.post_message(Failed("nothing is listed that could be exported"))
+            return
+        try:
+            export(results, file_to_write(path, self.request), self.view.analyzer)
+        except SkwsError as error:
+            self.post_message(Failed(str(error)))
+            return
+        self.tell("info", f"{counted(len(results), 'result')} written to {path}", toast=True)
+
+    def schema_text(self) -> str:
+        """The file of the schema; empty, with a message, if it cannot be read."""
+        try:
+            return self.request.schema_path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            self.post_message(Failed(f"{self.request.schema_path}: {error}"))
+            return ""
+
+    def tell(self, level: Level, text: str, *, toast: bool = False) -> None:
+        """Add a line to the log, and perhaps show it as a toast."""
+        line = LogLine(time.time(), level, text)
+        self.view.note(line)
+        if toast:
+            self._toast(line)
+        self._redraw()
+
+    def on_failed(self, message: Failed) -> None:
+        self.tell("error", message.text, toast=True)
+
+    def action_help(self) -> None:
+        self.push_screen(HelpScreen())
+
+    def action_go(self, mode: str) -> None:
+        self.switch_mode(mode)
+        search = self._search_screen()
+        if search.is_mounted and mode != "search":
+            search.hint.done(2)
+
+    def action_pause(self) -> None:
+        if self.job is None:
+            return
+        paused = self.job.status().paused
+        (self.job.resume if paused else self.job.pause)()
+        self.notify("goes on" if paused else "paused", timeout=1)
+
+    def action_faster(self, step: int) -> None:
+        if self.job is not None:
+            self.job.set_speed(self.job.status().speed * _SPEED_STEP**step)
+            self._redraw()
+
+    async def action_quit(self) -> None:
+        """Quit; ask first if the schema has unsaved edits."""
+        schema = self._screen_of("schema")
+        if isinstance(schema, LiveScreen) and schema.is_mounted and schema.dirty:
+            question = "The schema has edits that are not saved. Quit and lose them?"
+            self.push_screen(ConfirmScreen(question), lambda yes: self.exit() if yes else None)
+        else:
+            self.exit()
+
+    def on_unmount(self) -> None:
+        if self.job is not None:
+            self.job.stop()
+        if self.request.restore:
+            self._keep_session()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The commands of the palette."""
+        yield from super().get_system_commands(screen)
+        for mode in self.MODES:
+            yield SystemCommand(f"Go to {mode}", f"Show the {mode} screen", lambda m=mode: self.action_go(m))
+        yield SystemCommand("Pause or resume", "Stop taking tuples in, or go on", self.action_pause)
+        yield SystemCommand("Faster", "Double the speed of a replay", lambda: self.action_faster(1))
+        yield SystemCommand("Slower", "Halve the speed of a replay", lambda: self.action_faster(-1))
+        yield SystemCommand("Help", "Keys, and how queries are written", self.action_help)
+        if isinstance(screen, SearchScreen):
+            yield SystemCommand("Export results", "As JSONL, CSV or Parquet", screen.action_export)
+            yield SystemCommand("Remove query", "The selected one", screen.action_remove_query)
+            yield SystemCommand("Earlier queries", "Saved and asked", screen.action_pick)
+
+    def _search_screen(self) -> SearchScreen:
+        screen = self._screen_of("search")
+        assert isinstance(screen, SearchScreen)  # noqa: S101 - it is the default mode
+        return screen
+
+    def _screen_of(self, mode: str) -> Screen[Any] | None:
+        if mode not in self._screen_stacks:
+            return None
+        stack = self.get_screen_stack(mode)
+        return stack[0] if stack else None
+
+    def _redraw(self) -> None:
+        if self.is_running and self.screen_stack:
+            for screen in self.screen_stack:
+                if isinstance(screen, LiveScreen):
+                    screen.post_message(ViewChanged())
+
+    def _tick(self) -> None:
+        self.view.tick(self.clock())
+        self._redraw()
+
+    def _toast(self, line: LogLine) -> None:
+        severities: dict[Level, Any] = {"info": "information", "warning": "warning", "error": "error"}
+        self.notify(visible_lines(line.text), severity=severities[line.level], markup=False)
+
+    def _restored(self, request: UiRequest) -> UiRequest:
+        """The request with the queries of the last session, if it has none."""
+        return request if request.queries else replace(request, queries=tuple(self.session.queries))
+
+    def _known_theme(self, name: str) -> str | None:
+        return name if name in self.available_themes else None
+
+    def _load_keys(self) -> None:
+        try:
+            self.set_keymap(load_keymap(keymap_file(), ACTIONS))
+        except SkwsError as error:
+            self.post_message(Failed(str(error)))
+
+    def _keep_session(self) -> None:
+        self.session.queries = list(self.view.queries)
+        self.session.theme = self.theme
+        self.session.toured = True
+        try:
+            save_session(self.session, self._session_path)
+        except SkwsError as error:
+            self.log.warning(str(error))

@@ -1,0 +1,144 @@
+"""Opens the terminal UI for the command line: on this terminal, or served to a browser."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from skws.hosts import LOOPBACK
+from skws.spec.enums import EngineName
+from skws_schema.budget import watch_steps
+from skws_schema.errors import SkwsError, UsageError
+from skws_tui.services.request import UiRequest
+from skws_tui.services.user_files import state_folder
+
+if TYPE_CHECKING:
+    from skws.spark.local_java import LocalJava
+    from skws_tui.services.background_job import BackgroundJob
+    from skws_tui.services.host import Host
+    from skws_tui.services.job import EventQueue
+
+SERVED: Final = "SKWS_SERVED"
+
+
+def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
+    """Run the app on this terminal until the user quits. Raises UsageError; SkwsError if it cannot go on."""
+    job = request.job
+    with _started_ahead(job.master) if job.engine is EngineName.SPARK else nullcontext() as java:
+        # Loaded while Java starts.
+        from skws_tui.services.background_job import expect_short_pauses  # noqa: PLC0415
+
+        expect_short_pauses()
+        from skws_tui.app import SkwsApp  # noqa: PLC0415
+        from skws_tui.fence import hooks  # noqa: PLC0415
+
+        app = SkwsApp(request, partial(new_job, java=java) if job.source else None)
+        with hooks(app), watch_steps(None):  # nothing is written beside the screen
+            app.run(mouse=mouse)
+        if app.broken:
+            raise SkwsError(app.broken)
+
+
+def new_job(request: UiRequest, events: EventQueue, java: LocalJava | None = None) -> BackgroundJob:
+    """A job on the host that the request names. ``java``: starting, for Spark. Raises UsageError."""
+    from skws_tui.services.background_job import BackgroundJob  # noqa: PLC0415 - loaded while Java starts
+
+    local = request.job.engine is EngineName.LOCAL
+    return BackgroundJob(request, events, _local_host if local else partial(_spark_host, java))
+
+
+def _local_host(job: BackgroundJob) -> Host[Any]:
+    from skws_tui.services.local_host import LocalHost  # noqa: PLC0415 - loads behind the first picture
+
+    return LocalHost(job)
+
+
+def _spark_host(java: LocalJava | None, job: BackgroundJob) -> Host[Any]:
+    job.log("info", "Spark is starting")
+    from skws.spark.streaming.sessions import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark alone
+
+    ahead = session_ahead(job.request.job.master, java=java)  # while the rest is loaded
+    from skws.spark.streaming.archiving import Archiving  # noqa: PLC0415
+    from skws_tui.services.spark_host import SparkHost  # noqa: PLC0415
+
+    # A Java that another process starts has options of its own.
+    archiving = Archiving(partial(job.log, "info")) if java is not None else None
+    return SparkHost(job, ahead, archiving)
+
+
+@contextmanager
+def _started_ahead(master: str | None) -> Iterator[LocalJava | None]:
+    """Start Java, if it is to run on this machine, and yield it.
+
+    Java's output does not reach the terminal. Spark's Python processes are forked from one that has loaded
+    their modules.
+    """
+    from skws.spark.java_ahead import java_ahead  # noqa: PLC0415 - loads Spark's part, for Spark alone
+    from skws.spark.preloaded.driver import preloaded_python  # noqa: PLC0415
+
+    with stderr_to_file(), preloaded_python(master):
+        java = java_ahead(master)
+        try:
+            yield java
+        finally:
+            if java is not None:
+                java.close()
+
+
+@contextmanager
+def stderr_to_file(path: Path | None = None) -> Iterator[Path]:
+    """Redirect file descriptor 2 to a file, whose path is yielded; Textual draws on the terminal as before.
+
+    Java writes to the descriptor, over whatever is on the terminal.
+    """
+    path = path or state_folder() / "spark.log"
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    terminal = os.dup(2)
+    before, before_own = sys.__stderr__, sys.stderr
+    with path.open("wb") as file, os.fdopen(terminal, "w", encoding="utf-8", closefd=False) as drawn:
+        os.dup2(file.fileno(), 2)
+        sys.__stderr__ = drawn  # type: ignore[misc]  # what Textual's driver draws on
+        sys.stderr = drawn
+        try:
+            yield path
+        finally:
+            drawn.flush()
+            sys.__stderr__ = before  # type: ignore[misc]
+            sys.stderr = before_own
+            os.dup2(terminal, 2)
+            os.close(terminal)
+
+
+def serve_ui(arguments: Sequence[str], host: str, port: int) -> None:
+    """Serve ``skws`` with the arguments to browsers, one process per page, until interrupted.
+
+    Everyone who has the printed address can read the stream. Raises SkwsError if the port is taken.
+    """
+    from skws_tui.served import GuardedServer  # noqa: PLC0415 - loads a web server, for --serve alone
+
+    os.environ[SERVED] = "1"  # for the processes behind the pages
+    command = shlex.join([sys.executable, "-m", "skws", *arguments])
+    try:
+        GuardedServer(command, host, port).serve()
+    except OSError as error:
+        raise SkwsError(f"cannot serve on {host}, port {port}: {error.strerror or error}") from None
+
+
+def is_served() -> bool:
+    """True in a process behind a page of ``serve_ui``."""
+    return os.environ.get(SERVED) == "1"
+
+
+def check_host(host: str, *, open_to_others: bool) -> None:
+    """Raises UsageError for an address beyond this machine without ``open_to_others``."""
+    if host not in LOOPBACK and not open_to_others:
+        raise UsageError(
+            f"--host {host}: anyone who gets the printed address could read the stream, over a connection"
+            " without encryption; add --open-to-others if that is meant"
+        )

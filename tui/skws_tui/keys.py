@@ -1,0 +1,49 @@
+"""Names of actions, for the user's keymap; the screens, and the keys that go to them from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+from textual.binding import Binding
+from textual.screen import Screen
+
+ACTIONS: Final = frozenset(
+    {
+        *("help", "go-search", "go-schema", "go-networks", "go-metrics", "go-log", "quit"),
+        *("pause", "faster", "slower", "filter", "detail", "copy", "copy-json", "export", "history"),
+        *("remove-query", "previous-query", "next-query", "keep-ended", "order", "ask", "next-hint"),
+        *("next-result", "previous-result", "follow", "oldest-result"),
+        *("complete", "earlier-query", "later-query", "replace-query", "save-query", "did-you-mean"),
+        *("save-schema", "apply-schema", "infer-schema", "undo"),
+    }
+)
+"""Ids of bindings; a test compares them to the bindings that exist."""
+
+GOING: Final = (
+    Binding("f2", "go('search')", "Search", id="go-search"),
+    Binding("f3", "go('schema')", "Schema", id="go-schema"),
+    Binding("f4", "go('networks')", "Networks", id="go-networks"),
+    Binding("f5", "go('metrics')", "Metrics", id="go-metrics"),
+    Binding("f6", "go('log')", "Log", id="go-log"),
+)
+
+
+ScreenMaker: TypeAlias = str | Callable[[], Screen[Any]]
+
+
+def _loaded_late(name: str) -> ScreenMaker:
+    """Makes a screen whose module is loaded when the user first goes there."""
+
+    def load() -> Screen[Any]:
+        module = import_module(f"skws_tui.screens.{name}")
+        screen: Screen[Any] = getattr(module, f"{name.capitalize()}Screen")()
+        return screen
+
+    return load
+
+
+MODES: Final[dict[str, ScreenMaker]] = {
+    name: _loaded_late(name) for name in ("search", "schema", "networks", "metrics", "log")
+}

@@ -1,0 +1,184 @@
+"""Dialogs over the screens: yes or no, a line of text, a choice of queries, the help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from skws.sinks.text import visible
+from skws_tui.keys import GOING
+from skws_tui.widgets.inputs import LineInput
+
+HELP: Final = """\
+[b]Screens[/b]
+  F2 search   F3 schema   F4 networks   F5 metrics   F6 log   F1 or ? help
+  Ctrl+P every command   Ctrl+Q quit
+
+[b]Keywords[/b]
+  tarantino travolta       joined tuples that contain both
+  "pulp fiction"           a phrase
+  trav*                    words that begin so
+  actor.name:travolta      in an attribute; actor:travolta in a relation
+  (tarantino OR rodriguez) either
+  -trailer                 tuples with it take no part
+  fraud ; refund           one before the other
+  rank: ...   top 5: ...   with scores, only the best
+  rank half-life 2 hours: ...        scores that fade by age
+  top 5 group: ...         near-duplicates as one
+  pattern: a ; b where ... tuples in an order, as skws search --pattern
+  pattern select a.x, b.y: ...       attributes of its matches, no window
+  window open when ... close when ...: ...   windows that the data defines
+  Enter adds the query, Ctrl+J or Ctrl+Enter replaces the selected one
+  Tab completes, Up and Down walk the history, Ctrl+R picks from it
+  Ctrl+S saves a query, Ctrl+D takes what is meant
+
+[b]Results[/b]
+  j k or arrows   next, previous        g or Home   newest, and follow
+  Enter           whole rows            /           filter
+  y   Y           copy, as JSON         Ctrl+O      export what is listed
+  [ ]             query left, right     x           remove the query
+  e               keep ended results    i           back to the keywords
+  s               best or newest first
+
+[b]The run[/b]
+  Space pauses and resumes, + and - change the speed of a replay
+
+[b]Schema[/b]
+  Ctrl+S saves, Ctrl+Z undoes, Ctrl+T infers from the source
+  Ctrl+J or Ctrl+Enter applies to the running engine
+
+Keys can be changed in keys.yaml, see docs/tui.md.
+"""
+
+AnswerT = TypeVar("AnswerT")
+
+
+class Dialog(ModalScreen[AnswerT]):
+    """A box in the middle, which is the element ``box``."""
+
+    DEFAULT_CSS = """
+    Dialog { align: center middle; }
+    Dialog #box {
+        width: 70; max-width: 90%; height: auto;
+        border: round $primary;
+        padding: 0 1;
+        background: $surface;
+    }
+    """
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+class ConfirmScreen(Dialog[bool]):
+    """Returns True only for yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes"),
+        Binding("n,escape", "answer(False)", "No"),
+    ]
+    DEFAULT_CSS = "ConfirmScreen #box { width: 60; border: round $warning; }"
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Static(f"{self._question}\n\n(y) yes   (n) no", markup=False)
+
+    def action_answer(self, answer: bool) -> None:
+        self.dismiss(answer)
+
+
+class PromptScreen(Dialog[str | None]):
+    """Returns the text, or None if it was left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Back")]
+
+    def __init__(self, question: str, given: str) -> None:
+        super().__init__()
+        self._question = question
+        self._given = given
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Static(visible(self._question), markup=False)
+            yield LineInput(self._given, compact=True)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip() or None)
+
+
+class PickScreen(Dialog[str | None]):
+    """Returns the chosen query, or None if it was left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "Back"),
+        Binding("down", "to_list", "Down", show=False),
+    ]
+    DEFAULT_CSS = "PickScreen #box { height: 18; max-height: 80%; }"
+
+    def __init__(self, saved: Sequence[str], history: Sequence[str]) -> None:
+        super().__init__()
+        self._choices = [(text, "★ ") for text in saved]
+        self._choices += [(text, "  ") for text in history if text not in saved]
+        self._found = self._choices
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Static("Saved and earlier queries")
+            yield LineInput(placeholder="narrow down", compact=True)
+            yield OptionList()
+
+    def on_mount(self) -> None:
+        self._fill("")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._fill(event.value)
+
+    def on_input_submitted(self) -> None:
+        self.dismiss(self._found[0][0] if self._found else None)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._found[event.option_index][0])
+
+    def action_to_list(self) -> None:
+        self.query_one(OptionList).focus()
+
+    def _fill(self, words: str) -> None:
+        wanted = words.casefold().split()
+        self._found = [pair for pair in self._choices if all(word in pair[0].casefold() for word in wanted)]
+        options = self.query_one(OptionList)
+        options.clear_options()
+        options.add_options([Option(Content(mark + visible(text))) for text, mark in self._found])
+        if not self._found:
+            options.add_option(Option("No query yet: ask one first.", disabled=True))
+
+
+class HelpScreen(Dialog[None]):
+    """The keys, and how queries are written."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1,q,question_mark", "close", "Back"),
+        *GOING,
+    ]
+    DEFAULT_CSS = "HelpScreen #box { width: 84; max-width: 100%; max-height: 100%; }"
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="box") as box:
+            box.border_subtitle = "Esc closes"
+            yield Static(HELP.replace("[ ]  ", "\\[ ]  "))
+
+    async def action_go(self, mode: str) -> None:
+        """Go to a screen."""
+        self.dismiss(None)
+        await self.app.run_action(f"go({mode!r})")

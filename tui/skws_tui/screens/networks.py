@@ -1,0 +1,285 @@
+"""What evaluates a query: its candidate networks with the state of their operators, or its automaton."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.timer import Timer
+from textual.widgets import Static, Tree
+from textual.widgets.tree import TreeNode
+from textual.worker import Worker
+
+from skws.explain.branch import Branch, Role
+from skws.explain.explanation import explain
+from skws.keywords import EXCLUDED
+from skws.keywords.plan import Plan
+from skws.sinks.text import visible
+from skws_mesh.networks import node_text
+from skws_schema.errors import SkwsError
+from skws_schema.model import Schema
+from skws_schema.plural import counted
+from skws_tui.screens.live import FilteredScreen
+from skws_tui.services.job import Observe
+from skws_tui.services.live_rows import LiveRows
+from skws_tui.services.off_thread import OffThread
+from skws_tui.services.typed import TypedQuery, parse_typed
+from skws_tui.services.view import View
+from skws_tui.widgets.inputs import FilterBox
+
+_NETWORKS: Final = 60
+_MOST_OPERATORS: Final = 60_000
+"""Counted in a third of a second, so that the screen appears at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Networks:
+    """Of the query ``name``. ``asleep``: why it sleeps, empty if it runs."""
+
+    name: str
+    branches: tuple[Branch, ...]
+    asleep: str = ""
+
+
+class NetworksScreen(FilteredScreen):
+    """Begins with the query that is selected on the search screen, else with the first."""
+
+    name_shown = "networks"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left_square_bracket", "query(-1)", "Query left", show=False),
+        Binding("right_square_bracket", "query(1)", "Query right"),
+        FilterBox.SLASH,
+        Binding("j", "cursor(1)", "Down", show=False),
+        Binding("k", "cursor(-1)", "Up", show=False),
+        Binding("escape", "clear_filter", "Clear filter", show=False),
+    ]
+    CSS = """
+    #query { padding: 0 1; height: auto; }
+    Tree { padding: 0 1; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._query: str | None = None
+        self._drawn: _Networks | None = None
+        self._looking: Timer | None = None
+        self._off_thread = OffThread()
+        self._worker: Worker[None] | None = None
+        self._worker_query: str | None = None
+
+    def compose_body(self) -> ComposeResult:
+        yield Static(id="query")
+        yield FilterBox("networks")
+        tree: Tree[Branch] = Tree("", id="tree")
+        tree.show_root = False
+        yield tree
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.listing.focus()
+        # An observation costs the engine time, hence one a second.
+        self._looking = self.set_interval(1.0, self.look)
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self._query = self.skws.selected_query()
+        self.look()
+        if self._looking:
+            self._looking.resume()
+
+    def on_screen_suspend(self) -> None:
+        if self._looking:
+            self._looking.pause()
+
+    @property
+    def listing(self) -> Tree[Branch]:
+        return self.query_one("#tree", Tree)
+
+    def look(self) -> None:
+        """Observe the mesh and draw it, as last observed."""
+        view = self.skws.view
+        if self._query not in view.queries:
+            self._query = view.queries[0] if view.queries else None
+        if self._query is None:
+            self.query_one("#query", Static).update("No query stands. F2, type keywords, Enter.")
+            self._drawn = None
+            self.listing.clear()
+            return
+        job = self.skws.job
+        if job is not None:
+            job.submit(Observe(self._query))
+            if self._worker_query != self._query or self._worker is None or self._worker.is_finished:
+                self._worker_query = self._query
+                self._worker = self._read(self._query, job.status().rows)
+
+    @work(group="networks", exclusive=True)
+    async def _read(self, name: str, rows: LiveRows | None) -> None:
+        try:
+            found = await self._off_thread.run(partial(_networks, name, self.skws.view, rows))
+        except SkwsError as error:
+            found = _Networks(name, (), f"cannot be shown: {error}")
+        self.call_later(self._draw, found)  # dropped if the screen is closed by now
+
+    def _draw(self, found: _Networks) -> None:
+        if found.name != self._query:
+            return
+        heading = Text.assemble((visible(found.name), "bold"), f"  {visible(found.asleep) or 'running'}")
+        self.query_one("#query", Static).update(heading)
+        if found == self._drawn:
+            return
+        branches = self._filtered(found.branches)
+        known = self._drawn is not None and self._drawn.name == found.name
+        if known and _same(self.listing.root, branches):
+            _relabel(self.listing.root, branches)
+        else:
+            self._build(branches)
+        self._drawn = found
+
+    @on(Tree.NodeSelected)
+    def _select(self, event: Tree.NodeSelected[Branch]) -> None:
+        network = _network_of(event.node.data) if event.node.data else ""
+        if network and self._query is not None:
+            self.skws.look_at_network(self._query, network)
+
+    def on_filter_box_narrowed(self) -> None:
+        if self._drawn is not None:
+            self._build(self._filtered(self._drawn.branches))
+
+    def action_query(self, step: int) -> None:
+        queries = self.skws.view.queries
+        if queries:
+            at = queries.index(self._query) if self._query in queries else 0
+            self._query = queries[(at + step) % len(queries)]
+            self.look()
+
+    def action_cursor(self, step: int) -> None:
+        (self.listing.action_cursor_down if step > 0 else self.listing.action_cursor_up)()
+
+    def _filtered(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
+        words = self.filter_box.words.casefold().split()
+        return tuple(b for b in (_matching(one, words) for one in branches) if b is not None)
+
+    def _build(self, branches: tuple[Branch, ...]) -> None:
+        tree = self.listing
+        tree.clear()
+        for branch in branches:
+            _grow(tree.root, branch, opened=bool(self.filter_box.words))
+        tree.root.expand()
+
+
+def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
+    """Raises SkwsError."""
+    typed = parse_typed(name)
+    if typed.pattern:
+        return _Networks(name, tuple(_indented(_pattern_lines(typed, view))))
+    plan, observed = view.analyzer.plan(name), view.observed.get(name)
+    explained = explain(plan, _NETWORKS, observed, _MOST_OPERATORS)
+    missing = observed.missing if observed else ()
+    asleep = f"asleep: no live tuple carries {' or '.join(map(repr, missing))}" if missing else ""
+    nodes = () if rows is None else (_nodes(plan, rows),)
+    return _Networks(name, (*explained.branches, *nodes), asleep)
+
+
+def _pattern_lines(typed: TypedQuery, view: View) -> Sequence[str]:
+    """The automaton of a pattern, and its memory where nothing expires. Raises SkwsError."""
+    from skws.queries.patterns.explain import pattern_text  # noqa: PLC0415 - loads only for patterns
+    from skws.queries.patterns.text import read_query  # noqa: PLC0415
+
+    if typed.select is not None:
+        return _synopses(typed.text, typed.select, view.schema)
+    window = read_query(typed.text, view.schema).window or view.request.job.plan_window
+    return pattern_text(typed.text, view.schema, window).splitlines()[1:]
+
+
+def _synopses(text: str, select: str, schema: Schema) -> list[str]:
+    """The verdict on a pattern that shows attributes, which no automaton evaluates. Raises SkwsError."""
+    from skws.queries.patterns.normal_form import pattern_query  # noqa: PLC0415
+    from skws.queries.patterns.selected import names_of  # noqa: PLC0415
+    from skws.queries.sql.report import to_text  # noqa: PLC0415
+    from skws_bounds.verdict import check  # noqa: PLC0415 - as above
+
+    union = pattern_query(text, schema, names_of(select))
+    shown = ", ".join(union.queries[0].names) or "nothing: matches are counted"
+    return [f"shown: {shown}", "evaluated by synopses", *to_text(union, check(union), ()).splitlines()]
+
+
+def _indented(lines: Sequence[str]) -> Iterator[Branch]:
+    """Lines as branches: an indented line belongs to the last one that is not."""
+    heads = [at for at, line in enumerate(lines) if not line.startswith(" ")]
+    for at, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+        # Deeper indentation stays: it is part of a drawing.
+        below = tuple(Branch(line[2:]) for line in lines[at + 1 : end])
+        yield Branch(lines[at], below, Role.OPERATOR)
+
+
+def _nodes(plan: Plan, rows: LiveRows) -> Branch:
+    """Live tuples of each node of the expanded schema that has any."""
+    counts = rows.node_counts(plan.matcher)
+    lines = []
+    for (relation, bitmap), count in sorted(counts.items()):
+        if bitmap == EXCLUDED:
+            node = f"{plan.schema.relations[relation].name}, excluded"
+        else:
+            node = node_text(plan.schema, relation, bitmap, plan.keywords)
+        lines.append(Branch(f"{node}: {counted(count, 'tuple' if rows.cut else 'live tuple')}"))
+    title = f"latest {sum(counts.values()):,} tuples by node" if rows.cut else "live tuples by node"
+    return Branch(title, tuple(lines))
+
+
+def _network_of(branch: Branch) -> str:
+    """The network of a branch, as results name it; empty for other branches."""
+    if branch.role is not Role.NETWORK:
+        return ""
+    text = branch.text.removeprefix("=> ")
+    return text.rpartition(": ")[0] if text.endswith(("idle", "result", "results")) else text
+
+
+def _matching(branch: Branch, words: Sequence[str]) -> Branch | None:
+    """A branch without the networks that lack some of the words; None if nothing is left."""
+    if all(word in branch.text.casefold() for word in words):
+        return branch
+    below = tuple(b for b in (_matching(one, words) for one in branch.below) if b is not None)
+    return replace(branch, below=below) if below else None
+
+
+def _grow(above: TreeNode[Branch], branch: Branch, *, opened: bool) -> None:
+    working = branch.role in {Role.CLUSTER, Role.OPERATOR} and not branch.idle
+    open_now = opened or working or branch.text == "mesh"
+    if not branch.below:
+        above.add_leaf(_label(branch), branch)
+        return
+    node = above.add(_label(branch), branch, expand=open_now)
+    for below in branch.below:
+        _grow(node, below, opened=opened)
+
+
+def _same(node: TreeNode[Branch], branches: tuple[Branch, ...]) -> bool:
+    """True if the tree has the shape of the branches."""
+    children = list(node.children)
+    return len(children) == len(branches) and all(
+        child.data is not None and child.data.role is branch.role and _same(child, branch.below)
+        for child, branch in zip(children, branches, strict=True)
+    )
+
+
+def _relabel(node: TreeNode[Branch], branches: tuple[Branch, ...]) -> None:
+    for child, branch in zip(node.children, branches, strict=True):
+        if child.data != branch:
+            if child.data is not None and child.data.idle and not branch.idle:
+                child.expand()  # it has become active
+            child.data = branch
+            child.set_label(_label(branch))
+            _relabel(child, branch.below)
+
+
+def _label(branch: Branch) -> Text:
+    text = visible(branch.text)
+    if branch.role is Role.NETWORK:
+        return Text(text, "dim" if branch.idle else "bold")
+    return Text(text, "dim" if branch.idle else "")

@@ -1,0 +1,211 @@
+"""The schema: its YAML in an editor that marks errors while it is typed, its join graph beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar, Final
+
+from rich.style import Style
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import OptionList, Static, TextArea
+from textual.widgets.option_list import Option
+
+from skws.sinks.text import visible, visible_lines
+from skws_schema.errors import Problem, SkwsError
+from skws_tui.messages import Failed
+from skws_tui.screens.dialogs import ConfirmScreen
+from skws_tui.screens.live import LiveScreen
+from skws_tui.services.editing import Draft, change_text, inferred, read_draft, save
+from skws_tui.services.job import ApplySchema
+from skws_tui.services.off_thread import OffThread, TooLongError
+
+_SAMPLING: Final = 120.0
+"""Seconds for a sample of a source, which may be far away."""
+
+
+class YamlEditor(TextArea, inherit_bindings=False):
+    """A text area that underlines errors."""
+
+    # Without the keys that the app and the screen use for the same or for more.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        binding
+        for binding in TextArea.BINDINGS
+        if not (isinstance(binding, Binding) and binding.action in {"select_line", "undo"})
+    ]
+    DEFAULT_CSS = """
+    YamlEditor { height: 1fr; border: none !important; padding: 0; scrollbar-size-horizontal: 1; }
+    YamlEditor:focus { border: none !important; }
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, soft_wrap=False, show_line_numbers=True, tab_behavior="indent")
+        self._faults: dict[int, int] = {}
+
+    def mark(self, problems: Sequence[Problem]) -> None:
+        """Underline each problem to the end of its line."""
+        self._faults = {problem.line - 1: problem.column - 1 for problem in reversed(problems)}
+        self._line_cache.clear()
+        self.refresh()
+
+    def get_line(self, line_index: int) -> Text:
+        line = super().get_line(line_index)
+        column = self._faults.get(line_index)
+        if column is not None:
+            line.stylize(Style(color="red", underline=True), min(column, max(len(line) - 1, 0)))
+        return line
+
+    def go_to(self, problem: Problem) -> None:
+        self.move_cursor((problem.line - 1, max(problem.column - 1, 0)), center=True)
+        self.focus()
+
+
+class SchemaScreen(LiveScreen):
+    """Edits the file that the schema was read from."""
+
+    name_shown = "schema"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "save", "Save", priority=True, id="save-schema"),
+        Binding("ctrl+j,ctrl+enter", "apply", "Apply", priority=True, id="apply-schema"),
+        Binding("ctrl+t", "infer", "Infer", priority=True, id="infer-schema"),
+        Binding("ctrl+z", "undo", "Undo", show=True, id="undo"),
+    ]
+    CSS = """
+    #editing { width: 58%; }
+    #beside { width: 1fr; border-left: solid $primary-background; padding: 0 1; }
+    #problems { height: auto; max-height: 40%; border: none; border-top: solid $error; display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draft = Draft("", None)
+        self._saved = ""
+        self._checks = OffThread()
+        self._samples = OffThread(_SAMPLING)
+
+    def compose_body(self) -> ComposeResult:
+        self._saved = self.skws.schema_text()
+        with Horizontal():
+            with Vertical(id="editing"):
+                yield YamlEditor(self._saved)
+                yield OptionList(id="problems", compact=True)
+            with VerticalScroll(id="beside", can_focus=False):
+                yield Static(id="graph")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.editor.focus()
+        self._check()
+
+    @property
+    def editor(self) -> YamlEditor:
+        return self.query_one(YamlEditor)
+
+    @property
+    def dirty(self) -> bool:
+        return self.editor.text != self._saved
+
+    @on(TextArea.Changed)
+    def _check(self) -> None:
+        self._read(self.editor.text)
+
+    @work(group="draft", exclusive=True)
+    async def _read(self, text: str) -> None:
+        path = self.skws.request.schema_path
+        try:
+            draft = await self._checks.run(partial(read_draft, text, path))
+        except TooLongError as error:
+            draft = Draft(text, None, (Problem(str(path), 1, 1, str(error)),))
+        self.call_later(self._show_draft, draft)  # dropped if the screen is closed by now
+
+    def _show_draft(self, draft: Draft) -> None:
+        if draft.text != self.editor.text:
+            return
+        self.draft = draft
+        self.editor.mark(self.draft.problems)
+        problems = self.query_one("#problems", OptionList)
+        problems.clear_options()
+        problems.add_options(
+            [Option(Content(visible(f"{p.line}:{p.column} {p.message}"))) for p in self.draft.problems]
+        )
+        problems.display = bool(self.draft.problems)
+        self._show_graph()
+
+    @on(OptionList.OptionSelected, "#problems")
+    def _to_problem(self, event: OptionList.OptionSelected) -> None:
+        self.editor.go_to(self.draft.problems[event.option_index])
+
+    def refresh_view(self) -> None:
+        self._show_graph()
+
+    def action_undo(self) -> None:
+        self.editor.undo()
+
+    def action_save(self) -> None:
+        """Save the text even if it has errors: it is the user's file."""
+        if self.skws.request.served:
+            refusal = "a browser writes no schema file: Ctrl+J applies the text to the running engine"
+            self.skws.post_message(Failed(refusal))
+            return
+        try:
+            save(self.editor.text, self.skws.request.schema_path)
+        except SkwsError as error:
+            self.skws.post_message(Failed(str(error)))
+            return
+        self._saved = self.editor.text
+        wrong = len(self.draft.problems)
+        self.notify(f"saved, with {wrong} problem{'s' * (wrong != 1)}" if wrong else "saved")
+        self._show_graph()
+
+    def action_apply(self) -> None:
+        """Continue the running job with the schema in the editor."""
+        draft = read_draft(self.editor.text, self.skws.request.schema_path)
+        if draft.schema is None:
+            self.skws.post_message(Failed(f"not applied: {draft.problems[0].message}"))
+        elif self.skws.job is None:
+            self.skws.post_message(Failed("nothing is running that a schema could be applied to"))
+        else:
+            self.skws.job.submit(ApplySchema(draft.text))
+
+    def action_infer(self) -> None:
+        if self.dirty:
+            question = "Infer a schema and lose the edits that are not saved?"
+            self.app.push_screen(ConfirmScreen(question), lambda yes: self._infer() if yes else None)
+        else:
+            self._infer()
+
+    def _infer(self) -> None:
+        self.notify("reading a sample of the source")
+        self._sample()
+
+    @work(group="infer", exclusive=True)
+    async def _sample(self) -> None:
+        job = self.skws.request.job
+        work = partial(inferred, job.source, job.schema.name, job.schema.window)
+        try:
+            text = await self._samples.run(work)
+        except SkwsError as error:
+            self.skws.post_message(Failed(str(error)))
+            return
+        self.call_later(lambda: self.editor.load_text(text))
+
+    def _show_graph(self) -> None:
+        palette, draft, lines = self.palette, self.draft, Text()
+        state = "edited, not saved" if self.dirty else "saved"
+        lines.append(f"{visible(self.skws.request.schema_path.name)}: {state}\n", palette.dim)
+        if draft.schema is None:
+            lines.append(f"{len(draft.problems)} to mend before there is a graph", palette.warn)
+        else:
+            lines.append(visible_lines("\n".join(draft.graph)) + "\n\n")
+            lines.append(f"{len(draft.schema.relations)} relations, {len(draft.schema.joins)} joins, ")
+            lines.append(f"window {visible(draft.schema.window)}\n")
+            for warning in draft.warnings:
+                lines.append(f"note: {visible(warning)}\n", palette.warn)
+            change = change_text(self.skws.view.schema, draft.schema)
+            lines.append(visible(f"Applying it {change}."), palette.dim)
+        self.query_one("#graph", Static).update(lines)

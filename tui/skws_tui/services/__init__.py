@@ -1,0 +1,1 @@
+"""The state and the work behind the screens, without Textual."""

@@ -1,0 +1,154 @@
+"""What queries mean over a schema: the query of a typed text, its plan, keywords in values, matches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Final
+
+from skws.keywords import Matcher, Term, highlight, parse_query, suggest
+from skws.keywords.alphabet import fold
+from skws.keywords.plan import Plan
+from skws.keywords.query import Slot
+from skws.queries.kinds import check
+from skws.queries.ranked import ranking_of
+from skws.ranking.rankings import known_ranking
+from skws.spec.job import Job
+from skws.spec.query import WINDOW, Query
+from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
+from skws_schema.errors import SkwsError, UsageError
+from skws_schema.model import Schema
+from skws_tui.services.live_rows import LiveRows, SlotCounts
+from skws_tui.services.typed import Analysis, SlotAnalysis, TypedQuery, last_word, parse_typed
+from skws_windows.window import ExpressionWindow, parse_duration, parse_window
+
+_CHECKS_KEPT: Final = 256
+"""Texts without a fault: a query was most often checked while it was typed, before Enter."""
+
+
+def as_query(typed: TypedQuery, *, allow_unbounded_windows: bool = False) -> Query:
+    """The query that a typed text stands for. Raises UsageError."""
+    if typed.pattern:
+        return Query.of_pattern(typed.text, typed.select)
+    if typed.scored:
+        return _scored(typed)
+    if not typed.window:
+        return Query(typed.text)
+    window = parse_window(typed.window)
+    if not isinstance(window, ExpressionWindow):
+        raise UsageError(
+            f"window {typed.window}: keywords share the window of the stream; expected an expression"
+            f" (open when ... close when ...), or top 5 window {typed.window}: KEYWORDS"
+        )
+    return Query(typed.text).over(window, allowed=allow_unbounded_windows)
+
+
+def _scored(typed: TypedQuery) -> Query:
+    half_life = parse_duration(typed.half_life, what="half-life") if typed.half_life else None
+    choice = RankingChoice(known_ranking(typed.ranking or DEFAULT), half_life, explain=True)
+    top = None if typed.top is None else TopChoice(typed.top, typed.group)
+    query = Query.of_keywords(typed.text, choice, top)
+    over = {WINDOW: typed.window} if top is not None and typed.window else {}
+    return replace(query, options={**query.options, **over})
+
+
+def plan_of(job: Job, name: str, schema: Schema) -> Plan:
+    """The plan of keywords over ``schema``, the current one. Raises QueryError, UsageError."""
+    wanted = as_query(parse_typed(name))
+    query = parse_query(wanted.text, schema, match_names=job.match_names)
+    own = wanted.options.get(WINDOW)
+    return Plan(
+        schema,
+        query,
+        job.plan_window if own is None else parse_window(own),
+        job.max_size,
+        job.stream.lateness,
+        ranking=ranking_of(wanted.options),
+    )
+
+
+def check_query(job: Job, name: str, schema: Schema) -> None:
+    """Raises QueryError, PatternError, SchemaError, UsageError if the query cannot be added."""
+    query = as_query(parse_typed(name), allow_unbounded_windows=job.allow_unbounded_windows)
+    check(job.standing(name, query), replace(job.stream, schema=schema))
+
+
+class Analyzer:
+    """Caches plans and checks over one schema. Any thread may call it."""
+
+    def __init__(self, job: Job, schema: Schema) -> None:
+        self._job = job
+        self._schema = schema
+        self._plans: dict[str, Plan] = {}
+        self._check = lru_cache(_CHECKS_KEPT)(partial(check_query, job, schema=schema))
+
+    def plan(self, name: str) -> Plan:
+        """By a query's name, or by the text that results name. Raises QueryError, UsageError."""
+        if name not in self._plans:
+            self._plans[name] = plan_of(self._job, name, self._schema)
+        return self._plans[name]
+
+    def check(self, name: str) -> None:
+        """As ``check_query``."""
+        self._check(name)
+
+    def spans(self, text: str, relation: str, attribute: str, value: str) -> list[tuple[int, int, int]]:
+        """Where the keywords of a query stand in a value; none if the relation was removed."""
+        query = self.plan(text).query
+        known = self._schema.index.get(relation)
+        if known is None or attribute not in self._schema.relations[known].columns:
+            return []
+        return highlight(query, self._schema, relation, attribute, value)
+
+    def analyse(self, name: str, rows: LiveRows | None) -> Analysis:
+        """A half-typed text as it would be searched; ``rows`` None counts no tuples."""
+        completions = tuple(_completions(name, rows)) if rows is not None else ()
+        typed = parse_typed(name)
+        if not typed.text:
+            return Analysis(name, completions=completions)
+        try:
+            if typed.prefix:
+                self.check(name)
+            if typed.pattern:
+                return Analysis(name)
+            query = parse_query(typed.text, self._schema, match_names=self._job.match_names)
+        except SkwsError as error:
+            return Analysis(name, fault=str(error).splitlines()[0], completions=completions)
+        if rows is None:
+            slots = tuple(SlotAnalysis(slot.text, 0) for slot in query.slots)
+            return Analysis(name, slots, dropped=query.dropped, ignored=query.ignored)
+        counts = rows.slot_counts(Matcher(query, self._schema))
+        return Analysis(
+            name,
+            _slots(query.slots, counts, rows),
+            dropped=query.dropped,
+            ignored=query.ignored,
+            start=len(typed.prefix),
+            tuples=counts.tuples,
+            whole=counts.whole,
+            completions=completions,
+        )
+
+
+def _completions(text: str, rows: LiveRows) -> list[tuple[str, int]]:
+    """Words of live tuples that begin with the last word."""
+    start = fold(last_word(text))
+    return [(word, n) for word, n in rows.completions(start) if word != start] if start else []
+
+
+def _slots(slots: tuple[Slot, ...], counts: SlotCounts, rows: LiveRows) -> tuple[SlotAnalysis, ...]:
+    absent = any(not count for count in counts.slots) and counts.tuples
+    words = rows.words() if absent else {}
+    return tuple(
+        SlotAnalysis(slot.text, count, "" if count else _suggestion(slot, words))
+        for slot, count in zip(slots, counts.slots, strict=True)
+    )
+
+
+def _suggestion(slot: Slot, words: Mapping[str, int]) -> str:
+    if not isinstance(slot.alternatives[0], Term) or not words:
+        return ""
+    scope, colon, word = slot.text.rpartition(":")
+    near = suggest(word, words, limit=1)
+    return f"{scope}{colon}{near[0]}" if near else ""

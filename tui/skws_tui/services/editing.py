@@ -1,0 +1,79 @@
+"""A schema while it is edited: its errors, its join graph, what applying it would change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from skws.durable.files import replaced
+from skws.formats.sampling import sample
+from skws.sources.addresses import is_postgres, parse_source
+from skws.sources.files.feed import FilesSource
+from skws.sources.replays import ReplaySource
+from skws_schema.errors import Problem, SchemaError, UsageError
+from skws_schema.evolution import SchemaChange
+from skws_schema.infer.infer import infer
+from skws_schema.model import Schema
+from skws_schema.show import draw
+from skws_schema.yaml.load import parse_schema, warnings
+from skws_windows.window import window_fault
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A text, checked; ``schema`` is None while it has errors."""
+
+    text: str
+    schema: Schema | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[str, ...] = ()
+    graph: tuple[str, ...] = ()
+
+
+def read_draft(text: str, path: Path) -> Draft:
+    """Check a text as the file at ``path`` would be."""
+    try:
+        schema = parse_schema(text, str(path), check_window=window_fault, default_name=path.stem)
+    except SchemaError as error:
+        problems = error.problems or (Problem(str(path), 1, 1, str(error)),)
+        return Draft(text, None, problems)
+    return Draft(text, schema, (), tuple(warnings(schema)), tuple(draw(schema)))
+
+
+def change_text(before: Schema, after: Schema) -> str:
+    """What applying a schema to the running job would do, in one line."""
+    change = SchemaChange.between(before, after)
+    parts = []
+    for word, (relations, joins), schema in (
+        ("adds", change.added, change.after),
+        ("removes", change.removed, before),
+    ):
+        names = [schema.relations[r].name for r in sorted(relations)]
+        names += [schema.joins[j].name for j in sorted(joins)]
+        if names:
+            parts.append(f"{word} {', '.join(names)}")
+    return "; ".join(parts) or "changes nothing that is running"
+
+
+def save(text: str, path: Path) -> None:
+    """Replace the file. Raises StateError."""
+    replaced(path, text.encode())
+
+
+def inferred(source: str, name: str, window: str) -> str:
+    """The YAML of a schema inferred from a source. Raises UsageError, SourceError."""
+    if not source:
+        raise UsageError("nothing to infer from: the UI was opened without a source")
+    if is_postgres(source):
+        from skws.sources.postgres.database import infer_schema  # noqa: PLC0415 - psycopg2 is an extra
+        from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
+
+        opened = parse_source(source)
+        assert isinstance(opened, PostgresSource)  # noqa: S101 - for the type checker
+        return infer_schema(opened.address, name, window)
+    match parse_source(source):
+        case ReplaySource(path=path) | FilesSource(path=path):
+            samples = sample([path])
+            return infer(samples.tables(), name, timed=samples.timed, window=window).to_yaml()
+        case other:
+            raise UsageError(f"{other.name}: a schema is inferred from files or a database")

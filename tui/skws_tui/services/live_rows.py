@@ -1,0 +1,193 @@
+"""The latest tuples of the window, to count the matches of keywords and to complete words.
+
+The engine's own store has no words. At most ``KEPT_ROWS`` are kept; counts say whether
+older ones were dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from threading import Lock
+from typing import Final, NamedTuple, TypeAlias
+
+from skws.data.record import Record
+from skws.keywords import EXCLUDED, Matcher, tokens
+from skws_schema.model import Relation, Row, Schema
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
+
+KEPT_ROWS: Final = 50_000
+Identity: TypeAlias = tuple[str, Row]
+NodeCounts: TypeAlias = Mapping[tuple[int, int], int]
+"""Live tuples by relation and keyword bitmap: the nodes of the expanded schema."""
+
+
+class _Kept(NamedTuple):
+    identity: Identity
+    time: int
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCounts:
+    """How many of ``tuples`` satisfy each slot; ``whole`` if those are all live tuples."""
+
+    slots: tuple[int, ...]
+    tuples: int
+    whole: bool
+
+
+class LiveRows:
+    """Live rows in order of arrival. One thread adds, any reads. ``cut``: some live rows are missing."""
+
+    def __init__(self, schema: Schema, window: Window, kept: int = KEPT_ROWS) -> None:
+        self._schema = schema
+        self._window = window
+        self._kept = kept
+        self._lock = Lock()
+        self._number = count()
+        self._rows: OrderedDict[int, _Kept] = OrderedDict()
+        # One number per key; for rows without a key those of all equal rows, oldest first.
+        self._places: dict[Identity, deque[int]] = {}
+        self._words: Counter[str] = Counter()
+        self._static: list[_Kept] = []
+        self.cut = isinstance(window, ExpressionWindow)  # its length is unknown
+
+    def __len__(self) -> int:
+        return len(self._rows) + len(self._static)
+
+    @property
+    def schema(self) -> Schema:
+        return self._schema
+
+    def load_tables(self, records: Iterable[Record]) -> None:
+        """Add the rows of static tables, as many as there is room for."""
+        with self._lock:
+            for record in records:
+                relation = self._schema.relations[record.relation]
+                if len(self._static) == self._kept:
+                    self.cut = True
+                    return
+                self._static.append(_Kept((relation.name, ()), 0, record.row))
+                self._words.update(_words(relation, record.row))
+
+    def add(self, records: Sequence[Record], now: int | None = None) -> None:
+        """Add stream records in order of arrival; ``now``: the event time after them, if it is known.
+
+        Records that would leave with the next ones are skipped, unless one of them is a deletion:
+        among equal rows that removes the oldest live one.
+        """
+        deleting = any(record.delete for record in records)
+        with self._lock:
+            if now is not None and not deleting:
+                self._expire(now)
+                records = self._alive(records, now)
+            if len(records) > self._kept and not (deleting or isinstance(self._window, CountWindow)):
+                self.cut = True
+                records = records[-self._kept :]
+            for record in records:
+                if deleting:
+                    self._expire(record.time)
+                self._take(record)
+            if now is not None:
+                self._expire(now)
+            while len(self._rows) > self._kept:
+                self.cut = True
+                self._drop(next(iter(self._rows)))
+            if len(self._words) > 4 * self._kept:
+                self._words = +self._words  # without words that no row has any more
+
+    def expire(self, event_time: int) -> None:
+        """Drop rows that have left the window; ``event_time`` in microseconds."""
+        with self._lock:
+            self._expire(event_time)
+
+    def change_schema(self, schema: Schema) -> None:
+        """Continue with another schema; rows of removed or changed relations leave."""
+        with self._lock:
+            old = self._schema
+            gone = schema.evolution.removed_relations
+            there = [r for at, r in enumerate(schema.relations) if at not in gone]
+            stay = {r.name for r in there if r.name in old.index and old.relation(r.name) == r}
+            for number in [n for n, kept in self._rows.items() if kept.identity[0] not in stay]:
+                self._drop(number)
+            self._static = [kept for kept in self._static if kept.identity[0] in stay]
+            self._schema = schema
+
+    def slot_counts(self, matcher: Matcher) -> SlotCounts:
+        """How many live tuples satisfy each slot of a query."""
+        counts = [0] * len(matcher.query.slots)
+        bitmaps = self.node_counts(matcher)
+        for (_, bitmap), found in bitmaps.items():
+            for slot in range(len(counts)):
+                counts[slot] += found if bitmap != EXCLUDED and bitmap >> slot & 1 else 0
+        return SlotCounts(tuple(counts), sum(bitmaps.values()), not self.cut)
+
+    def node_counts(self, matcher: Matcher) -> NodeCounts:
+        """Live tuples by relation and the keywords they contain."""
+        with self._lock:
+            rows = [(kept.identity[0], kept.row) for kept in (*self._static, *self._rows.values())]
+        index = matcher.schema.index
+        counts: Counter[tuple[int, int]] = Counter()
+        for name, row in rows:
+            if name in index:
+                counts[index[name], matcher.bitmap(index[name], row)] += 1
+        return counts
+
+    def words(self) -> Mapping[str, int]:
+        """Searchable words with the number of their occurrences."""
+        with self._lock:
+            return +self._words
+
+    def completions(self, start: str, most: int = 8) -> list[tuple[str, int]]:
+        """Words that begin with ``start`` (folded), the most frequent first, with their counts."""
+        with self._lock:
+            found = [(word, n) for word, n in self._words.items() if n > 0 and word.startswith(start)]
+        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:most]
+
+    def _expire(self, now: int) -> None:
+        horizon = self._horizon(now)
+        while self._rows and (first := next(iter(self._rows.items())))[1].time <= horizon:
+            self._drop(first[0])
+
+    def _alive(self, records: Sequence[Record], now: int) -> Sequence[Record]:
+        horizon = self._horizon(now)
+        return [record for record in records if record.time > horizon]
+
+    def _horizon(self, now: int) -> float:
+        """Tuples of this time and earlier have expired."""
+        return now - self._window.length if isinstance(self._window, TimeWindow) else float("-inf")
+
+    def _take(self, record: Record) -> None:
+        relation = self._schema.relations[record.relation]
+        key = relation.key_of(record.row)
+        identity = (relation.name, record.row if key is None else key)
+        if (key is not None or record.delete) and identity in self._places:
+            self._drop(self._places[identity][0])
+        if not record.delete:
+            number = next(self._number)
+            self._rows[number] = _Kept(identity, record.time, record.row)
+            self._places.setdefault(identity, deque()).append(number)
+            self._words.update(_words(relation, record.row))
+            if isinstance(self._window, CountWindow):
+                self._leave(self._window.end(0), number)
+
+    def _leave(self, life: int, number: int) -> None:
+        """Expire rows by position, at once: among equal rows a later deletion must find a live one."""
+        while self._rows and (first := next(iter(self._rows))) + life <= number:
+            self._drop(first)
+
+    def _drop(self, number: int) -> None:
+        gone = self._rows.pop(number)
+        places = self._places[gone.identity]
+        places.remove(number)
+        if not places:
+            del self._places[gone.identity]
+        self._words.subtract(_words(self._schema.relation(gone.identity[0]), gone.row))
+
+
+def _words(relation: Relation, row: Row) -> list[str]:
+    texts = (row[column] for column in relation.search_columns)
+    return [t.word for text in texts if text is not None for t in tokens(str(text)) if t.searchable]

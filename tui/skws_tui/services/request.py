@@ -1,0 +1,38 @@
+"""The options of the terminal UI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skws.spec.enums import EngineName, OnError
+from skws.spec.job import Job
+from skws_schema.model import Schema
+
+
+def live_job(schema: Schema, source: str = "", **options: Any) -> Job:
+    """A live search: local, and skipping bad records, unless ``options``, fields of a job, say otherwise.
+
+    It has neither sinks nor queries: these are added by command, so that each can be refused alone.
+    """
+    defaults = {"engine": EngineName.LOCAL, "on_error": OnError.SKIP}
+    return Job({}, schema, source, sinks=(), **{**defaults, **options})
+
+
+@dataclass(frozen=True, slots=True)
+class UiRequest:
+    """``job``: the live search to show; without a source, its schema alone.
+
+    ``schema_path``: where the editor saves. ``queries``: typed texts that stand from the start.
+    ``restore``: continue the last session, and save this one. ``served``: to a browser, which can only
+    write files in the folder ``exports``.
+    """
+
+    job: Job
+    schema_path: Path
+    queries: tuple[str, ...] = ()
+    theme: str | None = None
+    restore: bool = True
+    served: bool = False
+    exports: Path | None = None

@@ -1,0 +1,120 @@
+"""The text of the query box: keywords, or a prefix that says what kind of query the rest is.
+
+``pattern: ...`` is a pattern, ``pattern select v.page: ...`` one that shows
+attributes; ``rank: ...`` keywords with scores; ``top 5: ...``
+their best results, ``top 5 window 1 hour: ...`` in a window of its own, ``top 5
+group: ...`` near-duplicates as one; both fade by ``half-life 2 hours``;
+``window open when ... close when ...: ...`` keywords over the windows of an
+expression. The whole text names the query; results name it without the prefix.
+
+This module loads before the first picture; ``analyzer`` does the work behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+# A colon directly before a word binds a keyword to a relation.
+_PREFIX: Final = re.compile(
+    r"\s*(?:(?P<pattern>pattern\s*:|pattern\s+select\b\s*(?P<select>[^:]*?)\s*:(?=\s))"
+    r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?(?:\s+half-life\s+(?P<fading>.+?))?:(?=\s)"
+    r"|top\s+(?P<top>\d+)(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
+    r"|window\s+(?P<window>.+?):(?=\s))\s*"
+)
+_LAST_WORD: Final = re.compile(r"[^\s\"():*+-]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class TypedQuery:
+    """``text``: everything after ``prefix``; the other fields are what the prefix says."""
+
+    text: str
+    prefix: str = ""
+    pattern: bool = False
+    rank: bool = False
+    ranking: str = ""
+    top: int | None = None
+    window: str = ""
+    group: bool = False
+    half_life: str = ""
+    select: str | None = None
+
+    @property
+    def scored(self) -> bool:
+        return self.rank or self.top is not None
+
+
+def parse_typed(name: str) -> TypedQuery:
+    """Split a text of the query box into its prefix and the rest."""
+    found = _PREFIX.match(name)
+    if found is None:
+        return TypedQuery(name.strip())
+    top = found["top"]
+    return TypedQuery(
+        name[found.end() :].strip(),
+        found.group(),
+        found["pattern"] is not None,
+        found["rank"] is not None,
+        found["ranking"] or "",
+        None if top is None else int(top),
+        found["within"] or found["window"] or "",
+        found["group"] is not None,
+        found["fading"] or found["top_fading"] or "",
+        found["select"],
+    )
+
+
+def text_of(name: str) -> str:
+    """The text by which results name a query."""
+    return parse_typed(name).text
+
+
+@dataclass(frozen=True, slots=True)
+class SlotAnalysis:
+    """A slot and how many live tuples match it. ``meant``: a word of the data to use if none does."""
+
+    text: str
+    count: int
+    meant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A half-typed query, analysed. ``fault``: why it cannot run.
+
+    ``completions``: words that the last one may become, with their counts.
+    ``dropped``: stop words; ``ignored``: punctuation. ``start``: where the keywords
+    begin. ``tuples``: the number of live tuples that were counted, ``whole`` if those are all.
+    """
+
+    text: str
+    slots: tuple[SlotAnalysis, ...] = ()
+    fault: str = ""
+    dropped: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    start: int = 0
+    tuples: int = 0
+    whole: bool = True
+    completions: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def corrected(self) -> str:
+        """The text with the suggested words in place of unknown ones."""
+        prefix, text = self.text[: self.start], self.text[self.start :]
+        for slot in self.slots:
+            if slot.meant:
+                text = re.sub(re.escape(slot.text), slot.meant, text, flags=re.IGNORECASE)
+        return prefix + text
+
+
+def last_word(text: str) -> str:
+    """The word at the end of a text; empty if it does not end in one."""
+    found = _LAST_WORD.search(text)
+    return found.group() if found else ""
+
+
+def completed(text: str, word: str) -> str:
+    """The text with ``word`` in place of its last word."""
+    return text[: len(text) - len(last_word(text))] + word

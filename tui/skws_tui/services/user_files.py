@@ -1,0 +1,130 @@
+"""The user's files, in the XDG base directories: the session of each schema, and the keymap."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from skws.durable.files import replaced
+from skws_schema.errors import SchemaError, StateError, nearest
+from skws_schema.yaml.located import locate
+
+_HISTORY: Final = 200
+_VERSION: Final = 1
+
+
+def state_folder() -> Path:
+    """For sessions and logs."""
+    return _folder("XDG_STATE_HOME", Path(".local") / "state")
+
+
+def _folder(variable: str, default: Path) -> Path:
+    given = os.environ.get(variable, "")
+    base = Path(given) if os.path.isabs(given) else Path.home() / default
+    return base / "skws"
+
+
+@dataclass(slots=True)
+class Session:
+    """What outlives the app, by schema. ``history``: queries in order of use, latest last.
+
+    ``saved``: queries that the user keeps. ``detail``: whole rows are shown beside
+    the results. ``selected``: the query that is shown, empty for all. ``toured``: the
+    hints of the first run were shown.
+    """
+
+    queries: list[str] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)
+    saved: list[str] = field(default_factory=list)
+    theme: str = ""
+    detail: bool = False
+    selected: str = ""
+    toured: bool = False
+
+    def remember(self, name: str) -> None:
+        """Put a query at the end of the history, once."""
+        self.history = [*(known for known in self.history if known != name), name][-_HISTORY:]
+
+    def toggle_saved(self, name: str) -> bool:
+        """Save a query, or unsave it; returns whether it is saved now."""
+        if name in self.saved:
+            self.saved.remove(name)
+            return False
+        self.saved.append(name)
+        return True
+
+
+def session_file(schema: Path, folder: Path | None = None) -> Path:
+    """The file for the session of a schema file."""
+    name = sha256(str(schema.resolve()).encode()).hexdigest()[:16]
+    return (folder or state_folder()) / f"session-{name}.json"
+
+
+def load_session(path: Path) -> Session:
+    """The saved session; a new one if the file is missing or unreadable."""
+    try:
+        saved = orjson.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return Session()
+    if not isinstance(saved, dict) or saved.get("version") != _VERSION:
+        return Session()
+    return Session(
+        _texts(saved.get("queries")),
+        _texts(saved.get("history")),
+        _texts(saved.get("saved")),
+        str(saved.get("theme", "")),
+        saved.get("detail") is True,
+        str(saved.get("selected", "")),
+        saved.get("toured") is True,
+    )
+
+
+def save_session(session: Session, path: Path) -> None:
+    """Raises StateError if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StateError(f"{path.parent}: cannot keep the session: {error.strerror}") from None
+    saved = {"version": _VERSION, **asdict(session)}
+    replaced(path, orjson.dumps(saved, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _texts(saved: Any) -> list[str]:
+    return [text for text in saved if isinstance(text, str) and text] if isinstance(saved, list) else []
+
+
+def keymap_file() -> Path:
+    return _folder("XDG_CONFIG_HOME", Path(".config")) / "keys.yaml"
+
+
+def load_keymap(path: Path, actions: Collection[str]) -> dict[str, str]:
+    """Keys by action, several of them separated by commas; empty if there is no file.
+
+    Raises SchemaError with every problem: unknown actions, values that are no keys.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{path}: cannot be read as a keymap: {error}") from None
+    located = locate(text, str(path))
+    keymap = located.data if isinstance(located.data, dict) else {}
+    if located.data is not None and not isinstance(located.data, dict):
+        located.report((1, 1), "expected lines like 'remove-query: x'")
+    for action, keys in keymap.items():
+        if action not in actions:
+            located.report(located.key_place((action,)), f"no action {action!r}{nearest(action, actions)}")
+        elif not isinstance(keys, str) or not keys.strip():
+            located.report(
+                located.value_place((action,)), f"{action}: expected a key like ctrl+r, or several: x,delete"
+            )
+    if located.problems:
+        raise SchemaError(sorted(located.problems, key=lambda p: (p.line, p.column)))
+    return {action: ",".join(key.strip() for key in str(keys).split(",")) for action, keys in keymap.items()}

@@ -1,0 +1,148 @@
+"""The state behind all screens, brought up to date by the events of the job."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from skws.jobs.metrics import Metrics
+from skws_schema.errors import SkwsError
+from skws_schema.evolution import nameable
+from skws_schema.model import Schema
+from skws_tui.services.job import JobEvents, LogLine
+from skws_tui.services.request import UiRequest
+from skws_tui.services.results import ResultBuffer
+from skws_tui.services.typed import parse_typed, text_of
+from skws_windows.window import ExpressionWindow, parse_window
+
+if TYPE_CHECKING:
+    from skws.explain.observed import Observed
+    from skws.queries.windowed.window_span import WindowSpan
+    from skws_tui.services.analyzer import Analyzer
+
+_HISTORY: Final = 240
+"""Points of a sparkline: a minute at four a second."""
+_LOG_LINES: Final = 2_000
+History: TypeAlias = deque[float]
+"""One number over time, for a sparkline."""
+
+
+class View:
+    """``queries``: the names of the standing ones. ``histories``: by the names of the numbers."""
+
+    def __init__(self, request: UiRequest) -> None:
+        self.request = request
+        self.schema: Schema = request.job.schema
+        self.results = ResultBuffer()
+        self.log: deque[LogLine] = deque(maxlen=_LOG_LINES)
+        self.logged = 0
+        self.metrics: Metrics | None = None
+        self.queries: tuple[str, ...] = ()
+        self.observed: dict[str, Observed] = {}
+        self.windows: Mapping[str, Sequence[WindowSpan]] = {}
+        self.histories: dict[str, History] = {}
+        self.skipped = 0
+        self.failure = ""
+        self.waited = 0.0
+        """Seconds that the engine has taken to start."""
+        self._began: float | None = None
+        self._analyzer: Analyzer | None = None
+        self._own_windows: dict[str, bool] = {}
+
+    @property
+    def event_time(self) -> float | None:
+        return self.metrics.event_time if self.metrics else None
+
+    def absorb(self, events: JobEvents, now: float) -> None:
+        """Take in events at ``now`` (seconds of any steady clock)."""
+        if events.schema is not None:
+            self.schema = events.schema
+            self._analyzer = None
+        if events.queries is not None:
+            self._change_queries(events.queries)
+        texts = {text_of(name) for name in self.queries}
+        self.results.lasting = frozenset(text_of(name) for name in self.queries if self.windowed(name))
+        self.results.take((r for r in events.results if r.query in texts), now)
+        self.skipped += events.dropped
+        self.failure = events.failure or self.failure
+        for line in events.lines:
+            self.note(line)
+        self.observed.update(events.observed)
+        self.windows = self.windows if events.windows is None else events.windows
+        if events.metrics is not None:
+            self._measure(events.metrics)
+
+    def note(self, line: LogLine) -> None:
+        """Add a line to the log."""
+        self.log.append(line)
+        self.logged += 1
+
+    def tick(self, now: float) -> None:
+        """Let results end as time passes, and count how long the engine takes to start."""
+        if self.metrics is None:
+            self._began = now if self._began is None else self._began
+            self.waited = now - self._began
+        if self.event_time is not None:
+            self.results.expire(self.event_time, now)
+        self.results.sweep(now)
+
+    def found(self, name: str | None) -> int | None:
+        """Results of a query so far, of all standing ones for None; None before the first metrics."""
+        if self.metrics is None:
+            return None
+        wanted = self.queries if name is None else (name,)
+        return sum(query.results for query in self.metrics.queries if query.name in wanted)
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """For queries over the current schema."""
+        if self._analyzer is None:
+            from skws_tui.services.analyzer import Analyzer  # noqa: PLC0415 - loads behind the first picture
+
+            self._analyzer = Analyzer(self.request.job, self.schema)
+        return self._analyzer
+
+    def windowed(self, name: str) -> bool:
+        """True for queries over the windows of an expression, whose results come as these end."""
+        try:
+            typed = parse_typed(name)
+            window = parse_window(typed.window) if typed.window else self.request.job.plan_window
+            if not isinstance(window, ExpressionWindow):
+                return False
+            return not (typed.pattern and self._has_window(typed.text))
+        except SkwsError:
+            return False  # restored from a session and no longer valid: the job refuses it
+
+    def _has_window(self, pattern: str) -> bool:
+        """True if the text of a pattern defines its window. Raises PatternError."""
+        if pattern not in self._own_windows:
+            from skws.queries.patterns import read_query  # noqa: PLC0415 - loads only for patterns
+
+            self._own_windows[pattern] = read_query(pattern, nameable(self.schema)).window is not None
+        return self._own_windows[pattern]
+
+    def _change_queries(self, queries: tuple[str, ...]) -> None:
+        kept = {text_of(name) for name in self.queries if name in queries}
+        for gone in set(self.queries) - set(queries):
+            self.observed.pop(gone, None)
+            if text_of(gone) not in kept:
+                self.results.forget(text_of(gone))
+        self.queries = queries
+
+    def _measure(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        numbers: dict[str, float | None] = {
+            "tuples/s": metrics.rate,
+            "results/s": sum(query.rate for query in metrics.queries),
+            "live tuples": metrics.live_tuples,
+            "waiting partials": metrics.waiting,
+            "latency p99": metrics.latency_p99,
+        }
+        numbers |= {f"relation {r.name}": r.rate for r in metrics.relations}
+        numbers |= {f"query {q.name}": q.rate for q in metrics.queries}
+        numbers |= {f"stage {s.name}": s.busy for s in metrics.stages}
+        for name, value in numbers.items():
+            self.histories.setdefault(name, deque(maxlen=_HISTORY)).append(value or 0.0)
+        for gone in self.histories.keys() - numbers.keys():
+            del self.histories[gone]

@@ -1,0 +1,240 @@
+"""The query box, and the lines below it that show how a typed query would be searched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.suggester import Suggester
+from textual.widgets import Input, Static
+
+from skws.sinks.text import visible
+from skws_tui.services.drawing import Palette
+from skws_tui.services.job import JobControl
+from skws_tui.services.off_thread import OffThread, TooLongError
+from skws_tui.services.typed import Analysis, completed
+from skws_tui.services.view import View
+from skws_tui.widgets.inputs import LineInput
+
+
+class _Completions(Suggester):
+    """Suggests the first completion of the last analysis."""
+
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self.words: Sequence[tuple[str, int]] = ()
+
+    async def get_suggestion(self, value: str) -> str | None:
+        for word, _ in self.words:
+            whole = completed(value, word)
+            if whole.startswith(value) and whole != value:
+                return whole
+        return None
+
+
+class QueryBox(LineInput):
+    """The line to type a query in, with completions and a history. ``correction``: suggested for Ctrl+D."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "complete", "Complete", show=False, id="complete"),
+        Binding("up", "history(-1)", "Earlier", show=False, id="earlier-query"),
+        Binding("down", "history(1)", "Later", show=False, id="later-query"),
+        Binding("ctrl+j,ctrl+enter", "replace", "Replace", id="replace-query"),
+        Binding("ctrl+s", "save", "Save query", show=False, id="save-query"),
+        Binding("ctrl+d", "correct", "Did you mean", show=False, id="did-you-mean"),
+        Binding("escape", "leave", "Results", show=False),
+    ]
+    DEFAULT_CSS = """
+    QueryBox { height: 1; border: none; padding: 0 1; background: $surface; }
+    QueryBox:focus { border: none; background: $surface; background-tint: $foreground 5%; }
+    """
+
+    class Entered(Message):
+        """A query was entered; ``replace``: in place of the selected one."""
+
+        def __init__(self, name: str, *, replace: bool) -> None:
+            self.name = name
+            self.replace = replace
+            super().__init__()
+
+    class Save(Message):
+        """Save or unsave a query, the selected one if the name is empty."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+            super().__init__()
+
+    class Leave(Message):
+        """The results take the focus."""
+
+    def __init__(self) -> None:
+        self._completions = _Completions()
+        super().__init__(
+            placeholder="keywords, e.g. tarantino travolta",
+            suggester=self._completions,
+            id="query",
+            compact=True,
+        )
+        self.history: Sequence[str] = ()
+        self.correction = ""
+        self._at = 0
+
+    def complete(self, words: Sequence[tuple[str, int]]) -> None:
+        self._completions.words = words
+
+    def remember(self, history: Sequence[str]) -> None:
+        """Queries for the arrow keys, latest last."""
+        self.history, self._at = history, len(history)
+
+    def write(self, text: str) -> None:
+        """Replace the text, the cursor behind it."""
+        self.value = text
+        self.cursor_position = len(text)
+
+    async def action_submit(self) -> None:
+        self.post_message(self.Entered(self.value.strip(), replace=False))
+
+    async def action_complete(self) -> None:
+        """Take the first completion; focus the next widget if there is none."""
+        if self._completions.words:
+            self.write(completed(self.value, self._completions.words[0][0]))
+        else:
+            self.screen.focus_next()
+
+    def action_history(self, step: int) -> None:
+        if self.history:
+            self._at = min(max(self._at + step, 0), len(self.history))
+            self.write(self.history[self._at] if self._at < len(self.history) else "")
+
+    def action_replace(self) -> None:
+        self.post_message(self.Entered(self.value.strip(), replace=True))
+
+    def action_save(self) -> None:
+        self.post_message(self.Save(self.value.strip()))
+
+    def action_correct(self) -> None:
+        self.write(self.correction)
+
+    def action_leave(self) -> None:
+        self.post_message(self.Leave())
+
+
+class AnalysisLines(Static):
+    """The slots and the completions of a typed query; an empty line is left out."""
+
+    DEFAULT_CSS = "AnalysisLines { height: auto; max-height: 2; padding: 0 1; }"
+
+    def show(self, analysis: Analysis, palette: Palette) -> None:
+        lines = [_slots(analysis, palette), _completions(analysis, palette)]
+        shown = [line for line in lines if line.plain]
+        self.display = bool(shown)
+        self.update(Text("\n", no_wrap=True, overflow="ellipsis").join(shown))
+
+
+def _slots(analysis: Analysis, palette: Palette) -> Text:
+    if analysis.fault:
+        return Text(f"✗ {visible(analysis.fault)}", palette.warn)
+    parts = []
+    for number, slot in enumerate(analysis.slots):
+        part = Text.assemble((visible(slot.text), palette.keywords[number % len(palette.keywords)]))
+        if analysis.tuples:
+            part.append(f" {slot.count:,}", palette.dim)
+        if slot.meant:
+            part.append(f" did you mean {visible(slot.meant)}? (ctrl+d)", palette.warn)
+        elif analysis.tuples and not slot.count:
+            part.append(" no live tuple", palette.dim)
+        parts.append(part)
+    parts += [Text(f"{visible(word)}: too common, not searched", palette.dim) for word in analysis.dropped]
+    parts += [Text(f"{visible(part)!r}: ignored", palette.dim) for part in analysis.ignored]
+    if analysis.tuples:
+        of = (
+            f"of {analysis.tuples:,} live tuples"
+            if analysis.whole
+            else f"of the latest {analysis.tuples:,} tuples"
+        )
+        parts.append(Text(of, palette.dim))
+    return Text("  ").join(parts)
+
+
+def _completions(analysis: Analysis, palette: Palette) -> Text:
+    if not analysis.completions:
+        return Text()
+    words = Text("  ").join(
+        Text.assemble(visible(word), (f" {count:,}", palette.dim)) for word, count in analysis.completions
+    )
+    return Text.assemble(("tab ", palette.dim), words)
+
+
+class QueryPanel(Vertical):
+    """Analyses what is typed, over the live tuples of ``job``; None analyses nothing."""
+
+    DEFAULT_CSS = """
+    QueryPanel { height: auto; }
+    QueryPanel QueryBox { padding: 0 1 !important; }
+    """
+
+    def __init__(self, view: View, job: JobControl | None, palette: Palette) -> None:
+        super().__init__()
+        self.palette = palette
+        self.analysis = Analysis("")
+        self.off_thread = OffThread()
+        self._view = view
+        self._job = job
+        self._counted_at = 0
+
+    def compose(self) -> ComposeResult:
+        yield QueryBox()
+        yield AnalysisLines()
+
+    def on_mount(self) -> None:
+        self.query_one(AnalysisLines).display = False
+        self.set_interval(1.0, self._count_again)
+
+    @property
+    def box(self) -> QueryBox:
+        return self.query_one(QueryBox)
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._start_analysis(event.value)
+
+    def _count_again(self) -> None:
+        """Follow the stream, but let an analysis under way end."""
+        if self.box.value and self.analysis.text == self.box.value and self._tuples != self._counted_at:
+            self._start_analysis(self.box.value)
+
+    @property
+    def _tuples(self) -> int:
+        return self._view.metrics.tuples if self._view.metrics else 0
+
+    def _start_analysis(self, text: str) -> None:
+        if self._job is not None:
+            self._counted_at = self._tuples
+            self._analyse(text, self._job)
+
+    @work(group="typed", exclusive=True)
+    async def _analyse(self, text: str, job: JobControl) -> None:
+        try:
+            analysis = await self.off_thread.run(partial(_analysis, text, self._view, job))
+        except TooLongError as error:
+            analysis = Analysis(text, fault=str(error))
+        self.call_later(self._show, analysis)  # dropped if the app is closed by now
+
+    def _show(self, analysis: Analysis) -> None:
+        if analysis.text == self.box.value:
+            self.analysis = analysis
+            self.box.complete(analysis.completions)
+            self.box.correction = analysis.corrected
+            self.query_one(AnalysisLines).show(analysis, self.palette)
+
+
+def _analysis(text: str, view: View, job: JobControl) -> Analysis:
+    return view.analyzer.analyse(text, job.status().rows)

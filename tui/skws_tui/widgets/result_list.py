@@ -1,0 +1,245 @@
+"""The list of live results, newest or best first, each a tree of tuples. It follows until it is scrolled.
+
+Only visible lines are drawn, so that a list of thousands costs no more than a short one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import ClassVar, Final, TypeAlias
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from skws_tui.services.drawing import Drawer
+from skws_tui.services.results import ListedResult
+
+_DRAWN: Final = 600
+"""Drawn results, and drawn lines, in the caches: a page is drawn again at every key."""
+_MARK: Final = Style(bold=True)
+_SEEN: Final = 0.01
+"""The smallest visible change of a scroll bar, as a part of its length."""
+_LINES: Final = attrgetter("lines")
+_State: TypeAlias = tuple[int, str | None, int | None, float | None]
+"""What the drawing of a result depends on: its number, ending and rank, and the event time for its score."""
+
+
+class ResultList(ScrollView, can_focus=True):
+    """``following``: the newest result is selected. ``unseen``: results that came since it followed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "Next", show=False, id="next-result"),
+        Binding("k,up", "move(-1)", "Previous", show=False, id="previous-result"),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
+        Binding("g,home", "follow", "Newest", id="follow"),
+        Binding("G,end", "oldest", "Oldest", show=False, id="oldest-result"),
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"result--cursor"}
+    DEFAULT_CSS = """
+    ResultList { height: 1fr; overflow-x: hidden; }
+    ResultList > .result--cursor { background: $boost; }
+    ResultList:focus > .result--cursor { background: $block-cursor-blurred-background; }
+    """
+
+    class Selected(Message):
+        """The cursor has moved."""
+
+    class Opened(Message):
+        """A result was clicked."""
+
+    def __init__(self, drawer: Drawer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.drawer = drawer
+        self.following = True
+        self.unseen = 0
+        self.listed: Sequence[ListedResult] = ()
+        self._tops: list[int] = [0]
+        self._cursor: int | None = None  # the number of a result
+        self._last = 0  # the place that it had
+        self._newest = 0  # number that was listed while following
+        self._drawn: dict[_State, list[Text]] = {}
+        self._sorted = False
+        self._width = 0
+        self._marked: int | None = None  # the place that the cursor is drawn at
+        self._strips: dict[tuple[_State, int, bool, int], Strip] = {}
+
+    @property
+    def selected(self) -> ListedResult | None:
+        """The result under the cursor; the newest while following."""
+        place = self._place()
+        return self.listed[place] if place is not None else None
+
+    def show(self, listed: Sequence[ListedResult], *, best: bool = False) -> None:
+        """List these, newest or ``best`` first. What is in sight stays in its place."""
+        if not listed:
+            self.following, self._cursor = True, None
+        anchor = None if self.following else self._anchor()
+        self._sorted = best
+        self.listed = listed
+        self._tops = list(accumulate(map(_LINES, listed), initial=0))
+        self._grow(self._tops[-1])
+        if self.following:
+            self._newest = max((shown.number for shown in listed), default=self._newest)
+        self.unseen = sum(shown.number > self._newest for shown in listed)
+        if anchor is not None:
+            self._return_to(*anchor)
+        self.refresh()
+
+    def redraw(self, drawer: Drawer) -> None:
+        """Draw everything again, for another theme or schema."""
+        self.drawer = drawer
+        self._drawn.clear()
+        self._strips.clear()
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._strips.clear()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._width = self.scrollable_content_region.width
+        self._marked = None if self.following and not self.has_focus else self._place()
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        line, width, marked = y + self.scroll_offset.y, self._width, self._marked
+        if not 0 <= line < self._tops[-1]:
+            return Strip.blank(width, self.rich_style)
+        place = bisect_right(self._tops, line) - 1
+        shown, at_cursor = self.listed[place], place == marked
+        key = (self._state(shown), line - self._tops[place], at_cursor, width)
+        if key not in self._strips:
+            if len(self._strips) >= _DRAWN:
+                self._strips.clear()
+            self._strips[key] = self._strip(self._lines(shown)[key[1]], width, at_cursor=at_cursor)
+        return self._strips[key]
+
+    def action_move(self, step: int) -> None:
+        if not self.listed:
+            return
+        place = self._place() or 0
+        self.following = False
+        self._go(min(max(place + step, 0), len(self.listed) - 1))
+
+    def action_page(self, step: int) -> None:
+        if not self.listed:
+            return
+        self.following = False
+        line = self._tops[self._place() or 0] + step * max(1, self.size.height - 1)
+        self._go(min(max(bisect_right(self._tops, line) - 1, 0), len(self.listed) - 1))
+
+    def action_follow(self) -> None:
+        """Return to the newest."""
+        self.following, self.unseen, self._cursor = True, 0, None
+        self._newest = max((shown.number for shown in self.listed), default=self._newest)
+        self.scroll_to(y=0, animate=False)
+        self.refresh()
+        self.post_message(self.Selected())
+
+    def action_oldest(self) -> None:
+        if self.listed:
+            self.following = False
+            self._go(len(self.listed) - 1)
+
+    def on_click(self, event: events.Click) -> None:
+        line = event.y + self.scroll_offset.y
+        if 0 <= line < self._tops[-1]:
+            self.following = False
+            self._go(bisect_right(self._tops, line) - 1)
+            self.post_message(self.Opened())
+
+    def on_mouse_scroll_down(self) -> None:
+        if self.following and self.listed:
+            self.following, self._cursor = False, self.listed[0].number
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if new_value > 0:
+            self.on_mouse_scroll_down()
+
+    def _grow(self, lines: int) -> None:
+        """Change the height, without a layout of the whole screen at each update."""
+        size = Size(self.size.width, lines)
+        if self.show_vertical_scrollbar != (lines > self.size.height):
+            self.virtual_size = size  # with a layout, which shows or hides the scroll bar
+            return
+        self.set_reactive(Widget.virtual_size, size)
+        if (
+            self.show_vertical_scrollbar
+            and abs(self.vertical_scrollbar.window_virtual_size - lines) > lines * _SEEN
+        ):
+            self.vertical_scrollbar.window_virtual_size = lines
+        if self.scroll_offset.y > self.max_scroll_y:
+            self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
+
+    def _place(self) -> int | None:
+        """The index of the cursor; of the nearest result if its own is gone."""
+        if not self.listed:
+            return None
+        if self.following or self._cursor is None:
+            return 0
+        return self._find(self._cursor)
+
+    def _find(self, number: int) -> int:
+        """The index of a result; if it is gone, the one that it had, or the nearest."""
+        if self._sorted:
+            numbers = [shown.number for shown in self.listed]
+            return numbers.index(number) if number in numbers else min(self._last, len(numbers) - 1)
+        # Numbers decrease from the newest on.
+        return max(bisect_right(self.listed, -number, key=lambda shown: -shown.number) - 1, 0)
+
+    def _go(self, place: int) -> None:
+        before = self._place()
+        self._cursor, self._last = self.listed[place].number, place
+        top, bottom = self._tops[place], self._tops[place + 1]
+        height = max(1, self.scrollable_content_region.height)
+        if top < self.scroll_offset.y:
+            self.scroll_to(y=top, animate=False)
+        elif bottom > self.scroll_offset.y + height:
+            self.scroll_to(y=max(min(top, bottom - height), 0), animate=False)
+        for changed in (before, place):
+            if changed is not None:
+                self.refresh_lines(self._tops[changed], self.listed[changed].lines)
+        self.post_message(self.Selected())
+
+    def _anchor(self) -> tuple[int, int] | None:
+        """The number of the first result in sight, and how many of its lines are scrolled away."""
+        if not self.listed:
+            return None
+        line = min(self.scroll_offset.y, self._tops[-1] - 1)
+        place = bisect_right(self._tops, line) - 1
+        return self.listed[place].number, line - self._tops[place]
+
+    def _return_to(self, number: int, offset: int) -> None:
+        self.scroll_to(y=self._tops[self._find(number)] + offset, animate=False, force=True, immediate=True)
+
+    def _strip(self, text: Text, width: int, *, at_cursor: bool) -> Strip:
+        style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
+        if text.cell_len >= width:
+            text = text.copy()
+            text.truncate(width - 1, overflow="ellipsis")
+        segments = [Segment("▌" if at_cursor else " ", _MARK), *text.render(self.app.console, end="")]
+        return Strip(segments).crop(0, width).extend_cell_length(width).apply_style(style)
+
+    def _state(self, shown: ListedResult) -> _State:
+        return shown.number, shown.ending, shown.rank, self.drawer.drawn_at(shown)
+
+    def _lines(self, shown: ListedResult) -> list[Text]:
+        key = self._state(shown)
+        if key not in self._drawn:
+            if len(self._drawn) >= _DRAWN:
+                self._drawn.clear()
+            self._drawn[key] = self.drawer.lines(shown)
+        return self._drawn[key]

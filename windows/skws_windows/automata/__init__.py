@@ -1,0 +1,1 @@
+"""Automata of window expressions: k-SLA, their closure properties, regular expressions, S-MSO."""

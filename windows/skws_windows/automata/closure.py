@@ -1,0 +1,156 @@
+"""Closure properties of k-lookback automata (window paper, Lemmas 1 to 4).
+
+Complements are taken with respect to the words of length at least k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from skws_schema.budget import StepBudget
+from skws_windows.automata.k_sla import LookbackAutomaton, Transition, automaton
+from skws_windows.guards import guard as g
+from skws_windows.guards.satisfiability import Satisfiability
+
+MOST_TRANSITIONS: Final = 20_000
+"""Of a deterministic automaton; each takes z3 some milliseconds."""
+
+
+def clean(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+    """The same automaton without transitions whose guard no records satisfy."""
+    kept = [t for t in given.transitions if theory.possible(t[1])]
+    return automaton(given.k, given.states, given.initial, given.final, kept)
+
+
+def trimmed(given: LookbackAutomaton) -> LookbackAutomaton:
+    """Only the states on a path from the initial to a final state, and the initial state itself.
+
+    Exact for a clean automaton with k = 0. Otherwise a state may remain that no word leads to.
+    """
+    forward = closed([given.initial], ((p, q) for p, _, q in given.transitions))
+    backward = closed(given.final, ((q, p) for p, _, q in given.transitions))
+    kept = sorted((forward & backward) | {given.initial})
+    number = {state: i for i, state in enumerate(kept)}
+    moved = [(number[p], guard, number[q]) for p, guard, q in given.transitions if {p, q} <= number.keys()]
+    return automaton(
+        given.k, len(kept), number[given.initial], [number[f] for f in given.final if f in number], moved
+    )
+
+
+def determinised(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+    """An equivalent deterministic automaton (Lemma 1), complete: every state has a guard for every block.
+
+    Raises OverBudgetError: macrostates may be exponentially many.
+    """
+    start = frozenset([given.initial])
+    numbers = {start: 0}
+    pending, transitions = [start], list[Transition]()
+    with StepBudget(MOST_TRANSITIONS, "making an automaton deterministic") as budget:
+        while pending:
+            subset = pending.pop()
+            for guard, target in _steps(given, subset, theory):
+                budget.spend()
+                if target not in numbers:
+                    numbers[target] = len(numbers)
+                    pending.append(target)
+                transitions.append((numbers[subset], guard, numbers[target]))
+    final = [number for subset, number in numbers.items() if subset & given.final]
+    return automaton(given.k, len(numbers), 0, final, transitions)
+
+
+def _steps(
+    given: LookbackAutomaton, subset: frozenset[int], theory: Satisfiability
+) -> Iterable[tuple[g.Guard, frozenset[int]]]:
+    """The minterms of the guards that leave a macrostate, each with the macrostate it leads to."""
+    outgoing = [(guard, q) for p in sorted(subset) for guard, q in given.outgoing.get(p, ())]
+    guards = list(dict.fromkeys(guard for guard, _ in outgoing))
+    for cell in theory.cells(guards):
+        held = {guard for guard, sign in zip(guards, cell.signs, strict=True) if sign}
+        yield minterm(guards, cell.signs), frozenset(q for guard, q in outgoing if guard in held)
+
+
+def minterm(guards: Iterable[g.Guard], signs: Iterable[bool]) -> g.Guard:
+    """The guard that says that exactly the guards with a true sign hold."""
+    pairs = zip(guards, signs, strict=True)
+    return g.conjunction(guard if sign else g.negation(guard) for guard, sign in pairs)
+
+
+def complement(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+    """The words of length at least k that are not accepted (Lemma 2). Raises OverBudgetError."""
+    whole = determinised(given, theory)
+    final = set(range(whole.states)) - whole.final
+    return automaton(whole.k, whole.states, whole.initial, final, whole.transitions)
+
+
+def product(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
+    """Intersection (Lemma 3): pairs of states, guards conjoined."""
+    _same(left, right)
+    size = right.states
+    transitions = [
+        (p * size + r, g.conjunction([first, second]), q * size + s)
+        for p, first, q in left.transitions
+        for r, second, s in right.transitions
+    ]
+    final = [f * size + h for f in left.final for h in right.final]
+    initial = left.initial * size + right.initial
+    return trimmed(automaton(left.k, left.states * size, initial, final, transitions))
+
+
+def union(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
+    """Union: both automata side by side, and a new initial state with the transitions of both."""
+    _same(left, right)
+    shift, new = left.states, left.states + right.states
+    beside = _beside(left, right)
+    beginning = [(new, guard, q) for guard, q in left.outgoing.get(left.initial, ())]
+    beginning += [(new, guard, q + shift) for guard, q in right.outgoing.get(right.initial, ())]
+    final = {*left.final, *(f + shift for f in right.final)}
+    if left.accepts_identity or right.accepts_identity:
+        final.add(new)
+    return trimmed(automaton(left.k, new + 1, new, final, [*beside, *beginning]))
+
+
+def concatenated(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
+    """k-concatenation (Lemma 4): the second automaton may begin wherever the first can end."""
+    _same(left, right)
+    shift = left.states
+    crossing = [
+        (f, guard, q + shift) for f in left.final for guard, q in right.outgoing.get(right.initial, ())
+    ]
+    final = {f + shift for f in right.final} | (left.final if right.accepts_identity else frozenset())
+    transitions = [*_beside(left, right), *crossing]
+    return trimmed(automaton(left.k, shift + right.states, left.initial, final, transitions))
+
+
+def iterated(given: LookbackAutomaton) -> LookbackAutomaton:
+    """Iteration: any number of words, k-concatenated; no word at all gives the words of length k."""
+    new = given.states
+    again = given.outgoing.get(given.initial, ())
+    back = [(f, guard, q) for f in (*given.final, new) for guard, q in again]
+    transitions = [*given.transitions, *back]
+    return trimmed(automaton(given.k, new + 1, new, {*given.final, new}, transitions))
+
+
+def _beside(left: LookbackAutomaton, right: LookbackAutomaton) -> list[Transition]:
+    moved = [(p + left.states, guard, q + left.states) for p, guard, q in right.transitions]
+    return [*left.transitions, *moved]
+
+
+def _same(left: LookbackAutomaton, right: LookbackAutomaton) -> None:
+    if left.k != right.k:
+        raise ValueError(f"automata with lookback {left.k} and {right.k} do not go together")
+
+
+def closed(start: Iterable[int], edges: Iterable[tuple[int, int]]) -> set[int]:
+    """The nodes that can be reached from ``start``."""
+    following: dict[int, list[int]] = {}
+    for p, q in edges:
+        following.setdefault(p, []).append(q)
+    found = set(start)
+    pending = list(found)
+    while pending:
+        for state in following.get(pending.pop(), ()):
+            if state not in found:
+                found.add(state)
+                pending.append(state)
+    return found

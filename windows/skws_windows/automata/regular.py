@@ -1,0 +1,195 @@
+"""Symbolic regular expressions (window paper, Definition 3), and their automata (Section 2).
+
+A letter is a guard and stands for blocks of k + 1 records. Concatenation is
+k-concatenation, in which words overlap in k records. Its identity is the set
+of all words of length k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from skws_windows.automata.k_sla import LookbackAutomaton, Transition, automaton
+from skws_windows.guards import guard as g
+from skws_windows.guards.guard import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The empty language."""
+
+    def __str__(self) -> str:
+        return "[false]"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The words of length k."""
+
+    def __str__(self) -> str:
+        return "()"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """The blocks of k + 1 records whose last record satisfies a guard."""
+
+    guard: Guard
+
+    def __str__(self) -> str:
+        return f"[{self.guard}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """Union (``+`` in the paper, ``|`` in the language)."""
+
+    left: Regular
+    right: Regular
+
+    def __str__(self) -> str:
+        return f"{self.left} | {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """k-concatenation."""
+
+    first: Regular
+    second: Regular
+
+    def __str__(self) -> str:
+        return " ".join(f"({r})" if isinstance(r, Either) else str(r) for r in (self.first, self.second))
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """Any number of repetitions, none too."""
+
+    inner: Regular
+
+    def __str__(self) -> str:
+        return f"{self.inner}*" if isinstance(self.inner, Letter) else f"({self.inner})*"
+
+
+Regular: TypeAlias = Nothing | Identity | Letter | Either | Then | Star
+
+NOTHING: Final = Nothing()
+IDENTITY: Final = Identity()
+ANY: Final = Letter(g.TOP)
+EVERYTHING: Final = Star(ANY)
+
+
+def either(left: Regular, right: Regular) -> Regular:
+    """Union, simplified where one side adds nothing."""
+    if right in (left, NOTHING):
+        return left
+    if left == NOTHING:
+        return right
+    if isinstance(left, Letter) and isinstance(right, Letter):
+        return Letter(g.disjunction([left.guard, right.guard]))
+    return Either(left, right)
+
+
+def then(first: Regular, second: Regular) -> Regular:
+    """k-concatenation, simplified."""
+    if NOTHING in (first, second):
+        return NOTHING
+    if first == IDENTITY:
+        return second
+    return first if second == IDENTITY else Then(first, second)
+
+
+def star(inner: Regular) -> Regular:
+    """Iteration, simplified."""
+    if inner in (NOTHING, IDENTITY):
+        return IDENTITY
+    return inner if isinstance(inner, Star) else Star(inner)
+
+
+def sequence(parts: Iterable[Regular]) -> Regular:
+    """Concatenation of all parts; the identity if there are none."""
+    parts = list(parts)
+    if len(parts) < 2:
+        return parts[0] if parts else IDENTITY
+    # In halves, so that long sequences are not deep.
+    middle = len(parts) // 2
+    return then(sequence(parts[:middle]), sequence(parts[middle:]))
+
+
+def repeated(inner: Regular, least: int, most: int | None) -> Regular:
+    """``least`` to ``most`` repetitions; any number from ``least`` on if ``most`` is None."""
+    head = sequence([inner] * least)
+    if most is None:
+        return then(head, star(inner))
+    tail: Regular = IDENTITY
+    for _ in range(most - least):
+        tail = either(IDENTITY, then(inner, tail))
+    return then(head, tail)
+
+
+def letters(regular: Regular) -> list[Guard]:
+    """The guards of all letters in the order written, with repetitions."""
+    match regular:
+        case Letter(guard):
+            return [guard]
+        case Star(inner):
+            return letters(inner)
+        case Either(a, b) | Then(a, b):
+            return letters(a) + letters(b)
+    return []
+
+
+def to_automaton(regular: Regular, k: int) -> LookbackAutomaton:
+    """Glushkov's automaton: a state for each letter, and the initial one. Guards must look back at most k."""
+    positions = _Positions()
+    whole = positions.of(regular)
+    transitions: list[Transition] = [(0, positions.guards[q], q + 1) for q in whole.first]
+    transitions += [(p + 1, positions.guards[q], q + 1) for p, q in positions.follow]
+    final = [p + 1 for p in whole.last] + ([0] if whole.empty else [])
+    return automaton(k, len(positions.guards) + 1, 0, final, transitions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part: whether it can be empty, and the letters that it can begin and end with."""
+
+    empty: bool
+    first: tuple[int, ...] = ()
+    last: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class _Positions:
+    """The letters read so far, and which may follow which."""
+
+    guards: list[Guard] = field(default_factory=list)
+    follow: dict[tuple[int, int], None] = field(default_factory=dict)
+
+    def of(self, regular: Regular) -> _Part:
+        match regular:
+            case Nothing():
+                return _Part(False)
+            case Identity():
+                return _Part(True)
+            case Letter(guard):
+                self.guards.append(guard)
+                place = (len(self.guards) - 1,)
+                return _Part(False, place, place)
+            case Star(inner):
+                part = self.of(inner)
+                self._link(part, part)
+                return _Part(True, part.first, part.last)
+            case Either(left, right):
+                a, b = self.of(left), self.of(right)
+                return _Part(a.empty or b.empty, a.first + b.first, a.last + b.last)
+            case Then(left, right):
+                a, b = self.of(left), self.of(right)
+                self._link(a, b)
+                first = a.first + b.first if a.empty else a.first
+                return _Part(a.empty and b.empty, first, a.last + b.last if b.empty else b.last)
+
+    def _link(self, before: _Part, after: _Part) -> None:
+        self.follow.update(dict.fromkeys((p, q) for p in before.last for q in after.first))

@@ -1,0 +1,1 @@
+"""The static check: whether windows can pile up without bound."""

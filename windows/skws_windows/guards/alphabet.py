@@ -1,0 +1,226 @@
+"""The alphabet theory of a stream (window paper, Definition 1): letters, fields, and which guards hold.
+
+A letter is a record of one of the schema's relations. An attribute that several
+relations have with one sort is one field; every attribute is also a field by
+its qualified name. ``time`` is the event time, unless a relation has an
+attribute of that name.
+
+``holds`` decides one guard on one block of records. It is the reference for the
+evaluation by columns in ``letters``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from operator import eq, le, lt, ne
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
+from skws_windows.guards import guard as g
+
+_WORD = re.compile(r"\w+")
+
+
+def contains_word(keyword: str, text: str) -> bool:
+    """Whether all words of ``keyword`` are words of ``text``, whatever their case."""
+    return set(_WORD.findall(keyword.casefold())) <= set(_WORD.findall(text.casefold()))
+
+
+TIME: Final = "time"
+TIME_COLUMN: Final = -2
+ABSENT: Final = -1
+
+Keyword: TypeAlias = Callable[[str, str], bool]
+"""Whether a text (second) contains a keyword (first)."""
+
+
+class StreamRecord(NamedTuple):
+    """One letter: the relation's position in the schema, the time in microseconds, the row."""
+
+    relation: int
+    time: int
+    row: Row
+
+
+class Sort(StrEnum):
+    """The type of a field's values in guards. Integers and timestamps are both whole numbers."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+
+    @property
+    def numeric(self) -> bool:
+        return self in (Sort.INTEGER, Sort.NUMBER, Sort.TIMESTAMP)
+
+
+_SORTS: Final = {
+    AttributeType.TEXT: Sort.TEXT,
+    AttributeType.STRING: Sort.TEXT,
+    AttributeType.INTEGER: Sort.INTEGER,
+    AttributeType.NUMBER: Sort.NUMBER,
+    AttributeType.BOOLEAN: Sort.BOOLEAN,
+    AttributeType.TIMESTAMP: Sort.TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldInfo:
+    """A field and its column in the rows of each relation, ABSENT where it has none.
+
+    ``variable`` names the value: a field and its qualified name have the same.
+    """
+
+    name: str
+    sort: Sort
+    columns: tuple[int, ...]
+    variable: str
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """An alphabet theory over the records of a schema (window paper, Definition 1)."""
+
+    schema: Schema
+    contains: Keyword = contains_word
+
+    @cached_property
+    def relations(self) -> tuple[str, ...]:
+        """Names of all relations, at their positions."""
+        return tuple(relation.name for relation in self.schema.relations)
+
+    @cached_property
+    def fields(self) -> dict[str, FieldInfo]:
+        """Every field by name, qualified names too."""
+        found: dict[str, FieldInfo] = {}
+        for name in dict.fromkeys(a.name for r in self.schema.relations for a in r.attributes):
+            shared = _shared(name, self.schema.relations)
+            if shared is not None:
+                found[name] = shared
+            for relation in self.schema.relations:
+                if name in relation.columns:
+                    own = _own(relation, name, self.schema.relations, shared)
+                    found[own.name] = own
+        if TIME not in found and not any(TIME in r.columns for r in self.schema.relations):
+            count = len(self.schema.relations)
+            found[TIME] = FieldInfo(TIME, Sort.TIMESTAMP, (TIME_COLUMN,) * count, TIME)
+        return found
+
+    @cached_property
+    def clock(self) -> bool:
+        """Whether ``time`` is the event time rather than an attribute."""
+        return TIME in self.fields and TIME_COLUMN in self.fields[TIME].columns
+
+    def bounds(self, variable: str) -> list[tuple[str, int | float | None, int | float | None]]:
+        """The bounds that the schema promises of a variable: (qualified field, least, greatest)."""
+        return [
+            (f"{relation.name}.{attribute.name}", attribute.min, attribute.max)
+            for relation in self.schema.relations
+            for attribute in relation.attributes
+            if (attribute.min, attribute.max) != (None, None)
+            and self.fields[f"{relation.name}.{attribute.name}"].variable == variable
+        ]
+
+    @cached_property
+    def variables(self) -> dict[str, FieldInfo]:
+        """One field for each variable: the widest that has it."""
+        return {info.variable: info for info in reversed(self.fields.values()) if info.name == info.variable}
+
+    def value(self, name: str, record: StreamRecord) -> Value:
+        """The value of a field in a record, None if it is NULL or absent."""
+        column = self.fields[name].columns[record.relation]
+        if column == TIME_COLUMN:
+            return record.time
+        return None if column == ABSENT else record.row[column]
+
+    @cached_property
+    def searched_fields(self) -> tuple[str, ...]:
+        """The qualified names of the texts that keywords are searched in."""
+        return tuple(
+            f"{relation.name}.{name}"
+            for relation in self.schema.relations
+            for name in relation.search
+            if self.fields[f"{relation.name}.{name}"].sort is Sort.TEXT
+        )
+
+
+def _attribute(relation: Relation, name: str) -> Attribute:
+    return relation.attributes[relation.columns[name]]
+
+
+def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
+    """The unqualified field; None if the relations disagree about its sort."""
+    holders = [r for r in relations if name in r.columns]
+    sorts = {_SORTS[_attribute(r, name).type] for r in holders}
+    if len(sorts) > 1:
+        return None
+    columns = tuple(r.columns.get(name, ABSENT) for r in relations)
+    return FieldInfo(name, sorts.pop(), columns, name)
+
+
+def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: FieldInfo | None) -> FieldInfo:
+    """The field of one relation, by its qualified name."""
+    attribute = _attribute(relation, name)
+    columns = tuple(r.columns[name] if r is relation else ABSENT for r in relations)
+    qualified = f"{relation.name}.{name}"
+    variable = qualified if shared is None else name
+    return FieldInfo(qualified, _SORTS[attribute.type], columns, variable)
+
+
+COMPARED: Final = {"<": lt, "<=": le, "=": eq, "!=": ne}
+
+
+def holds(  # noqa: PLR0911 - a case each
+    guard: g.Guard, block: Sequence[StreamRecord], alphabet: Alphabet
+) -> bool:
+    """Whether the last record of ``block`` satisfies a guard, which looks back no farther than the block.
+
+    This is the models relation of the window paper: x_-j is the record j before
+    the last.
+    """
+    match guard:
+        case g.Truth(value):
+            return value
+        case g.Not(inner):
+            return not holds(inner, block, alphabet)
+        case g.And(parts):
+            return all(holds(part, block, alphabet) for part in parts)
+        case g.Or(parts):
+            return any(holds(part, block, alphabet) for part in parts)
+        case g.OfRelation(relation, back):
+            return alphabet.relations[block[-1 - back].relation] == relation
+        case g.IsNull(field):
+            return _value(field, block, alphabet) is None
+        case g.Contains(field, keyword):
+            text = _value(field, block, alphabet)
+            return text is not None and alphabet.contains(keyword, str(text))
+        case g.Compare(operator, left, right):
+            a, b = _term(left, block, alphabet), _term(right, block, alphabet)
+            return a is not None and b is not None and bool(COMPARED[operator](a, b))
+
+
+def _term(term: g.Term, block: Sequence[StreamRecord], alphabet: Alphabet) -> Value:
+    match term:
+        case g.Field():
+            return _value(term, block, alphabet)
+        case g.Constant(value):
+            return value
+        case g.Sum(terms, constant):
+            values = [_value(field, block, alphabet) for _, field in terms]
+            if None in values:
+                return None
+            numbers = cast("list[int | float]", values)  # as the language checks
+            total: int | float = 0
+            for (coefficient, _), number in zip(terms, numbers, strict=True):
+                total += coefficient * number
+            return total + constant
+
+
+def _value(field: g.Field, block: Sequence[StreamRecord], alphabet: Alphabet) -> Value:
+    return alphabet.value(field.name, block[-1 - field.back])

@@ -1,0 +1,165 @@
+"""The guards that hold at each record of a batch, as one small number: the record's letter.
+
+Guards are evaluated over whole columns, each distinct atom once a batch, with the
+same truth values as ``alphabet.holds`` and some hundred times as fast. Whole
+numbers that a double cannot hold exactly are compared as Python integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+import numpy as np
+
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import COMPARED, Alphabet
+from skws_windows.guards.columns import EXACT, Column, Flags, Ints, Source, Values
+
+
+class Columns:
+    """A batch of consecutive records as columns, each made when it is first read."""
+
+    def __init__(self, alphabet: Alphabet, source: Source) -> None:
+        self._alphabet = alphabet
+        self._source = source
+        self._columns: dict[tuple[str, int], Column] = {}
+        self._atoms: dict[g.Guard, Flags] = {}
+
+    def __len__(self) -> int:
+        return len(self._source.relation)
+
+    def column(self, name: str, back: int = 0) -> Column:
+        """A field of the record ``back`` before each; absent where there is none in the batch."""
+        key = (name, back)
+        if key not in self._columns:
+            self._columns[key] = (
+                self.column(name).before(back) if back else self._source.column(self._alphabet.fields[name])
+            )
+        return self._columns[key]
+
+    def holds(self, guard: g.Guard) -> Flags:
+        """Whether each record satisfies a guard; meaningless where the records before it are missing."""
+        if guard not in self._atoms:
+            self._atoms[guard] = self._evaluated(guard)
+        return self._atoms[guard]
+
+    def _evaluated(self, guard: g.Guard) -> Flags:  # noqa: PLR0911 - a case each
+        match guard:
+            case g.Truth(value):
+                return np.full(len(self), value, dtype=bool)
+            case g.Not(inner):
+                return ~self.holds(inner)
+            case g.And(parts):
+                return reduce(np.logical_and, [self.holds(part) for part in parts])
+            case g.Or(parts):
+                return reduce(np.logical_or, [self.holds(part) for part in parts])
+            case g.OfRelation(relation, back):
+                code = self._alphabet.relations.index(relation)
+                return (
+                    Column(self._source.relation == code, np.ones(len(self), dtype=bool)).before(back).values
+                )
+            case g.IsNull(field):
+                return ~self.column(field.name, field.back).present
+            case g.Contains(field, keyword):
+                return self._containing(self.column(field.name, field.back), keyword)
+            case g.Compare():
+                return self._compared(guard)
+
+    def _containing(self, column: Column, keyword: str) -> Flags:
+        contains = self._alphabet.contains
+        pairs = zip(column.values.tolist(), column.present.tolist(), strict=True)
+        return np.array([there and contains(keyword, str(text)) for text, there in pairs], dtype=bool)
+
+    def _compared(self, atom: g.Compare) -> Flags:
+        left, right = self._term(atom.left), self._term(atom.right)
+        # An absent value is replaced by one of its sort.
+        truth = np.asarray(COMPARED[atom.operator](left, right)).astype(bool)
+        present = [self.column(field.name, field.back).present for field in g.fields(atom)]
+        return reduce(np.logical_and, present, np.broadcast_to(truth, (len(self),)))
+
+    def _term(self, term: g.Term) -> Values:
+        match term:
+            case g.Constant(value):
+                large = isinstance(value, int) and abs(value) > EXACT
+                return np.array(value, dtype=object if large or isinstance(value, str) else None)
+            case g.Field(name, back):
+                return self.column(name, back).values
+            case g.Sum(terms, constant):
+                return self._sum(terms, constant)
+
+    def _sum(self, terms: tuple[tuple[g.Number, g.Field], ...], constant: g.Number) -> Values:
+        scaled = [(c, self.column(f.name, f.back).values) for c, f in terms]
+        reach = sum(abs(c) * float(np.abs(v).max(initial=0)) for c, v in scaled) + abs(constant)
+        if reach > EXACT:
+            scaled = [(c, v.astype(object) if v.dtype == np.int64 else v) for c, v in scaled]
+        total: Values = np.zeros(len(self), dtype=np.int64)
+        for coefficient, values in scaled:
+            total = total + coefficient * values
+        return total + constant
+
+
+_TABULATED: Final = 12
+"""With at most this many guards, a table of all combinations is small."""
+_BITS: Final = 62
+
+
+class Letters:
+    """Numbers the combinations of guards that occur, in order of occurrence.
+
+    The processor's automata move by these numbers. Combinations that cannot
+    occur never get one, so no guard has to be decided at run time.
+    """
+
+    def __init__(self, guards: Sequence[g.Guard]) -> None:
+        self.guards = tuple(guards)
+        self.signs: list[tuple[bool, ...]] = []
+        self._known: dict[bytes | int, int] = {}
+        size = 1 << len(guards) if len(guards) <= _TABULATED else 0
+        self._table = np.full(size, -1, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.signs)
+
+    def of(self, columns: Columns) -> Ints:
+        """The letter of each record of a batch."""
+        held = [columns.holds(guard) for guard in self.guards]
+        if len(self.guards) > _BITS:
+            return self._wide(np.array(held))
+        codes = np.zeros(len(columns), dtype=np.int64)
+        for bit, flags in enumerate(held):
+            codes |= flags.astype(np.int64) << bit
+        return self._tabulated(codes) if len(self._table) else self._looked_up(codes)
+
+    def _tabulated(self, codes: Ints) -> Ints:
+        found = self._table[codes]
+        if (found < 0).any():
+            for code in np.unique(codes[found < 0]).tolist():
+                self._table[code] = self._number(code, self._signs(code))
+            found = self._table[codes]
+        return found
+
+    def _looked_up(self, codes: Ints) -> Ints:
+        distinct, places = np.unique(codes, return_inverse=True)
+        numbers = [self._number(code, self._signs(code)) for code in distinct.tolist()]
+        return np.array(numbers, dtype=np.int64)[places]
+
+    def _wide(self, held: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Ints:
+        """For more guards than an integer has bits."""
+        packed = np.packbits(held, axis=0).T
+        distinct, first, places = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        numbers = [
+            self._number(code.tobytes(), tuple(held[:, place].tolist()))
+            for code, place in zip(distinct, first.tolist(), strict=True)
+        ]
+        return np.array(numbers, dtype=np.int64)[places.reshape(-1)]
+
+    def _signs(self, code: int) -> tuple[bool, ...]:
+        return tuple(bool(code >> bit & 1) for bit in range(len(self.guards)))
+
+    def _number(self, code: bytes | int, signs: tuple[bool, ...]) -> int:
+        if code not in self._known:
+            self._known[code] = len(self.signs)
+            self.signs.append(signs)
+        return self._known[code]

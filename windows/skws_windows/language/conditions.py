@@ -1,0 +1,287 @@
+"""From conditions in the language to guards: resolves names and checks sorts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from skws_schema.errors import UsageError, nearest
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import Alphabet, FieldInfo, Sort
+from skws_windows.language.grammar import fault, position, taken, tree, unquoted
+from skws_windows.window import instant, parse_duration
+
+if TYPE_CHECKING:
+    from lark import Token, Tree
+
+    from skws_windows.language.grammar import Node
+
+MAX_BACK: Final = 100
+_MIRRORED: Final = {">": "<", ">=": "<="}
+_SAME: Final = {"==": "=", "<>": "!="}
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One side of a comparison. ``sort`` is TIMESTAMP for durations too: both are in microseconds."""
+
+    term: g.Term
+    sort: Sort
+    info: FieldInfo | None = None
+
+    @property
+    def what(self) -> str:
+        return "a time" if self.sort is Sort.TIMESTAMP else f"of type {self.sort}"
+
+
+Meaning: TypeAlias = g.Guard | Operand
+
+
+class Conditions:
+    """Reads the conditions of one text. ``text`` is for messages."""
+
+    def __init__(self, alphabet: Alphabet, text: str) -> None:
+        self._alphabet = alphabet
+        self._text = text
+
+    def guard(self, tree: Tree[Token]) -> g.Guard:
+        """The guard of a ``condition``. Raises UsageError."""
+        return self._truth(tree.children[0])
+
+    def name(self, tree: Tree[Token]) -> str:
+        """A name as written, without quotes."""
+        return ".".join(str(token).strip("`") for token in tree.children)
+
+    def known_field(self, tree: Tree[Token]) -> str:
+        """The name of a field. Raises UsageError if there is no such field."""
+        name = self.name(tree)
+        if name not in self._alphabet.fields:
+            raise self._unknown(name, tree)
+        return name
+
+    def duration(self, tree: Tree[Token]) -> int:
+        """Microseconds."""
+        try:
+            return parse_duration(" ".join(map(str, tree.children)))
+        except UsageError as error:
+            raise self._fault(str(error), tree) from None
+
+    def _truth(self, node: Node) -> g.Guard:
+        meaning = self._meaning(node)
+        if not isinstance(meaning, Operand):
+            return meaning
+        if meaning.sort is Sort.BOOLEAN:
+            return g.Compare("=", meaning.term, g.Constant(value=True))
+        raise self._fault(
+            f"expected a condition, found a value {meaning.what}; compare it with something", node
+        )
+
+    def _meaning(self, node: Node) -> Meaning:  # noqa: PLR0911 - a case each
+        kind, parts = taken(node)
+        match kind:
+            case "any_of":
+                return g.disjunction([self._truth(part) for part in parts])
+            case "all_of":
+                return g.conjunction([self._truth(part) for part in parts])
+            case "negation":
+                return g.negation(self._truth(parts[0]))
+            case "true" | "false":
+                return g.Truth(kind == "true")
+            case "compare":
+                return self._comparison(node)
+            case "is_null" | "is_not_null":
+                null = g.IsNull(self._field_of(parts[0]))
+                return null if kind == "is_null" else g.negation(null)
+            case "contains" | "contains_anywhere":
+                return self._contains(kind, parts)
+            case "among":
+                equal = [self._compared("=", parts[0], other, node) for other in parts[1:]]
+                return g.disjunction(equal)
+            case "field":
+                return self._named(node)
+        return self._value(kind, node)
+
+    def _value(self, kind: str, node: Node) -> Operand:  # noqa: PLR0911 - a case each
+        _, parts = taken(node)
+        match kind:
+            case "integer":
+                return Operand(g.Constant(self._integer(parts[0])), Sort.INTEGER)
+            case "decimal":
+                return Operand(g.Constant(self._decimal(parts[0])), Sort.NUMBER)
+            case "text":
+                return Operand(g.Constant(unquoted(str(parts[0]))), Sort.TEXT)
+            case "duration":
+                return Operand(g.Constant(self.duration(tree(node))), Sort.TIMESTAMP)
+            case "negative":
+                operand = self._operand(parts[0])
+                return self._scaled(operand, -1, node)
+            case "add" | "subtract":
+                return self._sum(kind, node)
+        return self._product(kind, node)
+
+    def _operand(self, node: Node) -> Operand:
+        meaning = self._meaning(node)
+        if isinstance(meaning, g.Truth):
+            return Operand(g.Constant(meaning.value), Sort.BOOLEAN)
+        if not isinstance(meaning, Operand):
+            raise self._fault("expected a value, found a condition", node)
+        return meaning
+
+    def _named(self, node: Node) -> Meaning:
+        """A field; or a relation, which is the condition that a record belongs to it."""
+        named, *rest = taken(node)[1]
+        name, back = self.name(tree(named)), int(str(rest[0])) if rest else 0
+        if back > MAX_BACK:
+            raise self._fault(f"{name}[-{back}]: at most {MAX_BACK} records back can be seen", node)
+        info = self._alphabet.fields.get(name)
+        if info is not None:
+            return Operand(g.Field(name, back), info.sort, info)
+        if name in self._alphabet.relations:
+            return g.OfRelation(name, back)
+        raise self._unknown(name, node)
+
+    def _comparison(self, node: Node) -> g.Guard:
+        left, operator, right = taken(node)[1]
+        return self._compared(_SAME.get(str(operator), str(operator)), left, right, node)
+
+    def _compared(self, operator: str, left: Node, right: Node, node: Node) -> g.Guard:
+        a, b = self._operand(left), self._operand(right)
+        a, b = self._dated(a, b, left), self._dated(b, a, right)
+        if not self._comparable(a, b):
+            raise self._fault(f"a value {a.what} is compared with one {b.what}", right)
+        if operator not in ("=", "!=") and not a.sort.numeric:
+            raise self._fault(f"values {a.what} can be equal (=, !=), but have no order here", node)
+        if operator in _MIRRORED:
+            a, b, operator = b, a, _MIRRORED[operator]
+        return _compare(operator, a.term, b.term)
+
+    def _comparable(self, a: Operand, b: Operand) -> bool:
+        if Sort.TIMESTAMP in (a.sort, b.sort):
+            return a.sort is b.sort
+        return a.sort is b.sort or (a.sort.numeric and b.sort.numeric)
+
+    def _dated(self, operand: Operand, other: Operand, node: Node) -> Operand:
+        """The operand, as a time if it is a text in ISO 8601 that is compared with a time."""
+        if other.sort is not Sort.TIMESTAMP or not isinstance(operand.term, g.Constant):
+            return operand
+        if operand.sort.numeric and operand.sort is not Sort.TIMESTAMP:
+            raise self._fault("a time is compared with a number; write a duration such as 30 minutes", node)
+        if not isinstance(operand.term.value, str):
+            return operand
+        try:
+            return Operand(g.Constant(instant(operand.term.value)), Sort.TIMESTAMP)
+        except ValueError:
+            raise self._fault(f"{operand.term} is no time in ISO 8601", node) from None
+
+    def _contains(self, kind: str, parts: list[Node]) -> g.Guard:
+        keyword = unquoted(str(parts[-1]))
+        if not re.search(r"\w", keyword):
+            raise self._fault("expected a keyword with at least one letter or digit", parts[-1])
+        if kind == "contains":
+            field = self._field_of(parts[0])
+            if self._alphabet.fields[field.name].sort is not Sort.TEXT:
+                raise self._fault(f"{field.name} is no text", parts[0])
+            return g.Contains(field, keyword)
+        texts = self._alphabet.searched_fields
+        if not texts:
+            raise self._fault("the schema has no searched text", parts[-1])
+        return g.disjunction(g.Contains(g.Field(name), keyword) for name in texts)
+
+    def _field_of(self, node: Node) -> g.Field:
+        operand = self._operand(node)
+        if not isinstance(operand.term, g.Field):
+            raise self._fault("expected a field", node)
+        return operand.term
+
+    def _sum(self, kind: str, node: Node) -> Operand:
+        left, right = taken(node)[1]
+        a, b = self._number(left), self._number(right)
+        times = [operand.sort is Sort.TIMESTAMP for operand in (a, b)]
+        if any(times) and not all(times):
+            place = left if times[1] else right
+            raise self._fault("a time and a number are added; write a duration such as 30 minutes", place)
+        summed = g.summed(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
+        return Operand(_simple(summed), _wider(a.sort, b.sort))
+
+    def _product(self, kind: str, node: Node) -> Operand:
+        left, right = taken(node)[1]
+        a, b = self._number(left), self._number(right)
+        if kind == "divide":
+            if not isinstance(b.term, g.Constant) or not b.term.value or b.sort is Sort.TIMESTAMP:
+                raise self._fault("expected a number other than 0 to divide by", right)
+            return self._scaled(a, 1 / float(b.term.value), node)
+        if not isinstance(a.term, g.Constant):
+            a, b = b, a
+        if not isinstance(a.term, g.Constant) or a.sort is Sort.TIMESTAMP or isinstance(a.term.value, str):
+            raise self._fault("expected a product with a number (guards are linear)", node)
+        return self._scaled(b, a.term.value, node)
+
+    def _scaled(self, operand: Operand, factor: g.Number, node: Node) -> Operand:
+        if not operand.sort.numeric:
+            raise self._fault(f"expected a number, found a value {operand.what}", node)
+        scaled = g.summed(g.Sum(()), _linear(operand.term), factor)
+        sort = Sort.NUMBER if isinstance(factor, float) and operand.sort is Sort.INTEGER else operand.sort
+        return Operand(_simple(scaled), sort)
+
+    def _number(self, node: Node) -> Operand:
+        operand = self._operand(node)
+        if not operand.sort.numeric:
+            raise self._fault(f"expected a number, found a value {operand.what}", node)
+        return operand
+
+    def _integer(self, token: Node) -> int:
+        if len(str(token)) > 19:
+            raise self._fault("expected a number of at most 19 digits", token)
+        return int(str(token))
+
+    def _decimal(self, token: Node) -> float:
+        value = float(str(token))
+        if value == float("inf"):
+            raise self._fault("expected a number that a double can hold", token)
+        return value
+
+    def _unknown(self, name: str, node: Node) -> UsageError:
+        known = [*self._alphabet.fields, *self._alphabet.relations]
+        shared = [field for field in known if field.endswith(f".{name}")]
+        if shared:
+            message = f"{name!r} has different types in different relations; write {' or '.join(shared)}"
+            return self._fault(message, node)
+        if name.lower() in ("null", "none"):
+            return self._fault("nothing is equal to a missing value; write `is null`, or `is not null`", node)
+        return self._fault(f"no field or relation {name!r}{nearest(name, known)}", node)
+
+    def _fault(self, message: str, node: Node) -> UsageError:
+        return fault(message, self._text, position(node))
+
+
+def _linear(term: g.Term) -> g.Sum:
+    match term:
+        case g.Sum():
+            return term
+        case g.Field():
+            return g.Sum(((1, term),))
+    assert not isinstance(term.value, str)  # noqa: S101 - sorts are checked
+    return g.Sum((), term.value)
+
+
+def _simple(total: g.Sum) -> g.Term:
+    """The sum as a constant or a field, if it is only that."""
+    if not total.terms:
+        return g.Constant(total.constant)
+    if len(total.terms) == 1 and total.terms[0][0] == 1 and not total.constant:
+        return total.terms[0][1]
+    return total
+
+
+def _wider(a: Sort, b: Sort) -> Sort:
+    return Sort.NUMBER if a is not b else a
+
+
+def _compare(operator: str, left: g.Term, right: g.Term) -> g.Guard:
+    """A comparison; one between constants is decided at once."""
+    if isinstance(left, g.Constant) and isinstance(right, g.Constant):
+        from skws_windows.guards.alphabet import COMPARED  # noqa: PLC0415 - for constants alone
+
+        return g.Truth(bool(COMPARED[operator](left.value, right.value)))
+    return g.Compare(operator, left, right)

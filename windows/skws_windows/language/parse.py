@@ -1,0 +1,161 @@
+"""From texts in the language, and in the formal form, to window expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from skws_windows.automata import regular as r
+from skws_windows.guards import guard as g
+from skws_windows.guards.alphabet import Alphabet
+from skws_windows.language.conditions import Conditions
+from skws_windows.language.expression import NO_LIMITS, Limits, Selection, WindowExpression, expression
+from skws_windows.language.grammar import fault, parse, shallow
+from skws_windows.language.grammar import tree as as_tree
+
+if TYPE_CHECKING:
+    from lark import Token, Tree
+
+MAX_REPEATS: Final = 200
+MAX_LETTERS: Final = 500
+"""Automata have up to the square of that many transitions."""
+
+
+def parse_expression(text: str, alphabet: Alphabet) -> WindowExpression:
+    """``open when temp > 90 close when temp < 70`` and the like. Raises UsageError with a caret."""
+    with shallow():
+        return _Reader(alphabet, text).window(parse(text, "window"))
+
+
+def parse_regular(text: str, alphabet: Alphabet) -> r.Regular:
+    """``[x > 3]* [x > x[-1]]`` and the like. Raises UsageError with a caret."""
+    with shallow():
+        return _Reader(alphabet, text).regular(parse(text, "regular"))
+
+
+def parse_pairs(
+    pairs: Sequence[tuple[str, str]],
+    alphabet: Alphabet,
+    *,
+    lookback: int = 0,
+    selection: Selection = Selection.EVERY,
+    limits: Limits = NO_LIMITS,
+    per: tuple[str, ...] = (),
+) -> WindowExpression:
+    """Pairs (R, R') of regular expressions; ``lookback`` may exceed what guards need. Raises UsageError."""
+    read = [(parse_regular(before, alphabet), parse_regular(window, alphabet)) for before, window in pairs]
+    return expression(read, lookback, selection, limits, per)
+
+
+class _Reader:
+    """Reads one text."""
+
+    def __init__(self, alphabet: Alphabet, text: str) -> None:
+        self._conditions = Conditions(alphabet, text)
+        self._text = text
+        self._letters = 0
+
+    def window(self, tree: Tree[Token]) -> WindowExpression:
+        parts = {str(part.data): part for part in tree.iter_subtrees() if part in tree.children}
+        forms = {"open_close": self._open_close, "after_until": self._after_until, "match": self._match}
+        form = next(kind for kind in forms if kind in parts)
+        # Users expect "open when" to give one window at a time, and a regular expression to give all.
+        default = Selection.EVERY if form == "match" else Selection.FIRST
+        said = parts.get("selection")
+        selection = default if said is None else Selection(str(said.children[0]).lower())
+        per = parts.get("per")
+        fields = () if per is None else tuple(self._conditions.known_field(as_tree(n)) for n in per.children)
+        limits = self._limits([part for part in tree.children if part is not None])
+        return expression([forms[form](parts[form])], None, selection, limits, fields)
+
+    def regular(self, tree: Tree[Token]) -> r.Regular:  # noqa: PLR0911 - a case each
+        match str(tree.data):
+            case "either":
+                return _folded([self.regular(as_tree(part)) for part in tree.children])
+            case "sequence":
+                return r.sequence([self.regular(as_tree(part)) for part in tree.children])
+            case "letter":
+                return self._letter(self._conditions.guard(as_tree(tree.children[0])), tree)
+            case "any":
+                return self._letter(g.TOP, tree)
+            case "identity":
+                return r.IDENTITY
+            case "star":
+                return r.star(self.regular(as_tree(tree.children[0])))
+            case "plus":
+                return self._repeated(tree, 1, None)
+            case "optional":
+                return self._repeated(tree, 0, 1)
+            case "times":
+                count = int(str(tree.children[1]))
+                return self._repeated(tree, count, count)
+        least, *most = (int(str(token)) for token in tree.children[1:])
+        return self._repeated(tree, least, most[0] if most else None)
+
+    def _repeated(self, tree: Tree[Token], least: int, most: int | None) -> r.Regular:
+        if max(least, most or 0) > MAX_REPEATS:
+            raise self._fault(
+                f"more than {MAX_REPEATS} repetitions; use a limit such as 'at most N records'", tree
+            )
+        if most is not None and most < least:
+            raise self._fault(f"expected at least {least} as the second number", tree)
+        before = self._letters
+        inner = self.regular(as_tree(tree.children[0]))
+        self._count((self._letters - before) * (max(least, most or 0, 1) - 1), tree)
+        return r.repeated(inner, least, most)
+
+    def _letter(self, guard: g.Guard, tree: Tree[Token]) -> r.Regular:
+        self._count(1, tree)
+        return r.Letter(guard)
+
+    def _count(self, more: int, tree: Tree[Token]) -> None:
+        self._letters += more
+        if self._letters > MAX_LETTERS:
+            raise self._fault(f"an expression of more than {MAX_LETTERS:,} letters", tree)
+
+    def _open_close(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
+        """Windows from a record that opens to the next one that closes."""
+        opening, closing = (self._conditions.guard(as_tree(part)) for part in tree.children)
+        return r.EVERYTHING, r.then(r.Letter(opening), _until(closing))
+
+    def _after_until(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
+        """Windows from the record after the first condition to the next with the last one."""
+        first, last = (self._conditions.guard(as_tree(part)) for part in tree.children)
+        return r.then(r.EVERYTHING, r.Letter(first)), _until(last)
+
+    def _match(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
+        window, *before = (self.regular(as_tree(part)) for part in tree.children)
+        return before[0] if before else r.EVERYTHING, window
+
+    def _limits(self, parts: Sequence[Tree[Token] | Token]) -> Limits:
+        least, most, within = 1, None, None
+        for part in map(as_tree, parts):
+            value = part.children[0] if part.children else None
+            if part.data == "at_most":
+                most = self._positive(value)
+            elif part.data == "at_least":
+                least = self._positive(value)
+            elif part.data == "within":
+                within = self._conditions.duration(as_tree(value))
+        return Limits(least, most, within)
+
+    def _positive(self, token: object) -> int:
+        number = int(str(token)) if len(str(token)) < 19 else 0
+        if number < 1:
+            position = getattr(token, "start_pos", None) or 0
+            raise fault("expected a number of records from 1 to 10^18", self._text, position)
+        return number
+
+    def _fault(self, message: str, tree: Tree[Token]) -> Exception:
+        return fault(message, self._text, tree.meta.start_pos)
+
+
+def _until(last: g.Guard) -> r.Regular:
+    return r.then(r.star(r.Letter(g.negation(last))), r.Letter(last))
+
+
+def _folded(parts: list[r.Regular]) -> r.Regular:
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return r.either(_folded(parts[:middle]), _folded(parts[middle:]))

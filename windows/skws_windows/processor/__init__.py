@@ -1,0 +1,1 @@
+"""The stream processor for window expressions (window paper, Section 4)."""

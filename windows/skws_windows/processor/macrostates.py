@@ -1,0 +1,220 @@
+"""Automata made deterministic while they run: macrostates and configurations (window paper, Section 4).
+
+A macrostate is the set of states that an automaton can be in, as a bit mask. A
+configuration holds the macrostates of all automata of a window expression at
+one record; which starts are in which group is not part of it. Configurations
+recur, so the move that a letter makes from each is computed once. There may be
+exponentially many macrostates, so the number that is remembered has a limit.
+
+No guard is decided here: the letters of the stream show which guards hold
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from skws_windows.automata.k_sla import LookbackAutomaton
+from skws_windows.guards.columns import Flags
+from skws_windows.guards.letters import Letters
+from skws_windows.language.expression import Pair
+
+DEAD: Final = 0
+"""The empty set, which leads to itself."""
+REMEMBERED: Final = 100_000
+"""Steps, and groups in configurations, that are remembered; beyond, all are forgotten and computed again."""
+
+
+class Macrostates:
+    """The macrostates of an automaton, and the steps between them."""
+
+    def __init__(self, automaton: LookbackAutomaton, letters: Letters) -> None:
+        place = {guard: i for i, guard in enumerate(letters.guards)}
+        self._letters = letters
+        self._outgoing = {
+            p: [(place[guard], 1 << q) for guard, q in arcs] for p, arcs in automaton.outgoing.items()
+        }
+        self._leading_on = sum(1 << p for p in self._outgoing)
+        self._final = sum(1 << f for f in automaton.final)
+        self._steps: dict[tuple[int, int], int] = {}
+        self.initial = 1 << automaton.initial
+
+    def step(self, state: int, letter: int) -> int:
+        """The macrostate that ``letter`` leads to."""
+        known = self._steps.get((state, letter))
+        if known is None:
+            if len(self._steps) >= REMEMBERED:
+                self._steps.clear()
+            known = self._steps[state, letter] = self._target(state, self._letters.signs[letter])
+        return known
+
+    def is_final(self, state: int) -> bool:
+        return bool(state & self._final)
+
+    def is_exhausted(self, state: int) -> bool:
+        """Whether no letter leads on: the windows here have ended, whatever comes."""
+        return not state & self._leading_on
+
+    def _target(self, mask: int, signs: tuple[bool, ...]) -> int:
+        target = 0
+        while mask:
+            lowest = mask & -mask
+            for guard, bit in self._outgoing.get(lowest.bit_length() - 1, ()):
+                if signs[guard]:
+                    target |= bit
+            mask ^= lowest
+        return target
+
+
+Slot: TypeAlias = tuple[int, int]
+"""A group of starts: the number of its pair, and the macrostate of the pair's window automaton."""
+
+
+class Move(NamedTuple):
+    """The effect of one letter.
+
+    ``gathered``: for each group of ``target``, the groups of the source that it
+    is made of. ``opened``: the groups that a new start joins. ``ended``: the
+    groups whose starts all have a window that ends here. ``kept``: the groups
+    stay the same.
+    """
+
+    target: Configuration
+    gathered: tuple[tuple[int, ...], ...]
+    opened: tuple[int, ...]
+    ended: tuple[int, ...]
+    kept: bool
+
+
+_FEW: Final = 64
+"""With at most this many letters, all moves from a configuration are computed at once."""
+
+
+@dataclass(eq=False, slots=True)
+class Configuration:
+    """The macrostate of every pair's first automaton, and the groups of its second that hold starts.
+
+    ``loud[opening]`` marks the letters, by number, that change anything; unknown ones count as such.
+    """
+
+    before: tuple[int, ...]
+    slots: tuple[Slot, ...]
+    moves: tuple[dict[int, Move], dict[int, Move]] = field(default_factory=lambda: ({}, {}))
+    loud: list[Flags] = field(default_factory=lambda: [np.ones(0, dtype=bool)] * 2)
+
+
+class Configurations:
+    """The configurations of some pairs, interned. ``one``: a group needs only one start."""
+
+    def __init__(self, pairs: Sequence[Pair], letters: Letters, *, one: bool = False) -> None:
+        self._letters = letters
+        self._one = one
+        self._before = [Macrostates(pair.before, letters) for pair in pairs]
+        self._window = [Macrostates(pair.window, letters) for pair in pairs]
+        self._known: dict[tuple[tuple[int, ...], tuple[Slot, ...]], Configuration] = {}
+        self._size = 0
+        self.initial = self._configuration(tuple(m.initial for m in self._before), ())
+
+    def open_slots(self, source: Configuration) -> list[bool]:
+        """By group, whether its windows can go on."""
+        return [not self._window[pair].is_exhausted(state) for pair, state in source.slots]
+
+    def described(self, source: Configuration) -> tuple[list[str], list[tuple[int, str]]]:
+        """A configuration in plain values: macrostates, of many bits, as hexadecimal digits."""
+        slots = [(pair, f"{state:x}") for pair, state in source.slots]
+        return [f"{state:x}" for state in source.before], slots
+
+    def read(
+        self, before: Sequence[str], groups: Sequence[tuple[int, str]]
+    ) -> tuple[Configuration, list[int]]:
+        """Inverse of ``described``; also, for each group of the configuration, its index in ``groups``."""
+        slots = [(pair, int(digits, 16)) for pair, digits in groups]
+        order = sorted(range(len(slots)), key=slots.__getitem__)
+        states = tuple(int(digits, 16) for digits in before)
+        return self._configuration(states, tuple(slots[i] for i in order)), order
+
+    def bare(self, source: Configuration) -> Configuration:
+        """The configuration without its groups."""
+        return self._configuration(source.before, ()) if source.slots else source
+
+    def move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
+        """The move of ``letter``; no window begins unless ``opening``."""
+        known = source.moves[opening]
+        if letter not in known:
+            known[letter] = self._move(source, letter, opening=opening)
+            if letter < len(source.loud[opening]):
+                source.loud[opening][letter] = _does_something(known[letter], source)
+        return known[letter]
+
+    def loud(self, source: Configuration, *, opening: bool) -> Flags:
+        """By letter, whether it changes a configuration; true where that is not known yet."""
+        flags = source.loud[opening]
+        fresh = range(len(flags), len(self._letters))
+        if fresh:
+            flags = source.loud[opening] = np.concatenate([flags, np.ones(len(fresh), dtype=bool)])
+            if len(self._letters) <= _FEW:
+                for letter in fresh:
+                    self.move(source, letter, opening=opening)
+        known = source.moves[opening]
+        for letter in fresh:
+            if letter in known:
+                flags[letter] = _does_something(known[letter], source)
+        return flags
+
+    def _move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
+        groups: dict[Slot, list[int]] = {}
+        for place, (pair, state) in enumerate(source.slots):
+            after = self._window[pair].step(state, letter)
+            if after != DEAD:
+                groups.setdefault((pair, after), []).append(place)
+        opened = self._opened(source, letter) if opening else []
+        if self._one:
+            opened = [slot for slot in opened if slot not in groups]
+        for slot in opened:
+            groups.setdefault(slot, [])
+        slots = tuple(sorted(groups))
+        before = tuple(m.step(s, letter) for m, s in zip(self._before, source.before, strict=True))
+        gathered = tuple(tuple(groups[slot]) for slot in slots)
+        return Move(
+            self._configuration(before, slots),
+            gathered,
+            tuple(slots.index(slot) for slot in opened),
+            tuple(i for i, (pair, state) in enumerate(slots) if self._window[pair].is_final(state)),
+            gathered == tuple((i,) for i in range(len(source.slots))),
+        )
+
+    def _opened(self, source: Configuration, letter: int) -> list[Slot]:
+        """The groups that the start of a window at this record joins."""
+        found = []
+        for pair, state in enumerate(source.before):
+            if self._before[pair].is_final(state):
+                after = self._window[pair].step(self._window[pair].initial, letter)
+                if after != DEAD:
+                    found.append((pair, after))
+        return found
+
+    def _configuration(self, before: tuple[int, ...], slots: tuple[Slot, ...]) -> Configuration:
+        key = (before, slots)
+        if key not in self._known:
+            self._size += 1 + len(slots)
+            if self._size > REMEMBERED:
+                self._forget()
+            self._known[key] = Configuration(before, slots)
+        return self._known[key]
+
+    def _forget(self) -> None:
+        """Clear the moves too, or the configurations in use would keep all others alive."""
+        for known in self._known.values():
+            known.moves[0].clear()
+            known.moves[1].clear()
+            known.loud[:] = [np.ones(0, dtype=bool)] * 2
+        self._known.clear()
+        self._size = 0
+
+
+def _does_something(move: Move, source: Configuration) -> bool:
+    return not (move.kept and move.target is source) or bool(move.opened or move.ended)

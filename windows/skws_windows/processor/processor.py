@@ -1,0 +1,252 @@
+"""The stream processor for window expressions (window paper, Section 4).
+
+A batch of records is split by key and turned into letters at once; then each
+key's stream has its own run. A window is emitted with the record that it ends
+with. The cost of a record depends on the groups of starts that differ in their
+future, and on the windows that end, but not on the windows that are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skws_schema.model import Value
+from skws_windows.automata.closure import trimmed
+from skws_windows.guards.alphabet import Alphabet, FieldInfo, StreamRecord
+from skws_windows.guards.columns import Column, Ints, RowSource, Source
+from skws_windows.guards.letters import Columns, Letters
+from skws_windows.language.expression import Pair, WindowExpression
+from skws_windows.processor.macrostates import Configurations
+from skws_windows.processor.panes import Aggregate, panes
+from skws_windows.processor.run import Key, Run, Window, one_is_enough
+
+
+class Part(NamedTuple):
+    """The new records of one key: [begin, end) of the batch; the first ``early`` have too few before them."""
+
+    key: tuple[Value, ...]
+    begin: int
+    end: int
+    early: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBatch:
+    """Records key by key; ``arrival`` is a record's index in the batch (-1 for one from an earlier batch)."""
+
+    source: Source
+    arrival: Ints
+    parts: list[Part]
+
+
+class Arranged:
+    """Records of a source and earlier records, in another order: ``places`` indexes the two end to end."""
+
+    def __init__(self, source: Source, earlier: RowSource, places: Ints) -> None:
+        self._source = source
+        self._earlier = earlier
+        self._places = places
+        self.relation: Ints = np.concatenate([source.relation, earlier.relation])[places]
+        self.time: Ints = np.concatenate([source.time, earlier.time])[places]
+
+    def column(self, info: FieldInfo) -> Column:
+        own, earlier = self._source.column(info), self._earlier.column(info)
+        values = np.concatenate([own.values, earlier.values])
+        return Column(values[self._places], np.concatenate([own.present, earlier.present])[self._places])
+
+    def record(self, place: int) -> StreamRecord:
+        at, size = self._places.item(place), len(self._source.relation)
+        return self._source.record(at) if at < size else self._earlier.record(at - size)
+
+
+class Streams:
+    """The last k records of each key's stream. A record with NULL in a key's field belongs to no stream."""
+
+    def __init__(self, k: int, per: Sequence[str], alphabet: Alphabet) -> None:
+        self._k = k
+        self._infos = [alphabet.fields[name] for name in per]
+        self._last: dict[tuple[Value, ...], list[StreamRecord]] = {}
+
+    def state(self) -> list[Any]:
+        """The last records of each key, in plain values."""
+        return [(key, list(map(tuple, records))) for key, records in self._last.items()]
+
+    def restore(self, state: list[Any]) -> None:
+        """Restore the state from ``state()``."""
+        self._last = {
+            tuple(key): [StreamRecord(relation, time, tuple(row)) for relation, time, row in records]
+            for key, records in state
+        }
+
+    def sorted(self, source: Source) -> SplitBatch:
+        """A batch split by key, keys in order of their first record."""
+        size = len(source.relation)
+        if not self._infos and not self._k:
+            return SplitBatch(source, np.arange(size), [Part((), 0, size, 0)])
+        keys, codes = self._keys(source) if self._infos else ([()], np.zeros(size, dtype=np.int64))
+        order = np.argsort(codes, kind="stable") if self._infos else np.arange(size)
+        ends = np.cumsum(np.bincount(codes + 1, minlength=len(keys) + 1))
+        earlier = RowSource.of([record for key in keys for record in self._last.get(key, ())])
+        taken: list[Ints] = []
+        parts: list[Part] = []
+        held, begin = size, 0
+        for number, key in enumerate(keys):
+            own = order[ends[number] : ends[number + 1]]
+            tail = len(self._last.get(key, ()))
+            # Earlier records are indexed after those of the batch.
+            taken += [np.arange(held, held + tail), own]
+            held += tail
+            parts.append(Part(key, begin + tail, begin + tail + len(own), min(self._k - tail, len(own))))
+            begin += tail + len(own)
+        places = np.concatenate(taken) if taken else np.zeros(0, dtype=np.int64)
+        split = SplitBatch(Arranged(source, earlier, places), np.where(places < size, places, -1), parts)
+        if self._k:
+            self._remember(split)
+        return split
+
+    def _keys(self, source: Source) -> tuple[list[tuple[Value, ...]], Ints]:
+        """The keys of a batch in order of occurrence, and the number of each record's key; -1 with NULL."""
+        columns = [source.column(info).listed() for info in self._infos]
+        # One value is hashed faster than a tuple of one.
+        found: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        numbers: dict[Any, int] = {}
+        keys: list[tuple[Value, ...]] = []
+        for value in dict.fromkeys(found):
+            key = (value,) if len(columns) == 1 else value
+            numbers[value] = -1 if None in key else len(keys)
+            if None not in key:
+                keys.append(key)
+        return keys, np.fromiter(map(numbers.__getitem__, found), np.int64, len(found))
+
+    def _remember(self, split: SplitBatch) -> None:
+        """Keep the last k records of each key, some of which may be from earlier batches."""
+        for part in split.parts:
+            begin = max(part.end - self._k, part.begin - len(self._last.get(part.key, ())))
+            self._last[part.key] = [split.source.record(place) for place in range(begin, part.end)]
+
+
+class Advance(NamedTuple):
+    """A stream's new records: its run, their indexes in the batch, and its windows, found when iterated."""
+
+    run: Run
+    arrival: Ints
+    windows: Iterator[Window]
+
+
+class _Split(NamedTuple):
+    """A batch by key, with its letters and the columns to aggregate."""
+
+    batch: SplitBatch
+    letters: Ints
+    fields: list[Column | None]
+
+
+class Processor:
+    """Finds the windows of an expression. ``records`` counts the records read."""
+
+    def __init__(
+        self, expression: WindowExpression, alphabet: Alphabet, aggregates: Sequence[Aggregate] = ()
+    ) -> None:
+        self.expression = expression
+        self.alphabet = alphabet
+        self.aggregates = tuple(aggregates)
+        self.records = 0
+        self._letters = Letters(expression.guards)
+        pairs = [Pair(pair.before, trimmed(pair.window)) for pair in expression.pairs]
+        one = one_is_enough(expression.selection, expression.limits)
+        self._configurations = Configurations(pairs, self._letters, one=one)
+        self._streams = Streams(expression.k, expression.per, alphabet)
+        self._runs: dict[Key, Run] = {}
+
+    @property
+    def open_starts(self) -> int:
+        """The number of starts of which a window may still end, over all keys."""
+        return sum(run.open_starts for run in self._runs.values())
+
+    @property
+    def panes(self) -> int:
+        """The number of panes kept, over all keys and aggregates."""
+        return sum(len(panes) for run in self._runs.values() for panes in run.panes)
+
+    def process(self, records: Sequence[StreamRecord]) -> Iterator[Window]:
+        """The windows that end with these records, in order of their ends, then of their starts."""
+        if records:
+            yield from self.process_batch(RowSource.of(records))
+
+    def process_batch(self, source: Source) -> Iterator[Window]:
+        """The same for records as columns; times in microseconds, not decreasing.
+
+        Windows come out as they are found if all records are of one stream,
+        else at the end of the batch.
+        """
+        split = self._split(source)
+        if len(split.batch.parts) == 1:
+            yield from self._advance(split.batch.parts[0], split)
+            return
+        found: list[tuple[int, Window]] = []
+        for part in split.batch.parts:
+            run = self._run(part.key)
+            # From a position in the key's stream to an index in the split batch.
+            begin = part.begin - run.position
+            windows = self._advance(part, split)
+            found += [(split.batch.arrival.item(begin + window.last), window) for window in windows]
+        found.sort(key=lambda pair: (pair[0], pair[1].first))
+        yield from (window for _, window in found)
+
+    def streams(self, source: Source) -> Iterator[Advance]:
+        """The same stream by stream, with the runs."""
+        split = self._split(source)
+        for part in split.batch.parts:
+            run = self._run(part.key)
+            arrival = split.batch.arrival[part.begin : part.end]
+            yield Advance(run, arrival, self._advance(part, split))
+
+    def oldest_time(self, key: Key) -> int:
+        """The time in microseconds at which the oldest open window of a key began."""
+        run = self._runs[key]
+        oldest = run.oldest
+        return next(start.time for start in run.starts if start.position == oldest)
+
+    def state(self) -> dict[str, Any]:
+        """The state of a processor without aggregates, in plain values."""
+        runs = [(key, run.state()) for key, run in self._runs.items()]
+        return {"records": self.records, "streams": self._streams.state(), "runs": runs}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore the state from ``state()``."""
+        self.records = state["records"]
+        self._streams.restore(state["streams"])
+        self._runs = {}
+        for key, run in state["runs"]:
+            self._run(tuple(key)).restore(run)
+
+    def _split(self, source: Source) -> _Split:
+        self.records += len(source.relation)
+        batch = self._streams.sorted(source)
+        columns = Columns(self.alphabet, batch.source)
+        fields = [None if a.field is None else columns.column(a.field) for a in self.aggregates]
+        return _Split(batch, self._letters.of(columns), fields)
+
+    def _run(self, key: Key) -> Run:
+        if key not in self._runs:
+            own = [panes(aggregate) for aggregate in self.aggregates]
+            expression = self.expression
+            self._runs[key] = Run(key, self._configurations, expression.selection, expression.limits, own)
+        return self._runs[key]
+
+    def _advance(self, part: Part, split: _Split) -> Iterator[Window]:
+        """One stream's new records; the first ``early`` of them have no letter."""
+        run = self._run(part.key)
+        run.skip(part.early)
+        here = slice(part.begin + part.early, part.end)
+        for kept, column in zip(run.panes, split.fields, strict=True):
+            own = None if column is None else Column(column.values[here], column.present[here])
+            kept.feed(own, here.stop - here.start, run.position)
+        return run.advance(split.letters[here], split.batch.source.time[here])
+
+
+__all__ = ["Key", "Processor", "Window"]

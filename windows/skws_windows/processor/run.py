@@ -1,0 +1,328 @@
+"""The run of a window expression on one stream (of one key): the live starts, record after record.
+
+The groups of starts are lists beside the configuration's slots. At a record, a
+start is added where the first automaton accepts the records before; all groups
+move, and those that meet become one; each start of a group in a final state
+has a window that ends here. Records that change none of this are not visited:
+NumPy finds the next one that does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from skws_schema.model import Value
+from skws_windows.guards.columns import Ints
+from skws_windows.language.expression import Limits, Selection
+from skws_windows.processor.macrostates import Configuration, Configurations, Move
+from skws_windows.processor.panes import Panes
+
+_SHORT: Final = 48
+"""Segments of at most this many records are walked: NumPy would cost more than it saves."""
+_SWEPT: Final = 64
+NONE_OPEN: Final = -1
+
+
+class Start(NamedTuple):
+    """The start of a window: position, time in microseconds, and the cuts of the aggregates' panes."""
+
+    position: int
+    time: int
+    begun: tuple[Any, ...]
+
+
+_position_of, _time_of = itemgetter(0), itemgetter(1)
+
+
+class Window(NamedTuple):
+    """A window: positions (from 0, in the key's stream), times in microseconds, and its aggregates."""
+
+    first: int
+    last: int
+    start: int
+    end: int
+    key: Key
+    aggregates: tuple[Value, ...]
+
+
+Group: TypeAlias = list[Start]
+Key: TypeAlias = tuple[Value, ...]
+
+
+def one_is_enough(selection: Selection, limits: Limits) -> bool:
+    """Whether a group needs only its earliest start, which gives the longest window without limits."""
+    return selection is Selection.LONGEST and not limits.bounding
+
+
+class Run:
+    """The state of one stream. ``position`` is that of the next record."""
+
+    def __init__(
+        self,
+        key: Key,
+        shared: Configurations,
+        selection: Selection,
+        limits: Limits,
+        panes: Sequence[Panes],
+    ) -> None:
+        self.key = key
+        self.position = 0
+        self.panes = tuple(panes)
+        self._shared = shared
+        self._configuration = shared.initial
+        self._groups: list[Group] = []
+        self._limits = limits
+        self._first = selection is Selection.FIRST
+        self._longest = selection is Selection.LONGEST
+        self._one = one_is_enough(selection, limits)
+        self._sweep_at = _SWEPT
+        self._kept = _SWEPT
+        # (position, oldest start still open after it or NONE_OPEN) at each change and end, if recorded.
+        self.trail: list[tuple[int, int]] | None = None
+        self._oldest = NONE_OPEN
+
+    @property
+    def oldest(self) -> int:
+        """The position of the oldest start of which a window may still end, or NONE_OPEN.
+
+        With limits, starts that are too old count until they are swept out.
+        """
+        going = self._shared.open_slots(self._configuration)
+        opened = (group for group, on in zip(self._groups, going, strict=True) if on and group)
+        return min((self._earliest(group) for group in opened), default=NONE_OPEN)
+
+    @property
+    def starts(self) -> Iterator[Start]:
+        """All starts, including those whose windows have ended for good."""
+        return (start for group in self._groups for start in group)
+
+    @property
+    def open_starts(self) -> int:
+        """Starts of which a window may still end; one that begins windows of several pairs counts once."""
+        going = self._shared.open_slots(self._configuration)
+        opened = (group for group, on in zip(self._groups, going, strict=True) if on)
+        return len({start.position for group in opened for start in group})
+
+    def state(self) -> dict[str, Any]:
+        """The state of a run without aggregates, in plain values."""
+        before, slots = self._shared.described(self._configuration)
+        groups = [[(start.position, start.time) for start in group] for group in self._groups]
+        return {
+            "position": self.position,
+            "before": before,
+            "slots": slots,
+            "groups": groups,
+            "sweep_at": self._sweep_at,
+            "oldest": self._oldest,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore the state from ``state()``."""
+        slots = [(pair, mask) for pair, mask in state["slots"]]
+        self._configuration, order = self._shared.read(state["before"], slots)
+        groups = [[Start(position, time, ()) for position, time in group] for group in state["groups"]]
+        self._groups = [groups[i] for i in order]
+        self.position = state["position"]
+        self._sweep_at, self._oldest = state["sweep_at"], state["oldest"]
+
+    def skip(self, count: int) -> None:
+        """Skip records with fewer records before them than the lookback: no window begins there."""
+        self.position += count
+
+    def advance(self, letters: Ints, times: Ints) -> Iterator[Window]:
+        """The windows that end with the next records, by end, then start; the panes have been fed already."""
+        size = len(letters)
+        walk = _Walk(letters, times, self._shared)
+        step = self._step_first if self._first else self._step
+        offset = 0
+        while offset < size:
+            offset = self._next(walk, offset)
+            if offset >= size:
+                break
+            ended = step(walk, offset)
+            if self.trail is not None:
+                self._note(offset, ended)
+            yield from ended
+            offset += 1
+        self.position += size
+        for panes in self.panes:
+            panes.finish()
+        self._sweep_panes()
+
+    def _note(self, offset: int, ended: Sequence[Window]) -> None:
+        oldest = self.oldest
+        # A window of one record changes nothing else.
+        if (ended or oldest != self._oldest) and self.trail is not None:
+            self._oldest = oldest
+            self.trail.append((self.position + offset, oldest))
+
+    def _earliest(self, group: Group) -> int:
+        return group[0].position if self._longest else min(start.position for start in group)
+
+    def _next(self, walk: _Walk, offset: int) -> int:
+        """The next record at which anything may happen."""
+        opening = not (self._first and self._groups)
+        found = walk.loud(self._configuration, offset, opening=opening)
+        if self._first and self._groups and self._limits.bounding:
+            return min(found, max(offset, self._expiry(walk)))
+        return found
+
+    def _step(self, walk: _Walk, offset: int) -> Sequence[Window]:
+        move = self._shared.move(self._configuration, walk.letters.item(offset), opening=True)
+        self._apply(move)
+        if move.opened:
+            start = self._start(walk, offset)
+            for slot in move.opened:
+                self._add(self._groups[slot], start, walk.times.item(offset))
+        return self._ended(move, walk, offset) if move.ended else ()
+
+    def _apply(self, move: Move) -> None:
+        """Move all groups, and merge those that meet."""
+        if not move.kept:
+            groups = self._groups
+            self._groups = [
+                groups[sources[0]]
+                if len(sources) == 1
+                else self._merged([groups[i] for i in sources])
+                if sources
+                else []
+                for sources in move.gathered
+            ]
+        self._configuration = move.target
+
+    def _merged(self, groups: list[Group]) -> Group:
+        """Append the smaller groups to the largest, so that a start moves logarithmically often."""
+        if self._one:
+            return [min(start for group in groups for start in group)]
+        largest = max(groups, key=len)
+        for group in groups:
+            if group is not largest:
+                ordered = largest[-1] < group[0]
+                largest += group
+                if self._longest and not ordered:
+                    largest.sort()  # so that the earliest in time is found by binary search
+        return largest
+
+    def _start(self, walk: _Walk, offset: int) -> Start:
+        begun = tuple([panes.begin(offset) for panes in self.panes]) if self.panes else ()
+        return Start(self.position + offset, walk.times.item(offset), begun)
+
+    def _add(self, group: Group, start: Start, now: int) -> None:
+        group.append(start)
+        if self._limits.bounding and len(group) > self._sweep_at:
+            group[:] = [s for s in group if self._in_time(s, start.position, now)]
+            self._sweep_at = max(_SWEPT, 2 * len(group))
+
+    def _ended(self, move: Move, walk: _Walk, offset: int) -> Sequence[Window]:
+        last, now = self.position + offset, walk.times.item(offset)
+        if self._longest and self._limits.bounding:
+            starts = [s for slot in move.ended for s in self._first_in_time(self._groups[slot], last, now)]
+        else:
+            starts = [start for slot in move.ended for start in self._groups[slot]]
+        if self._limits.any:
+            starts = [start for start in starts if self._admitted(start, last, now)]
+        if not starts:
+            return ()
+        if self._longest:
+            starts = [min(starts)]
+        elif len(move.ended) > 1:
+            # Several pairs may give the same window.
+            starts = list({start.position: start for start in starts}.values())
+        if len(starts) > 1:
+            starts.sort()
+        key, aggregates = self.key, self._aggregates
+        return [Window(start[0], last, start[1], now, key, aggregates(start, offset)) for start in starts]
+
+    def _step_first(self, walk: _Walk, offset: int) -> Sequence[Window]:
+        if self._groups and self._limits.bounding and self._expiry(walk) <= offset:
+            self._close()
+        opening = not self._groups
+        move = self._shared.move(self._configuration, walk.letters.item(offset), opening=opening)
+        if not opening and not move.target.slots:
+            # The open window was dropped here, so another may begin.
+            self._close()
+            move = self._shared.move(self._configuration, walk.letters.item(offset), opening=True)
+        self._apply(move)
+        if move.opened:
+            start = self._start(walk, offset)
+            self._groups = [[start] if i in move.opened else [] for i in range(len(move.target.slots))]
+        ended = self._ended(move, walk, offset)
+        if ended:
+            self._close()
+        return ended[:1]
+
+    def _close(self) -> None:
+        """Drop the open window."""
+        self._configuration = self._shared.bare(self._configuration)
+        self._groups = []
+
+    def _expiry(self, walk: _Walk) -> int:
+        """The first record at which the one open window is too long."""
+        start = min(group[0] for group in self._groups if group)
+        found = walk.size
+        if self._limits.most is not None:
+            found = min(found, start.position + self._limits.most - self.position)
+        if self._limits.within is not None:
+            limit = start.time + self._limits.within
+            found = min(found, int(np.searchsorted(walk.times, limit, side="right")))
+        return max(found, 0)
+
+    def _first_in_time(self, group: Group, last: int, now: int) -> Group:
+        """The earliest start of an ordered group whose window is not too long; later ones are shorter."""
+        limits, place = self._limits, 0
+        if limits.most is not None:
+            place = bisect_right(group, last - limits.most, key=_position_of)
+        if limits.within is not None:
+            place = bisect_left(group, now - limits.within, lo=place, key=_time_of)
+        return group[place : place + 1]
+
+    def _in_time(self, start: Start, last: int, now: int) -> bool:
+        limits = self._limits
+        return (limits.most is None or last - start.position < limits.most) and (
+            limits.within is None or now - start.time <= limits.within
+        )
+
+    def _admitted(self, start: Start, last: int, now: int) -> bool:
+        return last - start.position + 1 >= self._limits.least and self._in_time(start, last, now)
+
+    def _aggregates(self, start: Start, offset: int) -> tuple[Value, ...]:
+        if not self.panes:
+            return ()
+        return tuple([p.value(b, offset) for p, b in zip(self.panes, start[2], strict=True)])
+
+    def _sweep_panes(self) -> None:
+        """Drop panes before the oldest live start when their number has doubled since the last time."""
+        kept = sum(map(len, self.panes))
+        if kept > 2 * self._kept:
+            oldest = min((s.position for group in self._groups for s in group), default=self.position)
+            for panes in self.panes:
+                panes.forget(oldest)
+            self._kept = max(_SWEPT, sum(map(len, self.panes)))
+
+
+class _Walk:
+    """The letters of a segment, and the places of those that change a configuration."""
+
+    def __init__(self, letters: Ints, times: Ints, shared: Configurations) -> None:
+        self.letters = letters
+        self.size = len(letters)
+        self.times = times
+        self._shared = shared
+        self._loud: dict[tuple[Configuration, bool], list[int]] = {}
+
+    def loud(self, configuration: Configuration, offset: int, *, opening: bool) -> int:
+        """The next record from ``offset`` that changes something; the segment's length if there is none."""
+        if self.size <= _SHORT:
+            return offset
+        key = (configuration, opening)
+        if key not in self._loud:
+            flags = self._shared.loud(configuration, opening=opening)
+            self._loud[key] = np.flatnonzero(flags[self.letters]).tolist()
+        places = self._loud[key]
+        place = bisect_left(places, offset)
+        return places[place] if place < len(places) else self.size

@@ -6,33 +6,45 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from skws.spark.session import start_session
 
-# Started in the background, as continuous integration may be, a shell has this signal ignored, and so
-# would have the processes that tests start and end by it.
+# A busy machine is no reason to fail.
+settings.register_profile("skws", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("skws")
+
+# A shell in the background, as on continuous integration, ignores this signal, and so do the processes
+# it starts. Tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Where the environment forbids to keep what was compiled, each of the many processes would compile it all.
+# Without compiled files on disk, each of the many processes compiles everything again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """A test that leaves the signal ignored would let others wait for processes that never end."""
+    """Fails a test that leaves the signal ignored: later tests would wait for processes that never end."""
     yield
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """What runs in process has garbage, and the files it holds, collected rarely, or keeps it for good."""
+    """Restores the collector: commands run in this process make it rare, or freeze objects."""
     thresholds = gc.get_threshold()
     yield
     gc.set_threshold(*thresholds)
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests kill processes, not the machine: nothing needs to wait for the disk."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _: None)
 
 
 @pytest.fixture(scope="session")

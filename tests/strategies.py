@@ -1,7 +1,8 @@
-"""Hypothesis strategies for schemas, streams and keyword queries, small enough for brute force."""
+"""Random input: seeds, and Hypothesis strategies for schemas and streams small enough for brute force."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -9,6 +10,12 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Sch
 
 WORDS = ("alpha", "beta", "gamma")
 JOINABLE = ("x", "y")
+
+
+def seeds(few: int, many: int) -> pytest.MarkDecorator:
+    """Runs a test with ``few`` seeds, and as a slow test with up to ``many``."""
+    slow = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(few, many))
+    return pytest.mark.parametrize("seed", [*range(few), *slow])
 
 
 @st.composite

@@ -198,11 +198,18 @@ class LocalWatch:
         self._each_step()
         return busy
 
+    def commit(self) -> None:
+        """Flush the sinks, and write a checkpoint to resume from."""
+        self.pipeline.commit(self._offset, self._inbox.read_to)
+        if self._feed is not None:
+            self._feed.commit(self._offset)
+        self._committed_at = self.clock.now()
+
     def close(self, *, failed: bool = False) -> None:
         """Commit, unless the run broke, and let go of everything."""
         try:
             if not failed and self._state != "starting":
-                self._commit()
+                self.commit()
         except BaseException:
             failed = True
             raise
@@ -337,13 +344,7 @@ class LocalWatch:
 
     def _commit_if_due(self) -> None:
         if self.clock.now() - self._committed_at >= self.pipeline.delivery.every * MICROSECOND:
-            self._commit()
-
-    def _commit(self) -> None:
-        self.pipeline.commit(self._offset, self._inbox.read_to)
-        if self._feed is not None:
-            self._feed.commit(self._offset)
-        self._committed_at = self.clock.now()
+            self.commit()
 
     def _let_go(self) -> None:
         """Without a checkpoint nobody can go on with the run: leave nothing of it in the source.

@@ -165,7 +165,7 @@ def check(plan: Plan, records: Sequence[Record], length: int, most: int) -> int:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_oracle_sql_and_steps_find_what_the_engine_finds(data: st.DataObject) -> None:
     words = WORDS[: data.draw(st.integers(1, 3))]
     schema = data.draw(schemas(keys=False))

@@ -66,7 +66,7 @@ ATOMS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(ATOMS)
 def test_the_closure_says_what_holds_in_all_numbers(atoms: list[Atom]) -> None:
     """For integers a and b, and a fraction c; equal constants are one, whatever they are compared with."""
@@ -89,7 +89,7 @@ def test_the_closure_says_what_holds_in_all_numbers(atoms: list[Atom]) -> None:
             assert all(m[one] == m[other] for m in models)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(queries(known=False))
 def test_unequal_splits_are_disjoint_and_lose_nothing(text: str) -> None:
     query = sql(text).queries[0]

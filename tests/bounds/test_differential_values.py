@@ -71,7 +71,7 @@ def typed_steps(draw: st.DrawFn) -> list[Step]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(typed_queries(), typed_steps(), st.fixed_dictionaries({"r": st.lists(_VALUES, max_size=3)}))
 def test_every_type_of_value(text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]) -> None:
     union = sql(text, SCHEMA)

@@ -55,7 +55,7 @@ def test_what_would_be_passed_over_is_refused_at_its_place(text: str, column: in
     assert re.match(rf"line 1, column {column}: .*{re.escape(message)}", str(told.value)), str(told.value)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(st.sampled_from([*WORDS, "\n"]), max_size=14).map(" ".join))
 def test_any_words_are_read_or_refused_with_a_place(words: str) -> None:
     for text in (words, f"SELECT s.a FROM s, t WHERE {words}", f"SELECT {words} FROM s, t"):

@@ -98,7 +98,7 @@ def _entries(union: Union, steps: int, seed: int) -> int:
     return run.entries
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)  # some queries need longer streams
+@settings(max_examples=60, derandomize=True)  # some queries need longer streams
 @given(queries(most=3))
 def test_synopses_of_bounded_queries_do_not_grow(text: str) -> None:
     union = sql(text)

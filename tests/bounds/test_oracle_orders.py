@@ -56,7 +56,7 @@ def _synopses(query: Modified) -> tuple[Failure, ...]:
         pytest.param(_synopses, id="synopses"),
     ],
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(queries(most=3))
 def test_a_failing_order_is_found_if_there_is_one(criterion: Criterion, text: str) -> None:
     for conjunction in islice(conjunctions(sql(text).queries[0], unlimited()), 3):

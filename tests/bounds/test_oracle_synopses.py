@@ -15,7 +15,7 @@ from skws_schema.model import Row
 from tests.bounds.bounds_queries import STREAMS, Step, in_synopses, naively, queries, sql, steps, tables
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(queries(), steps(), tables)
 def test_results_are_those_of_naive_evaluation(
     text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]
@@ -31,7 +31,7 @@ def test_results_are_those_of_naive_evaluation(
     assert shown == naively(union, STREAMS, arrivals, known)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(queries(), steps(), tables)
 def test_a_run_goes_on_from_its_snapshot(
     text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]

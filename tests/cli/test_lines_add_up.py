@@ -129,7 +129,7 @@ COMMANDS: Final[Sequence[Callable[[Path], int]]] = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(dirty(), st.booleans(), st.sampled_from(COMMANDS))
 def test_of_json_lines(case: tuple[bytes, int], packed: bool, command: Callable[[Path], int]) -> None:
     text, count = case
@@ -182,7 +182,7 @@ CSV_LINES: Final = (
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(CSV_LINES), st.integers(1, 40))), st.sampled_from(COMMANDS[:-1]))
 def test_of_csv(lines: list[tuple[bytes, int]], command: Callable[[Path], int]) -> None:
     told = [line % time if b"%d" in line else line for line, time in lines]

@@ -72,7 +72,7 @@ def test_golden_texts(case: str) -> None:
     assert text == golden.read_text()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(schema=schemas())
 def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     if not any(relation.search for relation in schema.relations):
@@ -88,7 +88,7 @@ def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     assert len(shown) == len(networks)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(schema=schemas())
 def test_pruned_networks_make_up_the_difference(schema: Schema) -> None:
     if not any(relation.search for relation in schema.relations):

@@ -7,14 +7,13 @@ import sys
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.arrow import flags, integers, of_integers, texts_at
 from skws.data.blocks import ArrowBlock
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)), st.data())
 def test_integers_there_and_back(values: list[int], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(values)))
@@ -24,7 +23,6 @@ def test_integers_there_and_back(values: list[int], data: st.DataObject) -> None
     assert of_integers(np.repeat(integers(array), 2)[::2]).equals(array)
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.booleans(), st.none())), st.data())
 def test_flags(values: list[bool | None], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(values)))
@@ -64,7 +62,6 @@ print([matcher.bitmaps(0, column).tolist() for column in columns], "pandas" in s
     st.integers(0, 3),
     st.lists(st.integers(0, 50)),
 )
-@settings(deadline=None)  # Arrow takes long to load
 def test_texts_at_places_are_those_of_the_array(
     texts: list[str | None], first: int, numbers: list[int]
 ) -> None:

@@ -81,7 +81,7 @@ def flat(path: Path, split_bytes: int, schema: Schema = SCHEMA) -> Iterator[Reco
 
 
 @given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_line_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
@@ -147,7 +147,7 @@ def test_plain_lines_take_the_short_way(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @given(st.lists(lines(), max_size=30))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_batches_equal_the_stream(tmp_path: Path, found: list[bytes]) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(b'{"relation": "b", "time": 0, "row": {"x": 1}}\n' + b"\n".join(found))
@@ -178,7 +178,7 @@ def test_in_order_only_where_it_is_plain(tmp_path: Path, texts: list[str], expec
     assert in_order(Replay.open(path, SCHEMA, split_bytes=30).splits) is expected
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 30), min_size=1), st.booleans(), st.booleans(), st.integers(1, 200))
 def test_in_order_whatever_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: list[int], sort: bool, ends: bool, block: int

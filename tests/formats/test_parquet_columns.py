@@ -66,7 +66,7 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @given(files(), st.integers(1, 9), st.integers(40, 400))
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_row_reader(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -116,7 +116,7 @@ def test_the_time_attribute_wins_and_deletions_happen_at_their_own_time(tmp_path
 
 
 @pytest.mark.parametrize("name", ["s.jsonl", "plays.jsonl", "s.csv", "plays.csv"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(noise=st.binary(max_size=120), head=st.sampled_from([b"", b"mid,role,time\n", b"relation,row\n"]))
 def test_random_bytes_raise_nothing(name: str, noise: bytes, head: bytes) -> None:
     with TemporaryDirectory() as directory:
@@ -148,7 +148,7 @@ SEEDS: list[Any] = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_mutated_records_raise_nothing(data: st.DataObject) -> None:
     item = orjson.loads(orjson.dumps(data.draw(st.sampled_from(SEEDS))))

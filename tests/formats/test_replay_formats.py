@@ -47,7 +47,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(RECORDS)
 def test_every_format_of_a_stream_gives_the_same_records(written: list[Record]) -> None:
     with TemporaryDirectory() as directory:
@@ -147,7 +147,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(LINES, st.booleans(), st.integers(1, 200))
 def test_json_lines_may_be_cut_anywhere(lines: list[bytes], ends: bool, split_bytes: int) -> None:
     text = b"\n".join(lines) + (b"\n" if ends else b"")

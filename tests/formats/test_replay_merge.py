@@ -34,7 +34,7 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(RECORDS, st.integers(1, 20), st.sampled_from([2, 3, 64]))
 def test_equals_sorted(records: list[Record], memory: int, open_runs: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

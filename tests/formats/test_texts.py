@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.texts import Texts
@@ -31,14 +31,12 @@ def test_texts_of_lists(texts: list[str | None], data: st.DataObject) -> None:
     assert found.at(np.array(places, dtype=np.int64)) == [texts[place] or "" for place in places]
 
 
-@settings(deadline=None)  # Arrow takes long to load
 @given(TEXTS, st.integers(0, 4), st.sampled_from(KINDS))
 def test_texts_of_arrays(texts: list[str | None], first: int, kind: pa.DataType) -> None:
     array = pa.array(texts, pa.string()).cast(kind).slice(first)
     assert listed(Texts.of([array])) == [text or "" for text in texts[first:]]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(TEXTS, st.sampled_from(["list", "array", "chunks"])), max_size=4))
 def test_columns_of_all_kinds_one_after_the_other(columns: list[tuple[list[str | None], str]]) -> None:
     made = []

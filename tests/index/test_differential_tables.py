@@ -124,7 +124,7 @@ def told(engine: ColumnarEngine, static: Sequence[Record], stream: Sequence[Reco
     st.sampled_from(KEPT),
     st.sampled_from(FEW),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_tables_loaded_whole(
     monkeypatch: pytest.MonkeyPatch,
     size: int,
@@ -150,7 +150,7 @@ def test_equal_to_tables_loaded_whole(
 
 
 @given(cases(), st.sampled_from(WINDOWS), st.sampled_from(KEPT), st.sampled_from(FEW), st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_for_queries_that_come_and_go(
     monkeypatch: pytest.MonkeyPatch,
     case: tuple[Schema, int, list[Record], list[Record]],

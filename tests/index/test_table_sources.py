@@ -283,7 +283,7 @@ def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
         st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["lamp post", "Lamps\x1cx", "\ufb02at"]))
     )
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
     schema = _texts_only()
     path = tmp_path / "postings"

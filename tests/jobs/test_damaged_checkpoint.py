@@ -119,7 +119,7 @@ def made(folder: Path, away: Path, *, killed: bool) -> tuple[Kept, Path, list[Pa
             append(source, *part)
             steps(watch)
             if number % 3 == 1:
-                watch._commit()
+                watch.commit()
                 older.append(kept.put_away(away / f"{start}-{number}"))
         if start < 2:
             watch.close()
@@ -135,20 +135,9 @@ def made(folder: Path, away: Path, *, killed: bool) -> tuple[Kept, Path, list[Pa
 
 
 def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
-    """What may be left of a file: None if it is gone."""
-    found: list[bytes | None] = [
-        None,
-        b"",
-        data[: len(data) // 2],
-        data[:-1],
-        data + b"\0",
-        data + data,
-        b"{}",
-    ]
-    for bit in [
-        *range(0, 8 * min(len(data), 12), 5),
-        *(rng.randrange(8 * len(data) or 1) for _ in range(12)),
-    ]:
+    """Contents that damage may leave, None for a lost file. Frames are tested bit by bit elsewhere."""
+    found: list[bytes | None] = [None, b"", data[: len(data) // 2], data[:-1], data + data, b"{}"]
+    for bit in (0, 37, *(rng.randrange(8 * len(data) or 1) for _ in range(4))):
         flipped = bytearray(data or b"\0")
         flipped[bit // 8] ^= 1 << bit % 8
         found.append(bytes(flipped))
@@ -196,7 +185,7 @@ def test_any_damage_to_a_file_is_refused_or_does_not_matter(tmp_path: Path, kill
             else:
                 damaged.write_bytes(left)
             refused += refused_or_right(kept, place, expected, left)
-        assert refused > 15 or place.parent.name == "journal", place
+        assert refused > 5 or place.parent.name == "journal", place
 
 
 @pytest.mark.usefixtures("small")
@@ -207,8 +196,10 @@ def test_a_file_of_an_older_copy_is_refused_or_does_not_matter(tmp_path: Path, k
     for copy in older:
         for place in files_of(copy):
             kept.put_back(state)
-            (kept.checkpoint / place).write_bytes((copy / "checkpoint" / place).read_bytes())
-            refused += refused_or_right(kept, place, expected, copy)
+            old, now = (copy / "checkpoint" / place).read_bytes(), kept.checkpoint / place
+            if not now.exists() or now.read_bytes() != old:
+                now.write_bytes(old)
+                refused += refused_or_right(kept, place, expected, copy)
     assert refused > 10
 
 

@@ -29,6 +29,7 @@ from tests.jobs.test_watch_recovery import TWICE, Place, _sinks, reasons, stream
 from tests.jobs.watching import QUERY, YAML, Notes, append, customer, lines, numbered, told
 from tests.places import ROOT
 from tests.queries.counted import counted
+from tests.strategies import seeds
 
 KINDS = [Fault.NONE_WRITTEN, Fault.SHORT, Fault.INTERRUPTED_SHORT, Fault.INTERRUPTED_BEHIND]
 
@@ -64,9 +65,7 @@ class Disk(Place):
         return [path for path in self.folder.rglob("*") if path.name.endswith(".partial")]
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(8), *(pytest.param(n, marks=pytest.mark.slow) for n in range(8, 80))]
-)
+@seeds(3, 80)
 def test_a_full_disk_at_any_write_ends_as_if_it_had_not_been(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     random.seed(seed)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skws.data.record import Record
-from skws.jobs.control import Answer, Command
+from skws.jobs.control import Answer, Command, ControlFolder
 from skws.jobs.local import LocalWatch
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
@@ -38,6 +38,7 @@ from tests.jobs.watching import (
     steps,
     told,
 )
+from tests.strategies import seeds
 
 WITH_NOTES = YAML.replace(
     "joins:\n", "  note:\n    attributes: {cid: integer, text: text}\njoins:\n"
@@ -153,7 +154,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(source: Path, text: str,
     run.close()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(4, 8)
 def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> None:
     """Random records and changes: what the sink gets is what the engine alone gives."""
     random = Random(seed)
@@ -190,7 +191,7 @@ def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> Non
     assert len(expected) > 3
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(2, 6)
 def test_broken_off_anywhere_it_goes_on_as_if_undisturbed(tmp_path: Path, seed: int) -> None:
     undisturbed = _told_with_ends(tmp_path / "whole", seed, ends=False)
     assert _told_with_ends(tmp_path / "broken", seed, ends=True) == undisturbed
@@ -212,14 +213,13 @@ def _told_with_ends(folder: Path, seed: int, *, ends: bool) -> list[tuple[str, s
     run = opened(asked)
     for number in range(30):
         if script.random() < 0.25:
-            assert run._inbox._folder is not None
-            run._inbox._folder.send(change(script.choice(ALL[:4])))
+            ControlFolder(folder / "control").send(change(script.choice(ALL[:4])))
         else:
             make = script.choice([customer, order])
             append(source, make(number + 1, script.randrange(2), script.choice(["ada", "lamp", "ada lamp"])))
         run.step()
         if script.random() < 0.5:
-            run._commit()
+            run.commit()
         if ends and breaking.random() < 0.4:
             abandon(run)
             run = opened(asked)

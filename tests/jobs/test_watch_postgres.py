@@ -44,7 +44,7 @@ def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path
     database.run("INSERT INTO \"order\" VALUES (7, 'lamp two')", "INSERT INTO \"order\" VALUES (8, 'lamp')")
     second = opened(asked)
     until(second, out, 2)
-    second._commit()
+    second.commit()
     database.run("DELETE FROM \"order\" WHERE item = 'lamp'")
     until(second, out, 3)
     second.close()

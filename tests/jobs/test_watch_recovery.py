@@ -42,6 +42,7 @@ from tests.jobs.watching import (
     told,
 )
 from tests.queries.counted import counted
+from tests.strategies import seeds
 
 TWICE: Final = 'order a ; order b where a.cid = b.cid and a ~ "lamp" within 10 s'
 
@@ -151,7 +152,7 @@ class Place:
             self.watch.open()
         steps(self.watch)
         if random.random() < 0.5:
-            self.watch._commit()
+            self.watch.commit()
 
     def crash(self) -> None:
         if self.watch is not None:
@@ -195,9 +196,7 @@ def reasons(letters: Path) -> list[tuple[str, str]]:
     ],
     ids=["time", "count", "late", "expression", "late expression"],
 )
-@pytest.mark.parametrize(
-    "seed", [*range(5), *(pytest.param(n, marks=pytest.mark.slow) for n in range(5, 40))]
-)
+@seeds(2, 40)
 def test_broken_off_anywhere_it_ends_as_if_it_had_not_been(
     tmp_path: Path, seed: int, window: Window, lateness: int
 ) -> None:

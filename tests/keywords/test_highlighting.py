@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from skws.keywords import Matcher, highlight, parse_query
 from skws_schema.errors import QueryError
@@ -31,7 +31,6 @@ def test_columns_that_are_not_searched_have_no_spans() -> None:
     assert highlight(parse_query("pulp", SCHEMA), SCHEMA, "movie", "studio", "pulp") == []
 
 
-@settings(deadline=None)
 @given(queries(), texts())
 def test_spans_are_sorted_apart_and_there_if_and_only_if_the_value_matches(typed: str, text: str) -> None:
     try:

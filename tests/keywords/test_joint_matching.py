@@ -21,7 +21,7 @@ def bitmaps(joint: JointMatcher, relation: int, some: list[Row]) -> dict[tuple[i
 
 
 @given(st.lists(st.tuples(queries(), st.booleans()), max_size=6), st.lists(rows(), max_size=6), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_equal_to_each_querys_own(
     asked: list[tuple[str, bool]], described: list[tuple[int, *Row]], data: st.DataObject
 ) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.keywords import terms, tokens
@@ -71,7 +71,6 @@ def test_offsets_are_those_of_the_text() -> None:
     assert [(token.position, token.width) for token in tokens(text)] == [(0, 1), (1, 1), (0, 2), (2, 1)]
 
 
-@settings(deadline=None)
 @given(texts())
 def test_tokens_stand_in_order_where_they_say(text: str) -> None:
     pieces = [token for token in tokens(text) if not token.whole]
@@ -85,13 +84,11 @@ def test_tokens_stand_in_order_where_they_say(text: str) -> None:
         assert words(text[piece.start : piece.end])[0] == piece.word
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_folding_is_done_once_and_for_all(text: str) -> None:
     assert fold(fold(text)) == fold(text)
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_case_and_composition_are_irrelevant(text: str) -> None:
     assert fold(unicodedata.normalize("NFD", text)) == fold(unicodedata.normalize("NFC", text)) == fold(text)

@@ -68,7 +68,7 @@ def parsed(text: str) -> KeywordQuery:
         raise
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(queries(), st.lists(rows(), max_size=6))
 @example("東", [(1, "U東", None, None)])
 def test_bitmaps_of_rows_and_of_columns_are_those_of_the_oracle(text: str, some: list[Row]) -> None:
@@ -91,7 +91,7 @@ def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(
         ("tarantino", "die", "sky", '"spider man"', "run*", "strasse", "sensible", "at&t", ".net", "3.14")

@@ -32,7 +32,7 @@ _ENGLISH = st.builds(
 )
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=1_500)
 @given(_ENGLISH)
 def test_words_begin_as_their_stem_says(word: str) -> None:
     assert word.startswith(_unstemmed(stem(word)))

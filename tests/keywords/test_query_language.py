@@ -146,7 +146,7 @@ _QUOTED = re.compile('["\u201c\u201d\u201e][^"\u201c\u201d\u201e]*["\u201c\u201d
 _WITHIN = re.compile(r'(?<=[ab])[^\s"()]*(?=[ab])')
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.text(f"ab{_SIGNS}{_SIGNS} \t", max_size=16))
 def test_nothing_typed_is_passed_over(text: str) -> None:
     """Each character is part of a term or operator, white space, or told; else the text is refused."""
@@ -342,7 +342,7 @@ def test_a_query_is_a_value() -> None:
     assert query != parse_query(query.text, SCHEMA)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.one_of(st.text(max_size=30), st.text("ab(\") *-:;.ORNTAD&'“”\u0301\t東", max_size=24)))
 def test_any_text_is_a_query_or_a_query_error(text: str) -> None:
     query = _parsed(text)
@@ -352,7 +352,6 @@ def test_any_text_is_a_query_or_a_query_error(text: str) -> None:
         assert query
 
 
-@settings(deadline=None)
 @given(queries())
 def test_well_formed_queries_have_distinct_satisfiable_slots(text: str) -> None:
     query = _parsed(text)

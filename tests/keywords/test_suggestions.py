@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.keywords import Vocabulary, suggest
@@ -39,7 +39,6 @@ def _distance(a: str, b: str) -> int:
     return row[-1]
 
 
-@settings(deadline=None)
 @given(
     st.text("abcd", min_size=1, max_size=8),
     st.dictionaries(st.text("abcd", min_size=1, max_size=8), st.integers(1, 9)),

@@ -22,7 +22,7 @@ SEQUENCES: dict[int, list[tuple[int, ...]]] = {
 
 
 @given(schemas(max_relations=4), st.integers(1, 3), st.integers(1, 5), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_equals_what_is_made(schema: Schema, keywords: int, size: int, data: st.DataObject) -> None:
     bitmaps = st.integers(0, (1 << keywords) - 1)
     several = len(schema.relations)

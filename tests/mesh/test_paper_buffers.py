@@ -108,7 +108,7 @@ Steps = list[tuple[int, int, int, int]]  # relation, keywords, value, ticks sinc
     ),
     st.sampled_from(MODES),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_bound_on_dead_tuples_needs_no_demand(
     stream: Steps, mode: tuple[MeshKind, PurgeKind, bool]
 ) -> None:

@@ -89,7 +89,7 @@ def ticks_of(stream: Sequence[object], gaps: list[int], window: Window) -> list[
     return [*accumulate(gaps[: len(stream)])]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(formal.hierarchical_queries(), formal.streams(12), GAPS, WINDOWS, SIZES)
 def test_queries(
     query: ConjunctiveQuery,
@@ -103,7 +103,7 @@ def test_queries(
     assert found == by_tuple(pcea, stream, ticks, window)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(written.patterns(), written.streams(10), GAPS, WINDOWS, SIZES)
 def test_patterns(
     pattern: Pattern, stream: list[tuple[int, Row]], gaps: list[int], window: Window, sizes: list[int]

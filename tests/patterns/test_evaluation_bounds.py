@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA, Source, Transition
@@ -67,7 +67,6 @@ def members(heap: Node) -> list[tuple[int, int]]:
     return found
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40))
 def test_union_keeps_all_that_is_alive_and_older_versions_as_they_were(
     steps: list[tuple[int, int]],

@@ -21,9 +21,7 @@ from skws_windows.window import CountWindow
 from tests.patterns.pattern_matches import SCHEMA, Match, matches, patterns, streams
 from tests.patterns.texts import contains
 
-SOME_ARE_REFUSED = settings(
-    suppress_health_check=[HealthCheck.filter_too_much], max_examples=200, deadline=None
-)
+SOME_ARE_REFUSED = settings(suppress_health_check=[HealthCheck.filter_too_much], max_examples=200)
 
 
 def found(valuations: list[Valuation]) -> set[Match]:
@@ -83,7 +81,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(stream=streams(max_tuples=7), window=st.integers(2, 6))
 def test_texts_mean_their_matches(text: str, stream: list[tuple[int, Row]], window: int) -> None:
     pattern = parse_pattern(text, SCHEMA)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA
@@ -37,7 +37,6 @@ def images(query: ConjunctiveQuery, found: list[Valuation]) -> list[tuple[int, .
     return sorted(tuple(min(p[str(i)]) for i in range(len(query.atoms))) for p in named)
 
 
-@settings(deadline=None)
 @given(hierarchical_queries(), streams(), WINDOWS)
 def test_results_are_the_homomorphisms_after_every_tuple(
     query: ConjunctiveQuery, stream: list[tuple[int, Row]], window: Window
@@ -62,7 +61,6 @@ COINCIDING = [
 
 
 @pytest.mark.parametrize("text", COINCIDING)
-@settings(deadline=None)
 @given(stream=st.lists(st.tuples(st.just(0), st.tuples(*[st.integers(0, 1)] * 3)), max_size=5))
 def test_one_tuple_for_several_atoms(text: str, stream: list[tuple[int, Row]]) -> None:
     query = parse_conjunctive_query(text, SCHEMA)
@@ -104,7 +102,6 @@ def test_streams_of_many_windows(text: str, window: int) -> None:
     assert found > 10
 
 
-@settings(deadline=None)
 @given(
     hierarchical_queries(max_atoms=3),
     streams(max_tuples=8),
@@ -123,7 +120,6 @@ def test_time_windows_hold_what_lives_at_one_instant(
         assert images(query, found) == homomorphisms(query, stream[: len(ticks)], first)
 
 
-@settings(deadline=None)
 @given(hierarchical_queries(max_atoms=3), streams(max_tuples=6))
 def test_every_result_has_one_run_and_every_run_is_simple(
     query: ConjunctiveQuery, stream: list[tuple[int, Row]]
@@ -141,7 +137,6 @@ def reverse_order(pcea: PCEA) -> PCEA:
     return PCEA(tuple(reversed(pcea.transitions)), pcea.final)
 
 
-@settings(deadline=None)
 @given(hierarchical_queries(), streams(max_tuples=7))
 def test_the_order_of_transitions_does_not_matter(
     query: ConjunctiveQuery, stream: list[tuple[int, Row]]

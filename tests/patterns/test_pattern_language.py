@@ -234,7 +234,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
 def test_whatever_is_written_is_compiled_or_refused(text: str) -> None:
     with suppress(PatternError):

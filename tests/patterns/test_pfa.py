@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pfa import PFA
@@ -52,7 +52,6 @@ def test_example_3_1_looks_for_t_and_s_before_r() -> None:
 STATES = st.sampled_from("abcd")
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.frozensets(STATES, max_size=3), st.sampled_from("xy"), STATES), max_size=10),
     st.frozensets(STATES, max_size=3),

@@ -30,7 +30,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     records=record_streams(SCHEMA, 2, max_records=24),
     window=st.sampled_from(WINDOWS),

@@ -57,7 +57,7 @@ def in_accepting_runs(pcea: PCEA) -> set[Transition]:
     return {t for t in firing if t.target in needed}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(automata())
 def test_what_is_left_is_what_accepting_runs_are_made_of(pcea: PCEA) -> None:
     trimmed = pcea.trimmed()
@@ -67,7 +67,7 @@ def test_what_is_left_is_what_accepting_runs_are_made_of(pcea: PCEA) -> None:
     assert trimmed.trimmed() == trimmed
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(automata(), streams(max_tuples=4))
 def test_accepting_runs_stay(pcea: PCEA, stream: list[tuple[int, Row]]) -> None:
     trimmed = pcea.trimmed()

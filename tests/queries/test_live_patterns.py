@@ -63,7 +63,7 @@ def cut(records: Sequence[Record], places: Sequence[int]) -> list[Sequence[Recor
     return [records[start:end] for start, end in pairwise(ends)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     streams(SCHEMA, 2, max_records=24),
     st.lists(st.integers(0, 30), max_size=4),
@@ -80,7 +80,7 @@ def test_it_finds_what_a_search_finds(
     assert [read_result(one.to_json()).to_json() for one in found] == [one.to_json() for one in found]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     streams(SCHEMA, 2, max_records=24),
     st.lists(st.integers(0, 30), max_size=4),
@@ -108,7 +108,7 @@ def test_records_out_of_order_are_found_as_if_in_order(
     assert late == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     streams(SCHEMA, 2, max_records=24),
     st.lists(st.integers(0, 30), max_size=4),
@@ -127,7 +127,7 @@ def test_shards_find_together_what_one_finds(
     assert Counter(found) == Counter(watched(one, batches))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     streams(SCHEMA, 2, max_records=24),
     st.integers(0, 24),

@@ -127,7 +127,7 @@ def without_twins(stream: list[Record]) -> list[Record]:
 
 @pytest.mark.parametrize("names", [False, True])
 @given(cases(), st.sampled_from(WINDOWS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_scores_are_those_of_the_definition(
     names: bool, case: tuple[Schema, int, list[Record], list[Record]], window: Window
 ) -> None:

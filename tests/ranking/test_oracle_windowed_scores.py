@@ -103,7 +103,7 @@ def check_scores(judge: WindowJudge, results: list[Result]) -> None:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_scores_are_those_of_the_definition_over_the_window(
     case: tuple[Plan, list[Record], list[Record]],
 ) -> None:
@@ -125,7 +125,7 @@ def test_scores_are_those_of_the_definition_over_the_window(
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_neither_batches_nor_failures_matter_to_scores(
     case: tuple[Plan, list[Record], list[Record]], cuts: list[int]
 ) -> None:
@@ -160,7 +160,7 @@ def best_by_brute_force(results: list[Result], choice: TopChoice, schema: Schema
 
 
 @given(cases(), st.integers(1, 3), st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_best_of_each_window(
     case: tuple[Plan, list[Record], list[Record]], size: int, group: bool
 ) -> None:

@@ -54,7 +54,7 @@ def test_a_relation_described_anew_is_another_with_other_joins() -> None:
 
 
 @given(st.lists(schemas(max_relations=3), min_size=2, max_size=5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_each_schema_of_a_sequence_is_there_as_given(sequence: list[Schema]) -> None:
     current = sequence[0]
     for wanted in sequence[1:]:

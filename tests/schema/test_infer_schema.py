@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skws_schema.errors import SchemaError
@@ -250,7 +250,7 @@ def samples(draw: st.DrawFn) -> dict[str, dict[str, list[object]]]:
     return tables
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(samples())
 def test_any_sample_gives_a_schema_that_loads(tables: dict[str, dict[str, list[object]]]) -> None:
     inference = infer(tables)

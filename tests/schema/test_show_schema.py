@@ -5,7 +5,7 @@ import re
 
 import networkx as nx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -215,13 +215,13 @@ def schemas(draw: st.DrawFn) -> Schema:
     return Schema(draw(TEXTS), parts, tuple(unique_names.values()), draw(TEXTS))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(schemas())
 def test_yaml_reads_back_as_the_same_schema(schema: Schema) -> None:
     assert parse_schema(to_yaml(schema)) == schema
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(schemas())
 def test_drawing_spans_the_graph_with_a_forest(schema: Schema) -> None:
     trees = spanning_trees(schema)
@@ -235,7 +235,7 @@ def test_drawing_spans_the_graph_with_a_forest(schema: Schema) -> None:
     assert sorted(drawn) == sorted(r.name for r in schema.relations)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(schemas())
 def test_showing_never_fails_and_is_deterministic(schema: Schema) -> None:
     again = parse_schema(to_yaml(schema))

@@ -186,7 +186,7 @@ def test_every_file_gets_its_share(tmp_path: Path) -> None:
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(["jsonl", "csv"]), titles=st.lists(TEXTS, min_size=1, max_size=12), data=st.data()
 )

@@ -27,7 +27,7 @@ from tests.window_streams import ALPHABET, accepted, matches, regulars, words
 
 THEORY = Satisfiability(ALPHABET)
 KS = st.integers(0, 2)
-SOME = settings(max_examples=40, deadline=None)
+SOME = settings(max_examples=40)
 
 
 @st.composite
@@ -39,7 +39,7 @@ def cases(draw: st.DrawFn) -> tuple[int, r.Regular, r.Regular, list[list[StreamR
 Case = tuple[int, r.Regular, r.Regular, list[list[StreamRecord]]]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(cases())
 def test_automata_of_expressions_accept_their_words(case: Case) -> None:
     k, left, right, some = case

@@ -55,7 +55,7 @@ ALTERNATING = (
         ("e < b", "match [false]"),
     ],
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(words=st.lists(words(8), min_size=3, max_size=3), per=st.sampled_from(((), ("x",), ("s",))))
 def test_formulas_have_the_windows_of_equivalent_expressions(
     formula: str, expression: str, words: list[list[StreamRecord]], per: tuple[str, ...]

@@ -119,7 +119,7 @@ def ended(pattern: WindowedPattern, records: list[Record]) -> list[tuple[int, in
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_match_of_every_window_is_told_once_at_its_first_end(
     case: tuple[PatternQuery, Pattern, ExpressionWindow, list[Record]],
 ) -> None:
@@ -183,7 +183,7 @@ def test_a_match_waits_while_the_windows_of_other_keys_move_on(
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_neither_batches_nor_failures_matter_to_patterns(
     case: tuple[PatternQuery, Pattern, ExpressionWindow, list[Record]], cuts: list[int]
 ) -> None:

@@ -45,7 +45,7 @@ def told(engine: WindowedEngine, records: list[Record]) -> list[tuple[str, float
 
 
 @given(cases())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_result_of_every_window_is_told_once_at_its_first_end(
     case: tuple[Plan, list[Record], list[Record]],
 ) -> None:
@@ -71,7 +71,7 @@ def renewed(engine: WindowedEngine, plan: Plan, static: list[Record]) -> Windowe
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_neither_batches_nor_failures_matter(
     case: tuple[Plan, list[Record], list[Record]], cuts: list[int]
 ) -> None:

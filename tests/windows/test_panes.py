@@ -51,7 +51,7 @@ def direct(aggregate: Aggregate, records: list[StreamRecord]) -> Value:
     return result
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.integers(0, 1).flatmap(lambda k: st.tuples(st.just(k), regulars(k), regulars(k))),
     words(14),
@@ -107,7 +107,7 @@ def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
     assert sorted(found) == [(i, i + n - 1) for i in starts for n in lengths if i + n <= 300]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from((1e16, -1e16, 1.0, 0.1, 3e-5, 1e300, -1e300)), min_size=1, max_size=20))
 def test_sums_lose_nothing_to_large_neighbours(values: list[float]) -> None:
     word = [StreamRecord(0, i, (None, value, None)) for i, value in enumerate(values)]

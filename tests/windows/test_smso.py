@@ -64,7 +64,7 @@ def windows_of(found: WindowExpression, word: list[StreamRecord]) -> list[tuple[
     return [(w.first, w.last) for w in Processor(found, ALPHABET).process(word)]
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=70)
 @given(
     st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), formulas(k, ("b", "e"), (), 4))),
     st.lists(words(6), min_size=3, max_size=3),
@@ -106,7 +106,7 @@ SIDES = (
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.integers(0, 1),
     st.sampled_from(SIDES),

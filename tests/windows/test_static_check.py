@@ -73,7 +73,7 @@ def _live(window: Finite) -> frozenset[int]:
 
 
 @pytest.mark.parametrize("entries", [static_check.MOST_ENTRIES, 0])
-@settings(max_examples=130, deadline=None)
+@settings(max_examples=130)
 @given(before=SMALL, window=SMALL)
 def test_verdicts_agree_with_exhaustive_counting(entries: int, before: r.Regular, window: r.Regular) -> None:
     """Whether automata are made deterministic before they are searched or not."""
@@ -108,7 +108,7 @@ def replayed(verdict: Verdict, given_expression: WindowExpression, alphabet: Alp
         assert witness.ending >= witness.repetitions - 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), regulars(k, 4), regulars(k, 4))), words(12))
 def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
     case: tuple[int, r.Regular, r.Regular], word: list[StreamRecord]
@@ -137,7 +137,7 @@ def several_pairs(draw: st.DrawFn) -> WindowExpression:
     return expression(pairs, 0, draw(selection), draw(limits), draw(per))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(several_pairs())
 def test_witnesses_replayed_give_just_what_they_claim(given_expression: WindowExpression) -> None:
     """Of all pairs, with the selection and the limits."""

@@ -322,7 +322,7 @@ def timeless(regular: r.Regular) -> bool:
     return "time" not in str(regular)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.one_of(regulars(2), guards(2).map(Letter)).filter(timeless),
     st.lists(words(5, 2), min_size=4, max_size=4),
@@ -335,7 +335,7 @@ def test_expressions_are_shown_as_they_are_written(
         assert matches(again, word, 2) == matches(regular, word, 2)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.one_of(
         st.text(max_size=40),

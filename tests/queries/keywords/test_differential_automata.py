@@ -51,7 +51,7 @@ def test_equal_record_for_record(
 
 
 @given(st.data(), st.sampled_from(WINDOWS), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_schema(data: st.DataObject, window: Window, words: int) -> None:
     schema = data.draw(schemas(tables=True))
     static, stream = data.draw(static_rows(schema, words)), data.draw(streams(schema, words, 30))
@@ -93,7 +93,7 @@ def test_what_evaluates_a_network_and_why() -> None:
 
 
 @given(schemas())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_network_is_a_query_with_its_joins(schema: Schema) -> None:
     plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3)
     for choice in choices(plan.generator(), everything=True) or ():

@@ -64,7 +64,7 @@ def test_the_order_of_the_mesh_does_not_change_results(mesh: str) -> None:
 
 
 @given(st.integers(2, 3), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_neither_does_it_in_the_default_engine(words: int, data: st.DataObject) -> None:
     schema = data.draw(schemas())
     stream = data.draw(streams(schema, words, max_records=30))

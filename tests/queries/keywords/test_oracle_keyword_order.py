@@ -139,7 +139,7 @@ def test_deletions_in_count_windows(text: str, size: int) -> None:
 
 
 @given(st.data(), st.sampled_from([TimeWindow(3), CountWindow(4)]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_schema(data: st.DataObject, window: TimeWindow | CountWindow) -> None:
     schema, text = data.draw(schemas(tables=True)), data.draw(st.sampled_from(QUERIES[:2]))
     static, stream = data.draw(static_rows(schema, 2)), data.draw(streams(schema, 2, max_records=20))

@@ -59,7 +59,7 @@ def check(plan: Plan, static: list[Record], stream: list[Record], window: int) -
 
 
 @given(st.data(), st.integers(1, 3), st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_schema(data: st.DataObject, words: int, window: int) -> None:
     schema: Schema = data.draw(schemas(tables=True))
     names = [relation.name for relation in schema.relations]

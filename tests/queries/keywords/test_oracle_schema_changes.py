@@ -108,7 +108,7 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
 
 
 @given(phases(), st.sampled_from(WINDOWS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
     words, ((first, _), *_) = case
     running = every_engine(first, words, window)
@@ -133,7 +133,7 @@ def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
 
 
 @given(phases(), st.integers(1, 8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
     words, ((first, _), *_) = case
     running = every_engine(first, words, CountWindow(size))
@@ -152,7 +152,7 @@ def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
 
 
 @given(phases(), st.sampled_from(WINDOWS))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_result_is_not_told_twice_unless_it_was_retracted(
     case: tuple[int, list[Phase]], window: Window
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_result_is_not_told_twice_unless_it_was_retracted(
 
 
 @given(phases(), st.sampled_from(WINDOWS), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_late_records_between_changes(
     case: tuple[int, list[Phase]], window: Window, data: st.DataObject
 ) -> None:

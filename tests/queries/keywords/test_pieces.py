@@ -50,7 +50,7 @@ def _told(plan: Plan, records: list[Record]) -> list[bytes]:
 
 
 @given(data=st.data(), schema=schemas(), by_count=st.booleans())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_results_are_those_without_pieces(
     small_pieces: None, data: st.DataObject, schema: Schema, by_count: bool
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Rows
@@ -35,7 +35,6 @@ def rows_of(described: Described, numbers: list[int]) -> Rows:
 
 
 @given(blocks, numbers)
-@settings(deadline=None)  # Arrow takes long to load
 def test_packed_rows_are_the_same(blocks: Described, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
     packed = rows.packed()
@@ -46,7 +45,6 @@ def test_packed_rows_are_the_same(blocks: Described, numbers: list[int]) -> None
 
 
 @given(blocks, numbers)
-@settings(deadline=None)  # Arrow takes long to load
 def test_rows_by_relation_are_all_rows(blocks: Described, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
     found: dict[int, Row] = {}
@@ -58,7 +56,6 @@ def test_rows_by_relation_are_all_rows(blocks: Described, numbers: list[int]) ->
 
 
 @given(blocks, numbers)
-@settings(deadline=None)  # Arrow takes long to load
 def test_integers_of_several_blocks(blocks: Described, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
     for _, own, _, _ in rows.by_relation():

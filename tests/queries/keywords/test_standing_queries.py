@@ -58,7 +58,7 @@ def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
 
 @pytest.mark.parametrize("few", [0, 4])
 @given(cases(), st.sampled_from(WINDOWS))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_as_if_alone(
     monkeypatch: pytest.MonkeyPatch,
     few: int,

@@ -72,7 +72,7 @@ def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
     st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]),
     st.integers(1, 8),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_all_results_in_order_of_score(
     rank: str, case: tuple[Schema, int, list[Record]], max_size: int, names: bool, more: str, most: int
 ) -> None:

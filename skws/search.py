@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from skws.data.batch import RecordBatch, whole_instants
+from skws.data.batch import NO_RECORDS, RecordBatch, whole_instants
 from skws.data.record import Record
 from skws.formats import BadRecordLog, Replay
 from skws.formats.late import Late, late_notice, late_record
@@ -35,8 +35,6 @@ from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # only who asks for Spark loads it
     from skws.spark.replayed import DecodedReplay
-
-_NOTHING = RecordBatch.of(())
 
 
 class Search:
@@ -125,7 +123,7 @@ class Search:
             )
             for batch in whole_instants(batches):
                 yield from session.process(batch)
-            yield from session.process(_NOTHING, ended=True)
+            yield from session.process(NO_RECORDS, ended=True)
         finally:
             self.counts = session.counts()
 
@@ -144,7 +142,7 @@ class Search:
         stream = self._stream
         # Tables are loaded before anything of the stream is read.
         if self.plan is not None and not any(relation.table for relation in stream.schema.relations):
-            first = next(batches, _NOTHING)
+            first = next(batches, NO_RECORDS)
             stream, batches = replace(stream, sample=first), chain([first], batches)
         session = Session(stream, keywords=self.standing.kind == KEYWORDS)
         session.add(self.standing)

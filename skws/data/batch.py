@@ -1,17 +1,17 @@
-"""Records as columns, many at a time: what the default engine takes in."""
+"""Batches of records, as columns: the form in which records leave formats and sources."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from skws.data.blocks import Block, ColumnBlock, RowBlock
-from skws.data.record import Record
+from skws.data.record import BadRecord, Item, Record
 from skws_mesh.columnar.columns import distinct
 from skws_schema.model import Row
 
@@ -122,8 +122,11 @@ class Rows:
         return self.blocks[block].row(self.place.item(number))
 
     def __iter__(self) -> Iterator[Row]:
-        for block, place in zip(self.block.tolist(), self.place.tolist(), strict=True):
-            yield self.blocks[block].row(place)
+        rows: list[Row] = [()] * len(self)
+        for block, mine, places in self.by_block():
+            for number, row in zip(mine.tolist(), block.rows(places), strict=True):
+                rows[number] = row
+        return iter(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,50 @@ class RecordBatch:
 
     def records(self) -> Iterator[Record]:
         return map(Record, self.relation.tolist(), self.time.tolist(), self.rows, self.deletes().tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of some input: its records, and what was no record, each in order of arrival."""
+
+    records: RecordBatch
+    bad: Sequence[BadRecord] = ()
+
+    @classmethod
+    def of(cls, items: Iterable[Item]) -> Chunk:
+        """The records and bad records among ``items``."""
+        records: list[Record] = []
+        bad: list[BadRecord] = []
+        for item in items:
+            if type(item) is BadRecord:
+                bad.append(item)
+            else:
+                records.append(item)  # type: ignore[arg-type]  # isinstance() is slower here
+        return cls(RecordBatch.of(records), bad)
+
+    @classmethod
+    def together(cls, chunks: Iterable[Chunk]) -> Chunk:
+        """Several pieces as one."""
+        known = [chunk for chunk in chunks if len(chunk)]
+        if len(known) == 1:
+            return known[0]
+        parts = [chunk.records for chunk in known if len(chunk.records)]
+        return cls(together(parts) if parts else NO_RECORDS, [bad for chunk in known for bad in chunk.bad])
+
+    def __len__(self) -> int:
+        return len(self.records) + len(self.bad)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The bad records, then the others."""
+        yield from self.bad
+        yield from self.records.records()
+
+    def without(self, relations: Collection[int]) -> Chunk:
+        """The chunk without the records of some relations."""
+        if not relations:
+            return self
+        kept = ~np.isin(self.records.relation, list(relations))
+        return self if kept.all() else Chunk(self.records.taken(kept), self.bad)
 
 
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
@@ -235,3 +282,7 @@ def together(batches: Sequence[RecordBatch]) -> RecordBatch:
         if any(b.delete is not None for b in batches)
         else None,
     )
+
+
+NO_RECORDS: Final = RecordBatch.of(())
+NOTHING: Final = Chunk(NO_RECORDS)

@@ -46,3 +46,6 @@ class BadRecord:
     raw: bytes
     reason: str
     where: str = ""
+
+
+Item: TypeAlias = Record | BadRecord

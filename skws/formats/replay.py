@@ -22,9 +22,9 @@ import orjson
 
 from skws.data.batch import RecordBatch, batched
 from skws.data.record import BadRecord, Record
-from skws.formats.chunks import ChunkReader, in_order, reads_columns
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import SPLIT_BYTES, Advance, Format, Split, ignore
+from skws.formats.jsonl_columns import ChunkReader, in_order, reads_columns
 from skws.formats.splits import plan, read_split
 from skws_schema.errors import SourceError
 from skws_schema.memory import check
@@ -196,11 +196,9 @@ class Replay:
         reader = ChunkReader(self.schema)
         for split in self.splits:
             for chunk in meter.metered(split, reader.read):
-                if isinstance(chunk, RecordBatch):
-                    yield chunk
-                else:
-                    records = policy.records(chunk)
-                    yield from batched(r for r in records if r.relation not in self._tables)
+                for bad in chunk.bad:
+                    policy.add(bad)
+                yield chunk.without(self._tables).records
 
     @cached_property
     def in_order(self) -> bool:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from skws.data.record import BadRecord, Record
+from skws.data.record import BadRecord
 from skws.formats import BadRecordLog
 from skws.formats.dead_letters import dead_letter
-from skws.sources.feed import Columns, Item
 from skws.spec.enums import OnError
 
 LEAST: Final = 256
@@ -60,28 +59,22 @@ class BatchSizer:
 
 
 class Intake:
-    """Parts bad records from good ones; ``bad`` counts and remembers them."""
+    """Applies the policy to bad records; ``bad`` counts and remembers them."""
 
     def __init__(self, on_error: OnError) -> None:
         self._letters_wanted = on_error is OnError.DEAD_LETTER
         # Letters go with the batch, so here they are only counted.
         self.bad = BadRecordLog(OnError.SKIP if self._letters_wanted else on_error)
 
-    def parted(self, items: Sequence[Item]) -> tuple[Sequence[Record], tuple[str, ...], int]:
-        """Records, dead letters (lines without line end), and the number of bad ones.
+    def refuse(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
+        """The dead letters of bad records, if they are wanted: lines without line end.
 
-        Raises BadRecordsError at the first bad one if the policy is to fail.
+        Raises BadRecordsError at the first one if the policy is to fail.
         """
-        if isinstance(items, Columns):  # of good records alone
-            return items, (), 0
-        bad = [item for item in items if isinstance(item, BadRecord)]
-        if not bad:
-            return items, (), 0  # type: ignore[return-value]  # all of them are records
         for one in bad:
             self.bad.add(one)
-        records = tuple(item for item in items if not isinstance(item, BadRecord))
-        return records, self.letters(bad) if self._letters_wanted else (), len(bad)
+        return self.letters(bad) if self._letters_wanted else ()
 
     @staticmethod
-    def letters(bad: list[BadRecord]) -> tuple[str, ...]:
+    def letters(bad: Sequence[BadRecord]) -> tuple[str, ...]:
         return tuple(dead_letter(one).decode().rstrip("\n") for one in bad)

@@ -17,7 +17,7 @@ from typing import Final
 
 import orjson
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.record import Record
 from skws.durable.files import PRIVATE, GrowingFile, damaged, missing, read, synced
 from skws.durable.frames import checked, frames
@@ -43,14 +43,14 @@ class Entry:
     end: Offset
     control: int
     commands: tuple[Command, ...] = ()
-    records: tuple[Record, ...] = ()
+    records: RecordBatch = NO_RECORDS
     letters: tuple[str, ...] = ()
     bad: int = 0
     ended: bool = False
 
     @property
     def insertions(self) -> int:
-        return sum(not record.delete for record in self.records)
+        return len(self.records) - int(self.records.deletes().sum())
 
     def to_json(self) -> bytes:
         """What the journal keeps."""
@@ -59,7 +59,7 @@ class Entry:
             "end": self.end,
             "control": self.control,
             "commands": [asdict(command) for command in self.commands],
-            "records": [tuple(record) for record in self.records],
+            "records": [tuple(record) for record in self.records.records()],
             "letters": self.letters,
             "bad": self.bad,
             "ended": self.ended,
@@ -71,8 +71,8 @@ class Entry:
         """Inverse of ``to_json``."""
         told = orjson.loads(text)
         told["commands"] = tuple(Command(**command) for command in told["commands"])
-        told["records"] = tuple(
-            Record(r, time, tuple(row), delete) for r, time, row, delete in told["records"]
+        told["records"] = RecordBatch.of(
+            [Record(r, time, tuple(row), delete) for r, time, row, delete in told["records"]]
         )
         told["letters"] = tuple(told["letters"])
         return cls(**told)
@@ -115,9 +115,9 @@ class Segment:
 
     def count(self, entry: Entry, size: int) -> None:
         """An entry is in it now."""
-        times = [record.time for record in entry.records]
-        if times:
-            self.latest = max(times) if self.latest is None else max(self.latest, *times)
+        if len(entry.records):
+            latest = int(entry.records.time.max())
+            self.latest = latest if self.latest is None else max(self.latest, latest)
         self.after += entry.insertions
         self.size += size
 
@@ -185,7 +185,7 @@ class Journal:
                 entry = Entry.from_json(text)
                 if entry.number >= number:
                     return
-                yield LoggedBatch(segment.position, segment.now, RecordBatch.of(entry.records))
+                yield LoggedBatch(segment.position, segment.now, entry.records)
 
     def append(
         self,
@@ -300,10 +300,9 @@ class Recent:
 
     def keep(self, entry: Entry, position: int, now: int) -> None:
         """What is about to be worked on, where the stream stands at ``position`` and tick ``now``."""
-        if entry.records:
-            batch = RecordBatch.of(entry.records)
-            kept = LogPart(int(batch.time.max()), position + entry.insertions)
-            self._parts.append((kept, LoggedBatch(position, now, batch)))
+        if len(entry.records):
+            kept = LogPart(int(entry.records.time.max()), position + entry.insertions)
+            self._parts.append((kept, LoggedBatch(position, now, entry.records)))
 
     def trim(self, live: Session) -> None:
         """Forget what nothing that is alive can depend on."""

@@ -13,7 +13,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, TypeVar
 
-from skws.data.record import Record
+from skws.data.batch import NOTHING
+from skws.data.record import Item, Record
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Answer, Command, ControlFolder
 from skws.jobs.inbox import Inbox
@@ -30,7 +31,7 @@ from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import checked
 from skws.sinks.base import Sink
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Batch, Feed, Item, Offset, Source
+from skws.sources.feed import Batch, Feed, Offset, Source
 from skws.sources.retry import retry
 from skws.spec.job import Job
 from skws_schema.errors import SourceError, UsageError
@@ -178,7 +179,7 @@ class LocalWatch:
             return self._tables_taken(self._waiting)
         commands = self._inbox.commands(self.pipeline.worker.standing)
         commands = self._adopt(commands)
-        polled = Batch((), self._offset)
+        polled = Batch(NOTHING, self._offset)
         changes = any(command.op == "schema" for command in commands)
         if not (self._paused or changes) and self._feed is not None:
             began = perf_counter()
@@ -186,7 +187,7 @@ class LocalWatch:
             self.pipeline.gauges.spent("read", perf_counter() - began)
         for notice in polled.notices:
             self._log.warning("source", notice)
-        busy = bool(commands or polled.items or (polled.ended and self.pipeline.worker.live.waits))
+        busy = bool(commands or len(polled.read) or (polled.ended and self.pipeline.worker.live.waits))
         if busy:
             self._take(commands, polled)
         self._tell_late()
@@ -293,7 +294,7 @@ class LocalWatch:
         commands = self.pipeline.worker.standing.restarted(self._given, begun.given, schema)
         self._adopt(commands, refusing=False)
         if commands:
-            self._take(commands, Batch((), self._offset))
+            self._take(commands, Batch(NOTHING, self._offset))
         else:
             self._inbox.done((), self.pipeline.worker.standing)
         if self._checkpoint is not None:

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 
+from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.durable.files import replaced
 from skws.queries.evaluator import Load
@@ -179,26 +180,27 @@ class Gauges:
         return self.counters["results"] + self.counters["retractions"]
 
     def delivered(
-        self, records: Sequence[Record], results: Sequence[LiveResult], late: Sequence[Record] = ()
+        self, records: RecordBatch, results: Sequence[LiveResult], late: Sequence[Record] = ()
     ) -> None:
         """Records were worked on, and their results delivered; ``late`` ones are left out of the tuples."""
         counters = self.counters
         self._taken(records, 1)
-        self._taken(late, -1)
+        self._taken(RecordBatch.of(late), -1)
         counters["late"] += len(late)
         for (op, query), count in Counter((r.op, r.query) for r in results).items():
             counters["results" if op == "+" else "retractions"] += count
             counters[op, query] += count
         self._found += len(results)
-        if records:
-            latest = max(record.time for record in records)
+        if len(records):
+            latest = int(records.time.max())
             self.event_time = latest if self.event_time is None else max(self.event_time, latest)
 
-    def _taken(self, records: Sequence[Record], sign: int) -> None:
-        for relation, count in Counter(r.relation for r in records if not r.delete).items():
+    def _taken(self, records: RecordBatch, sign: int) -> None:
+        deletes = records.deletes()
+        for relation, count in Counter(records.relation[~deletes].tolist()).items():
             self.counters["relation", relation] += sign * count
             self.counters["tuples"] += sign * count
-        self.counters["deletions"] += sign * sum(record.delete for record in records)
+        self.counters["deletions"] += sign * int(deletes.sum())
 
     def worked(self, seconds: float) -> None:
         """A batch, from when it was read to when its results were written."""

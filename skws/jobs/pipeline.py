@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any, Protocol
 from uuid import uuid4
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import NOTHING, Chunk
+from skws.data.record import Item, Record
 from skws.formats.late import Late, late_letters, late_notice
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Command
@@ -22,7 +22,7 @@ from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.sinks.base import NONE, Run
-from skws.sources.feed import Batch, Item, Offset
+from skws.sources.feed import Batch, Offset
 from skws.spec.job import Job
 from skws_purging.retention import Retention
 from skws_schema.errors import StateError
@@ -62,14 +62,14 @@ class Worker:
     def work(self, entry: Entry) -> Outcome:
         """Commands first, then records."""
         results = self._obey(entry)
-        results += self.live.take(RecordBatch.of(entry.records), ended=entry.ended)
+        results += self.live.take(entry.records, ended=entry.ended)
         late, self._late = self._late, []
         return Outcome(results, late)
 
     def replay(self, entry: Entry) -> None:
         """Do again what was done and delivered by an earlier process."""
         self._obey(entry)
-        self.live.replay(RecordBatch.of(entry.records), ended=entry.ended)
+        self.live.replay(entry.records, ended=entry.ended)
         self._late.clear()
 
     def _obey(self, entry: Entry) -> list[LiveResult]:
@@ -145,9 +145,9 @@ class Pipeline:
 
     def tables(self, items: list[Item]) -> tuple[Record, ...]:
         """The good rows of static tables. Raises BadRecordsError by the policy."""
-        parted, letters, _ = self.intake.parted(items)
-        self._table_letters += letters
-        records = tuple(parted)
+        read = Chunk.of(items)
+        self._table_letters += self.intake.refuse(read.bad)
+        records = tuple(read.records.records())
         if self._onlooker is not None:
             self._onlooker.load_tables(records)
         return records
@@ -155,11 +155,11 @@ class Pipeline:
     def take(self, commands: list[Command], polled: Batch, commands_to: int, arrived: int) -> None:
         """Work on what was polled at ``arrived``. Raises BadRecordsError, SinkError, StateError."""
         began = perf_counter()
-        records, letters, bad = self.intake.parted(polled.items)
-        letters, self._table_letters = (*self._table_letters, *letters), ()
+        records, bad = polled.read.records, polled.read.bad
+        letters, self._table_letters = (*self._table_letters, *self.intake.refuse(bad)), ()
         self._number += 1
         entry = Entry(
-            self._number, polled.end, commands_to, tuple(commands), tuple(records), letters, bad, polled.ended
+            self._number, polled.end, commands_to, tuple(commands), records, letters, len(bad), polled.ended
         )
         live = self.worker.live
         if self._checkpoint is not None:
@@ -200,7 +200,7 @@ class Pipeline:
         self.gauges.delivered(entry.records, results, [one.record for one in outcome.late])
         self._first_late = self._first_late or next(iter(outcome.late), None)
         if self._onlooker is not None:
-            self._onlooker.add(entry.records)
+            self._onlooker.add(list(entry.records.records()))
 
     def _late_letters(self, outcome: Outcome) -> tuple[str, ...]:
         if self._request.dead_letters is None:
@@ -226,7 +226,7 @@ class Pipeline:
         """All that was delivered is there for good: with the sinks first, then in the checkpoint."""
         if self._checkpoint is not None and offset != self._kept:
             # The source moved on past nothing of ours; it may forget that too.
-            self.take([], Batch((), offset), commands_to, self._now())
+            self.take([], Batch(NOTHING, offset), commands_to, self._now())
         if self._checkpoint is not None:
             self._checkpoint.journal.sync()
         began = perf_counter()

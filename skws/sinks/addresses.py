@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 from skws.sinks.base import Sink
 from skws.sinks.database import Retractions, SqliteSink, table_name
 from skws.sinks.files import JsonLinesSink, ParquetSink
-from skws.sinks.stdout import StdoutSink
+from skws.sinks.formats import StdoutSink
 from skws.sources.feed import redacted
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import SourceError, UsageError, nearest
@@ -99,8 +99,7 @@ def _postgres(text: str) -> Sink:
 
 def _receivers(kind: str) -> Callable[[str], Receiver]:
     """The class of receivers for a kind of address."""
-    from skws.sinks.http import Endpoint  # noqa: PLC0415 - only for posts
-    from skws.sinks.webhook import Program  # noqa: PLC0415
+    from skws.sinks.webhook import Endpoint, Program  # noqa: PLC0415 - only for posts
 
     return Program if kind == "command" else Endpoint
 

@@ -7,6 +7,7 @@ durable, and skips all batches up to it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -111,6 +112,50 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close files and connections. Results that were not flushed may be lost."""
+
+
+class BatchSink(ABC):
+    """A sink that skips the batches that are durable already."""
+
+    every = 1.0
+
+    def __init__(self) -> None:
+        self._last = self._done = NONE
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    def open(self, run: Run) -> None:
+        self._run = run
+        self._done = self._opened(run)
+        run.hold(self._done)
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        if batch > self._done:
+            if results:
+                self._put(batch, results)
+            self._last = batch
+
+    def flush(self) -> None:
+        if self._last > self._done:
+            self._keep(self._last)
+            self._done = self._last
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _opened(self, run: Run) -> int:
+        """Open files and connections; gives the last durable batch."""
+
+    @abstractmethod
+    def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
+        """Write the results of a batch, at least one."""
+
+    @abstractmethod
+    def _keep(self, batch: int) -> None:
+        """Make all batches up to ``batch`` durable."""
 
 
 class WholeSink:

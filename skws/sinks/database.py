@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 import orjson
 
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, Run, SinkError
+from skws.sinks.base import NONE, BatchSink, Run, SinkError
 from skws_schema.errors import UsageError
 
 PROGRESS: Final = "skws_progress"
@@ -138,36 +138,23 @@ def _score(result: LiveResult) -> tuple[Any, ...]:
     return shown.get("score"), None if parts is None else _json(parts)
 
 
-class DatabaseSink(ABC, Generic[Cursor]):
+class DatabaseSink(BatchSink, Generic[Cursor]):
     """Upserts into a table, which is created if it is missing; each batch is durable once it is written."""
 
-    every = 1.0
-
     def __init__(self, statements: Statements) -> None:
+        super().__init__()
         self._statements = statements
-        self._done = NONE
 
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
-
-    def open(self, run: Run) -> None:
-        self._run = run
+    def _opened(self, run: Run) -> int:
         self._key = self._statements.progress_key(run.id)
-        self._done = self._transaction(self._created)
-        run.hold(self._done)
+        return self._transaction(self._created)
 
-    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        if batch <= self._done or not results:
-            return
+    def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         self._transaction(lambda cursor: self._write(cursor, batch, results))
         self._done = batch
 
-    def flush(self) -> None:
+    def _keep(self, batch: int) -> None:
         """Batches are durable already."""
-
-    @abstractmethod
-    def close(self) -> None: ...
 
     @abstractmethod
     def _transaction(self, work: Callable[[Cursor], T]) -> T:
@@ -215,14 +202,14 @@ class SqliteSink(DatabaseSink[sqlite3.Cursor]):
     def name(self) -> str:
         return f"sqlite:{self._path}"
 
-    def open(self, run: Run) -> None:
+    def _opened(self, run: Run) -> int:
         try:
             # Used by one thread at a time, though not always by the one that opened it.
             self._connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode=WAL")
         except sqlite3.Error as error:
             raise SinkError(f"{self._path}: {error}") from None
-        super().open(run)
+        return super()._opened(run)
 
     def close(self) -> None:
         self._connection.close()

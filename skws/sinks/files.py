@@ -14,7 +14,7 @@ from typing import Final
 
 from skws.durable.files import GrowingFile, synced
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, Marks, Run, SinkError
+from skws.sinks.base import NONE, BatchSink, Marks, Run, SinkError
 from skws.sinks.destination import destination
 from skws.sinks.encoders import JsonLinesEncoder
 from skws.sinks.formats import Writer, plain_encoder
@@ -94,77 +94,70 @@ class BatchFile:
         self._file.close()
 
 
-class JsonLinesSink:
+class JsonLinesSink(BatchSink):
     """Appends to ``path``; each line is in it once, also if the run breaks and goes on."""
 
-    every = 1.0
-
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
         self._encoder = JsonLinesEncoder()
-        self._last = NONE
 
     @property
     def name(self) -> str:
         return f"jsonl:{self._path}"
 
-    def open(self, run: Run) -> None:
+    def _opened(self, run: Run) -> int:
         self._file = BatchFile(self._path, Marks(run, self.name), run.tell)
+        return self._file.batch
 
-    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        if results and not self._file.has(batch):
-            self._file.write(b"".join(map(self._encoder.encode, results)))
-        self._last = batch
+    def _put(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - the file has no numbers
+        self._file.write(b"".join(map(self._encoder.encode, results)))
 
-    def flush(self) -> None:
-        self._file.flush(self._last)
+    def _keep(self, batch: int) -> None:
+        self._file.flush(batch)
 
     def close(self) -> None:
         self._file.close()
 
 
-class ParquetSink:
+class ParquetSink(BatchSink):
     """Writes ``results-RUN-FIRST-LAST.parquet`` into ``folder``: the name says which batches are in it.
 
     Each file holds several batches, and is whole when it appears.
     """
 
     def __init__(self, folder: Path, every: float = 10.0) -> None:
+        super().__init__()
         self._folder = folder
         self.every = every
         self._held: list[LiveResult] = []
         self._first = NONE
-        self._last = NONE
-        self._done = NONE
 
     @property
     def name(self) -> str:
         return f"parquet:{self._folder}"
 
-    def open(self, run: Run) -> None:
+    def _opened(self, run: Run) -> int:
         self._prefix = f"results-{run.id[:12]}-"
         with _guarded(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             for half in self._folder.glob(f".{self._prefix}*.partial"):
                 half.unlink()  # of a process that was killed
         written = self._folder.glob(f"{self._prefix}*.parquet")
-        self._done = max((int(path.stem.rpartition("-")[2]) for path in written), default=NONE)
-        run.hold(self._done)
+        return max((int(path.stem.rpartition("-")[2]) for path in written), default=NONE)
 
-    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        if batch <= self._done:
-            return
-        if results and not self._held:
+    def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
+        if not self._held:
             self._first = batch
-        self._last = batch
         self._held += results
         if len(self._held) >= MOST:
-            self.flush()
+            self._keep(batch)
+            self._done = batch
 
-    def flush(self) -> None:
+    def _keep(self, batch: int) -> None:
         if not self._held:
             return
-        path = self._folder / f"{self._prefix}{self._first:012d}-{self._last:012d}.parquet"
+        path = self._folder / f"{self._prefix}{self._first:012d}-{batch:012d}.parquet"
         ranked = any("score" in each.to_dict() for each in self._held)
         with destination(path, sys.stdout.buffer) as opened:
             writer = Writer(plain_encoder(OutputFormat.PARQUET, ranked=ranked), opened)
@@ -174,7 +167,6 @@ class ParquetSink:
             opened.sync()
         with _guarded(self._folder):
             synced(self._folder)
-        self._done = self._last
         self._held = []
 
     def close(self) -> None:

@@ -1,22 +1,26 @@
-"""Chooses the encoder of an output format, and writes results through it to a file or standard output."""
+"""Results through the encoder of their format: whole, to a file or standard output, or as they come."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import IO, Any, Final, Generic, TypeVar
 
+from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.results.model import LiveResult, Result
+from skws.sinks.base import NONE, BatchSink, Marks, Run
 from skws.sinks.destination import Destination, destination
+from skws.sinks.display import MatchTable, MatchTree, NetworkTable, NetworkTree
 from skws.sinks.encoders import CsvEncoder, Encoder, JsonLinesEncoder
-from skws.sinks.table import MatchTable, NetworkTable
-from skws.sinks.tree import MatchTree, NetworkTree
+from skws.sinks.text import visible
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError
+from skws_windows.window import Unbounded
 
 T = TypeVar("T")
+_FOR_PEOPLE: Final = (OutputFormat.TABLE, OutputFormat.TREE)
 
 
 class Writer(Generic[T]):
@@ -49,15 +53,12 @@ def open_writer(
     appears when the ``with`` ends well. Raises UsageError for Parquet without
     ``output``; OutputError, OutputClosedError.
     """
-
-    def encoder(opened: Destination) -> Encoder[Result]:
-        if output_format is OutputFormat.TABLE:
-            return NetworkTable(plan, opened.width, color=color)
-        if output_format is OutputFormat.TREE:
-            return NetworkTree(plan, color=color)
-        return plain_encoder(output_format, ranked=plan.ranking is not None)
-
-    with _opened(output_format, output, stdout, encoder) as writer:
+    with _opened(
+        output_format,
+        output,
+        stdout,
+        lambda opened: _network_encoder(output_format, plan, opened.width, color=color),
+    ) as writer:
         yield writer
 
 
@@ -91,6 +92,16 @@ def _opened(
         writer.finish()
 
 
+def _network_encoder(
+    output_format: OutputFormat, plan: Plan, width: int | None, *, color: bool
+) -> Encoder[Result]:
+    if output_format is OutputFormat.TABLE:
+        return NetworkTable(plan, width, color=color)
+    if output_format is OutputFormat.TREE:
+        return NetworkTree(plan, color=color)
+    return plain_encoder(output_format, ranked=plan.ranking is not None)
+
+
 def plain_encoder(output_format: OutputFormat, *, ranked: bool = False) -> Encoder[LiveResult]:
     """The encoder of a format for programs. ``ranked`` adds the columns of results that have a score."""
     if output_format is OutputFormat.CSV:
@@ -100,3 +111,66 @@ def plain_encoder(output_format: OutputFormat, *, ranked: bool = False) -> Encod
 
         return ParquetEncoder(ranked=ranked)
     return JsonLinesEncoder()
+
+
+class StdoutSink(BatchSink):
+    """Writes to ``stdout``. Results that a broken run wrote after its last flush are written once more."""
+
+    def __init__(self, output_format: OutputFormat, stdout: IO[bytes], *, color: bool = False) -> None:
+        super().__init__()
+        self._format = output_format
+        self._stdout = Destination(stdout, "standard output")
+        self._color = color
+        self._networks: dict[str, Writer[Any]] = {}
+        """By query, as each query's keywords are marked; one for all in a format for programs."""
+        self._matches: dict[str, Writer[Any]] = {}
+        self._shown = ""
+
+    @property
+    def name(self) -> str:
+        return f"stdout:{self._format}"
+
+    def _opened(self, run: Run) -> int:
+        self._schema = run.schema
+        self._marks = Marks(run, self.name)
+        done: int = self._marks.read().get("batch", NONE)
+        return done
+
+    def _put(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - the output has no numbers
+        for result in results:
+            self._writer(result).write(result)
+        with self._stdout.guarded():
+            self._stdout.file.flush()
+
+    def _keep(self, batch: int) -> None:
+        self._marks.keep(batch)
+
+    def close(self) -> None:
+        """Standard output stays open: the sink did not open it."""
+
+    def _writer(self, result: LiveResult) -> Writer[Any]:
+        people = self._format in _FOR_PEOPLE
+        if people and isinstance(result, Result) and self._run.schema is not self._schema:
+            self._networks, self._schema = {}, self._run.schema
+        writers = self._matches if people and not isinstance(result, Result) else self._networks
+        key = result.query if people else ""
+        if key not in writers:
+            writers[key] = Writer(self._encoder(result), self._stdout)
+        if people:
+            self._name(key)
+        return writers[key]
+
+    def _encoder(self, result: LiveResult) -> Encoder[Any]:
+        if self._format not in _FOR_PEOPLE:
+            return plain_encoder(self._format, ranked="score" in result.to_dict())
+        if not isinstance(result, Result):
+            return MatchTable()
+        query = parse_query(result.query, self._run.schema, match_names=self._run.match_names)
+        plan = Plan(self._run.schema, query, Unbounded())
+        return _network_encoder(self._format, plan, self._stdout.width, color=self._color)
+
+    def _name(self, query: str) -> None:
+        """Names the query of the results that follow, if there are several."""
+        if query != self._shown and len(self._networks) + len(self._matches) > 1:
+            self._stdout.write(f"\n{visible(query)}:\n".encode())
+        self._shown = query

@@ -1,22 +1,29 @@
-"""Results posted to a web hook or program, with retries; undelivered ones go to a file of dead letters."""
+"""Results posted to a web address or a program, with retries; the rest goes to a file of dead letters."""
 
 from __future__ import annotations
 
+import base64
 import os
 import shlex
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from socket import SHUT_RDWR, socket
+from threading import Thread
 from typing import Final, Protocol
+from urllib.parse import unquote, urlsplit
 
 import orjson
 
+from skws import __version__
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, Marks, Run, SinkError
+from skws.sinks.base import NONE, BatchSink, Marks, Run, SinkError
 from skws.sinks.files import AppendedFile
-from skws.sinks.http import Outcome
+from skws.sources.feed import redacted
 from skws_schema.errors import UsageError
 from skws_schema.plural import counted
 
@@ -25,6 +32,20 @@ _LONGEST_PAUSE: Final = 30.0
 _ALL: Final = 1 << 31  # more parts than a batch has
 PROGRAM_SECONDS: Final = 60.0
 _SHOWN: Final = 200  # characters of a program's error output in a message
+SECONDS: Final = 10.0
+_MOST: Final = 1 << 16  # bytes of an answer
+_REFUSED: Final = range(400, 500)
+_AGAIN: Final = frozenset({408, 425, 429})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``final``: a retry cannot help. ``after``: the seconds to wait that the server asks for."""
+
+    taken: bool
+    reason: str = ""
+    final: bool = False
+    after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,46 +72,42 @@ class Receiver(Protocol):
     def close(self) -> None: ...
 
 
-class WebhookSink:
+class WebhookSink(BatchSink):
     """Posts ``{"run", "batch", "part", "results"}``, with the same ``Idempotency-Key`` at each attempt.
 
     A post that a broken run did not finish is repeated with the same key.
     """
 
-    every = 1.0
-
     def __init__(self, endpoint: Receiver, delivery: Delivery) -> None:
+        super().__init__()
         self._endpoint = endpoint
         self._delivery = delivery
         self._letters: AppendedFile | None = None
-        self._last = NONE
 
     @property
     def name(self) -> str:
         return self._endpoint.shown
 
-    def open(self, run: Run) -> None:
-        self._run = run
+    def _opened(self, run: Run) -> int:
         self._marks = Marks(run, self.name)
         kept = self._marks.read()
-        self._done: tuple[int, int] = kept.get("batch", NONE), kept.get("part", NONE)
+        self._posted: tuple[int, int] = kept.get("batch", NONE), kept.get("part", NONE)
         if self._delivery.letters is not None:
             self._letters = AppendedFile(self._delivery.letters, kept.get("letters"), run.tell)
             if kept.get("letters") != self._letters.size:
-                self._mark(*self._done)
+                self._mark(*self._posted)
+        batch, part = self._posted
+        return batch if part in {NONE, _ALL} else batch - 1
 
-    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+    def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         most = self._delivery.most
         for part, first in enumerate(range(0, len(results), most)):
-            if (batch, part) <= self._done:
-                continue
-            self._post(batch, part, results[first : first + most])
-            self._mark(batch, part, durable=False)
-        self._last = batch
+            if (batch, part) > self._posted:
+                self._post(batch, part, results[first : first + most])
+                self._mark(batch, part, durable=False)
 
-    def flush(self) -> None:
-        if (self._last, _ALL) > self._done:
-            self._mark(self._last, _ALL)
+    def _keep(self, batch: int) -> None:
+        self._mark(batch, _ALL)
 
     def close(self) -> None:
         self._endpoint.close()
@@ -101,7 +118,7 @@ class WebhookSink:
         """Note that a part is posted, or in the dead letters: a start cuts them off after this length."""
         length = {} if self._letters is None else {"letters": self._letters.sync()}
         self._marks.keep(batch, durable=durable, part=part, **length)
-        self._done = batch, part
+        self._posted = batch, part
 
     def _post(self, batch: int, part: int, results: Sequence[LiveResult]) -> None:
         shown = [result.to_dict() for result in results]
@@ -128,6 +145,97 @@ class WebhookSink:
         self._run.tell(f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} put aside")
         letters = ({"reason": outcome.reason, "result": result.to_dict()} for result in results)
         self._letters.write(b"".join(orjson.dumps(letter) + b"\n" for letter in letters))
+
+
+class Endpoint:
+    """An ``http`` or ``https`` URL. Raises UsageError for any other."""
+
+    def __init__(self, url: str) -> None:
+        self.shown = redacted(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise UsageError(f"{self.shown}: cannot be understood (expected https://HOST/PATH)") from None
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise UsageError(f"{self.shown}: cannot be understood (expected https://HOST/PATH)")
+        self._address = HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname, port
+        self._connection = self._connected()
+        self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._headers = {"Content-Type": "application/json", "User-Agent": f"skws/{__version__}"}
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+
+    def post(self, body: bytes, key: str) -> Outcome:
+        """One attempt, of SECONDS at most; redirections are not followed."""
+        exchange = _Exchange(self._connection, self._path, body, {**self._headers, "Idempotency-Key": key})
+        exchange.start()
+        exchange.join(SECONDS)
+        outcome = exchange.outcome  # read first: severed headers look as if they had ended
+        if exchange.is_alive():
+            exchange.sever()
+            self._connection = self._connected()
+        return outcome or Outcome(taken=False, reason=f"no answer within {SECONDS:g} seconds")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _connected(self) -> HTTPConnection:
+        kind, host, port = self._address
+        return kind(host, port, timeout=SECONDS)
+
+
+class _Exchange(Thread):
+    """A request and its answer in a thread, so that the caller can stop waiting.
+
+    A socket's time-out is not enough: it applies to each piece of an answer and each address of a name.
+    """
+
+    def __init__(self, connection: HTTPConnection, path: str, body: bytes, headers: dict[str, str]) -> None:
+        super().__init__(daemon=True)
+        self.outcome: Outcome | None = None
+        self._connection = connection
+        self._request = path, body, headers
+
+    def run(self) -> None:
+        path, body, headers = self._request
+        try:
+            self._connection.request("POST", path, body, headers)
+            answer = self._connection.getresponse()
+        except (OSError, HTTPException, ValueError) as error:
+            self._connection.close()
+            self.outcome = Outcome(taken=False, reason=str(error) or type(error).__name__)
+            return
+        self.outcome = _outcome(answer)
+        try:
+            if answer.length is None or answer.length > _MOST:
+                self._connection.close()  # only its status matters; the rest may never end
+            else:
+                answer.read()
+        except (OSError, HTTPException, ValueError):
+            self._connection.close()
+
+    def sever(self) -> None:
+        """End the exchange soon."""
+        opened = self._connection.sock
+        if opened is not None:
+            with suppress(OSError):  # it may have ended by itself
+                # Not the method of a TLS socket: it discards the object that another thread reads with.
+                socket.shutdown(opened, SHUT_RDWR)
+
+
+def _outcome(answer: HTTPResponse) -> Outcome:
+    if answer.status // 100 == 2:
+        return Outcome(taken=True)
+    final = answer.status not in _AGAIN and (answer.status in _REFUSED or answer.status < 400)
+    after = answer.getheader("Retry-After") or ""
+    return Outcome(
+        taken=False,
+        reason=f"answered {answer.status} {answer.reason}",
+        final=final,
+        after=float(after) if after.isdecimal() else 0.0,
+    )
 
 
 class Program:

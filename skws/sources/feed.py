@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from math import ceil
 from select import POLLIN, poll
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from skws.data.batch import RecordBatch, together
-from skws.data.record import BadRecord, Record
+from skws.data.batch import Chunk
+from skws.data.record import Item
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 
 Offset: TypeAlias = dict[str, Any]
-Item: TypeAlias = Record | BadRecord
 _Position = TypeVar("_Position")
 
 
@@ -37,13 +35,13 @@ def parse_offset(offset: Offset, source: str, parse: Callable[[], _Position]) ->
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The result of one poll: items in order of arrival, and the offset after them.
+    """The result of one poll: what was read, and the offset after it.
 
     ``notices`` are lines for the user (a file was cut, a connection lost).
-    ``ended``: the source has ended; no more items will come.
+    ``ended``: the source has ended; no more will come.
     """
 
-    items: Sequence[Item]
+    read: Chunk
     end: Offset
     notices: tuple[str, ...] = ()
     ended: bool = False
@@ -64,13 +62,13 @@ class Feed(Protocol):
         """The rows of static tables, to be loaded whole before the first poll and after any ``start``."""
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """At most about ``limit`` items after ``start``; does not wait for more to arrive.
+        """At most about ``limit`` records after ``start``; does not wait for more to arrive.
 
         A change that makes two records is never split, so one more may come.
         """
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
-        """The items that polls gave between two offsets, once more; also in another process.
+    def replay(self, start: Offset, end: Offset) -> Chunk:
+        """What polls gave between two offsets, once more; also in another process.
 
         Raises SourceError if the source no longer has them.
         """
@@ -118,52 +116,6 @@ class Source(Protocol):
 def static_relations(schema: Schema) -> frozenset[int]:
     """The positions of the static tables of ``schema``."""
     return frozenset(i for i, relation in enumerate(schema.relations) if relation.table)
-
-
-def without_tables(items: Sequence[Item], static: frozenset[int]) -> Sequence[Item]:
-    """``items`` without rows of static tables: those are loaded at the start, not streamed."""
-    if not static or isinstance(items, Columns):  # columns hold no rows of tables
-        return items
-    return [item for item in items if not isinstance(item, Record) or item.relation not in static]
-
-
-class Columns(Sequence[Record]):
-    """The records of a batch as items, each made when it is asked for.
-
-    Callers that work on columns take ``batch``, and no row is ever made.
-    """
-
-    def __init__(self, batch: RecordBatch) -> None:
-        self.batch = batch
-
-    def __len__(self) -> int:
-        return len(self.batch)
-
-    @overload
-    def __getitem__(self, place: int) -> Record: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Record]: ...
-    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
-        if isinstance(place, slice):
-            return Columns(self.batch.taken(place))
-        at = range(len(self))[place]
-        batch = self.batch
-        delete = batch.delete is not None and bool(batch.delete[at])
-        return Record(batch.relation.item(at), batch.time.item(at), batch.rows.row(at), delete)
-
-    def __iter__(self) -> Iterator[Record]:
-        return self.batch.records()
-
-
-def items_of(parts: Iterable[Sequence[Item]]) -> Sequence[Item]:
-    """The items of all ``parts``, in order; as columns if all parts are columns."""
-    known = [part for part in parts if part]
-    if len(known) == 1:
-        return known[0]
-    columns = [part.batch for part in known if isinstance(part, Columns)]
-    if columns and len(columns) == len(known):
-        return Columns(together(columns))
-    return list(chain.from_iterable(known))
 
 
 class Clock(Protocol):

@@ -16,20 +16,17 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import Ints, RecordBatch, together
-from skws.data.record import BadRecord
+from skws.data.batch import NO_RECORDS, Chunk, Ints, RecordBatch, together
+from skws.data.record import BadRecord, Item
 from skws.formats import BadRecordLog, Replay
 from skws.formats.replay import MEMORY_RECORDS
 from skws.sources.feed import (
     Batch,
     Clock,
-    Columns,
     Feed,
-    Item,
     Offset,
     Source,
     SystemClock,
-    items_of,
     parse_offset,
 )
 from skws.spec.enums import OnError
@@ -62,7 +59,7 @@ class Timeline:
                 count += due
             if due < len(batch):
                 break
-        return together(taken) if taken else RecordBatch.of(())
+        return together(taken).packed() if taken else NO_RECORDS
 
     def skip_to(self, time: int, same: int) -> None:
         """Skip all records before ``time``, and ``same`` records of that time, or all there are."""
@@ -144,19 +141,19 @@ class ReplayFeed(Feed):
         self._seek(_Position.of(start))
         now = self._clock.now()
         bad, self._bad = self._bad[:limit], self._bad[limit:]
-        taken = RecordBatch.of(())
+        taken = NO_RECORDS
         if (first := self._records.next_time) is not None:
             self._origin = self._origin or (first, now)
             taken = self._records.take(limit - len(bad), self._due_until(now))
         self._position = self._position.after(len(bad), taken.time)
         ended = not self._bad and self._records.next_time is None
-        return Batch(items_of([bad, Columns(taken)]), self._position.offset(), ended=ended)
+        return Batch(Chunk(taken, bad), self._position.offset(), ended=ended)
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Chunk:
         bad, records = self._items_after(_Position.of(start))
         count = _Position.of(end).items - _Position.of(start).items
         bad = bad[:count]
-        return chain(bad, Columns(records.take(count - len(bad))))
+        return Chunk(records.take(count - len(bad)), bad)
 
     def close(self) -> None:
         self._bad, self._records, self._scan = [], Timeline(iter(())), None

@@ -7,9 +7,12 @@ again, and passes a notice of each try to the user.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final, TypeVar
 
-from skws.sources.feed import Batch, Clock, Feed, Item, Offset, Source
+from skws.data.batch import NOTHING, Chunk
+from skws.data.record import Item
+from skws.sources.feed import Batch, Clock, Feed, Offset, Source
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
 
@@ -138,11 +141,11 @@ class RetryingFeed(Feed):
         feed = self._open()
         notices = self._retry.take_notices()
         if feed is None:
-            return Batch((), start, notices)
+            return Batch(NOTHING, start, notices)
         batch = feed.poll(start, limit)
-        return Batch(batch.items, batch.end, (*notices, *batch.notices), batch.ended) if notices else batch
+        return replace(batch, notices=(*notices, *batch.notices)) if notices else batch
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Chunk:
         """Waits for the server if it is away."""
         return self._opened().replay(start, end)
 

@@ -11,11 +11,12 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import NOTHING, Chunk
+from skws.data.record import BadRecord, Item, Record
 from skws.formats.files import END, Format, Split
 from skws.formats.jsonl import LineReader
 from skws.formats.values import MalformedError
-from skws.sources.feed import Batch, Feed, Item, Offset, Source, readable
+from skws.sources.feed import Batch, Feed, Offset, Source, readable
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 
@@ -88,7 +89,7 @@ class StdinFeed(Feed):
             items = list(chain.from_iterable(map(self._streamed, lines)))
         else:
             self._advance(lines)
-        return Batch(items, {"lines": self._lines}, ended=self._ended and not self._rest)
+        return Batch(Chunk.of(items), {"lines": self._lines}, ended=self._ended and not self._rest)
 
     def _streamed(self, line: bytes) -> list[Item]:
         """The items of the next line; rows of static tables are bad here."""
@@ -112,9 +113,9 @@ class StdinFeed(Feed):
         self._lines += len(lines)
         self._bytes += sum(map(len, lines))
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Chunk:
         if start == end:
-            return iter(())
+            return NOTHING
         raise SourceError(f"{NAME} cannot be read again")
 
     def _take(self, limit: int) -> list[bytes]:

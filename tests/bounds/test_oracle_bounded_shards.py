@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from skws.data.batch import RecordBatch
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.pipeline import Worker
@@ -43,7 +44,7 @@ def test_shards_give_what_one_process_gives_that_keeps_everything(seed: int, sha
     found: list[LiveResult] = []
     for number, begin in enumerate(range(0, len(records), 11)):
         batch, commands = records[begin : begin + 11], () if number else tuple(first)
-        expected = everything.work(Entry(number + 1, {}, 0, commands, tuple(batch))).results
+        expected = everything.work(Entry(number + 1, {}, 0, commands, RecordBatch.of(batch))).results
         parcel = parcel_of(batch, commands, () if number else static)
         results: list[LiveResult] = []
         for shard in several:

@@ -19,8 +19,8 @@ from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.results.model import Result, ResultTuple
 from skws.search import Search
+from skws.sinks.display import fair_share
 from skws.sinks.formats import open_writer
-from skws.sinks.table import fair_share
 from skws.sinks.text import fitted, instant, marked, shortened, visible
 from skws.spec.enums import EngineName, OutputFormat
 from skws.spec.job import Job

@@ -13,9 +13,8 @@ from skws.jobs.sink_fanout import SinkFanout
 from skws.results.model import LiveResult
 from skws.sinks.base import Run, SinkError
 from skws.sinks.files import JsonLinesSink
-from skws.sinks.http import Outcome
 from skws.sinks.webhook import Delivery as Posting
-from skws.sinks.webhook import WebhookSink
+from skws.sinks.webhook import Outcome, WebhookSink
 from skws_schema.errors import StateError
 from tests.jobs.test_sinks import opened, result, run
 from tests.jobs.watching import Collected, Notes, lines

@@ -21,10 +21,10 @@ from msgspec.structs import replace as changed
 
 from skws.results.model import Result, ResultTuple
 from skws.results.score import Part, Score
-from skws.sinks import http
+from skws.sinks import webhook
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import Run, Sink, SinkError
-from skws.sinks.stdout import StdoutSink
+from skws.sinks.formats import StdoutSink
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError
 from tests.jobs.watching import SCHEMA, Notes, lines
@@ -335,7 +335,7 @@ def test_a_web_hook_that_drips_its_answer_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch, sent: str, taken: bool
 ) -> None:
     """Of an answer that never ends its status counts, if that is there in time."""
-    monkeypatch.setattr(http, "SECONDS", 0.3)
+    monkeypatch.setattr(webhook, "SECONDS", 0.3)
     ended = Event()
 
     def drip(server: socket.socket) -> None:
@@ -350,7 +350,7 @@ def test_a_web_hook_that_drips_its_answer_holds_nothing_up(
     with socket.create_server(("127.0.0.1", 0)) as server:
         dripping = Thread(target=drip, args=[server])
         dripping.start()
-        endpoint = http.Endpoint(f"http://127.0.0.1:{server.getsockname()[1]}/")
+        endpoint = webhook.Endpoint(f"http://127.0.0.1:{server.getsockname()[1]}/")
         began = time.monotonic()
         outcome = endpoint.post(b"{}", "key")
         assert time.monotonic() - began < 2

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import NOTHING, Chunk, RecordBatch
+from skws.data.record import Item, Record
 from skws.jobs.control import Answer, Command
 from skws.jobs.local import LocalWatch
 from skws.jobs.standing import StandingQueries
@@ -16,7 +16,7 @@ from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch as Past
 from skws.results.model import LiveResult
 from skws.search import Search
-from skws.sources.feed import Batch, Feed, Item, Offset
+from skws.sources.feed import Batch, Feed, Offset
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -79,13 +79,12 @@ class ScriptFeed:
     def poll(self, start: Offset, limit: int) -> Batch:
         number = start["batch"]
         if number == len(self.batches):
-            return Batch((), start)
+            return Batch(NOTHING, start)
         asked = self.batches[number]
-        return Batch(asked.records, {"batch": number + 1}, ended=asked.ended)
+        return Batch(Chunk.of(asked.records), {"batch": number + 1}, ended=asked.ended)
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
-        for asked in self.batches[start["batch"] : end["batch"]]:
-            yield from asked.records
+    def replay(self, start: Offset, end: Offset) -> Chunk:
+        return Chunk.together(Chunk.of(a.records) for a in self.batches[start["batch"] : end["batch"]])
 
     def commit(self, end: Offset) -> None:
         """Everything can be read again."""

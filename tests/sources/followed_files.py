@@ -6,8 +6,8 @@ from pathlib import Path
 
 import orjson
 
-from skws.data.record import BadRecord
-from skws.sources.feed import Item, Offset
+from skws.data.record import BadRecord, Item
+from skws.sources.feed import Offset
 from skws.sources.files.feed import FilesFeed
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
@@ -47,10 +47,10 @@ class Follower:
     def poll(self, limit: int = 1000) -> list[object]:
         batch = self.feed.poll(self.offset, limit)
         end: Offset = orjson.loads(orjson.dumps(batch.end))
-        self.taken.append((self.offset, list(batch.items), end))
+        self.taken.append((self.offset, list(batch.read), end))
         self.notices += batch.notices
         self.offset = end
-        return numbers(list(batch.items))
+        return numbers(list(batch.read))
 
     def restart(self) -> None:
         self.feed = FilesFeed(self.path, SCHEMA)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from skws.data.record import BadRecord, Record
-from skws.sources.feed import Feed, Item, Offset
+from skws.data.record import BadRecord, Item, Record
+from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
 from skws.sources.postgres.slot import lsn_of
@@ -72,7 +72,8 @@ def follow(
     while lsn_of(offset["lsn"]) < end or "snapshot" in offset:
         assert time.monotonic() < deadline, (offset, current, items, notices)
         batch = feed.poll(offset, limit)
-        items += batch.items
+        items += batch.read.records.records()
+        items += batch.read.bad
         notices += batch.notices
         offset = batch.end
         if commit:

@@ -33,7 +33,7 @@ def polled(feed: Feed, offset: Offset, count: int) -> tuple[list[tuple[object, .
     while len(items) < count:
         assert time.monotonic() < until, items
         batch = feed.poll(offset, 100)
-        items += shown(list(batch.items))
+        items += shown(list(batch.read))
         offset = batch.end
     return items, offset
 
@@ -83,10 +83,10 @@ def test_topics() -> None:
         feed.change_schema(Schema("films", SCHEMA.relations[1:], SCHEMA.joins[1:]))
         batch = feed.poll(offset, 10)
         until = time.monotonic() + 20
-        while not batch.items and time.monotonic() < until:
+        while not batch.read and time.monotonic() < until:
             batch = feed.poll(batch.end, 10)
-        assert [item.row for item in batch.items] == [(1, "seen")]  # type: ignore[union-attr]
-        assert list(feed.replay(offset, batch.end)) == list(batch.items)
+        assert [item.row for item in batch.read] == [(1, "seen")]  # type: ignore[union-attr]
+        assert list(feed.replay(offset, batch.end)) == list(batch.read)
         feed.close()
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skws.data.record import Record
-from skws.sources.feed import Item
+from skws.data.record import Item, Record
 from skws.sources.postgres.catalog import MatchedTables, Table
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
 from skws.sources.postgres.pgoutput import Begin, Change, Column, Commit, Identity, Insert

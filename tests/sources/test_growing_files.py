@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skws.data.batch import Chunk
+from skws.data.blocks import ColumnBlock
 from skws.data.record import BadRecord, Record
 from skws.formats import plan, read_split
-from skws.sources.feed import Columns
 from skws.sources.files.feed import FilesFeed
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
 
@@ -32,7 +33,7 @@ def test_a_growing_file(tmp_path: Path) -> None:
     assert follower.feed.lag(follower.offset) == f"{len(line(4)) - 12} bytes behind"
     follower.restart()
     append(path, line(4)[-12:] + b"nonsense\n" + line(5))
-    four, reason = follower.poll(2)
+    reason, four = follower.poll(2)
     assert four == 4
     assert str(reason).startswith("not JSON")
     assert follower.poll(2) == [5]
@@ -50,15 +51,18 @@ def test_a_long_part_is_read_as_columns_where_it_is_as_usual(tmp_path: Path, unu
     before = [line(n, "some title", "play" if n % 3 == 0 else "movie") for n in range(9000)]
     path.write_bytes(b"".join(before) + b"".join(unusual) + line(9000)[:-1])
     follower = Follower(path)
-    assert isinstance(follower.feed.poll(follower.offset, 5000).items, Columns)
+    (plays, movies) = follower.feed.poll(follower.offset, 5000).read.records.rows.blocks
+    assert isinstance(plays, ColumnBlock)
+    assert isinstance(movies, ColumnBlock)
     found = follower.poll(5000) + follower.poll(5000)
     assert [n for n in found if isinstance(n, int) and n != 8] == [n for n in range(9001) if n != 8]
     assert found.count(8) == 1 + (line(8) in unusual)
     assert sum(isinstance(n, str) for n in found) == unusual.count(b"nonsense\n")
     split = plan(path, SCHEMA)[0]
-    assert [item for _, items, _ in follower.taken for item in items] == [
+    expected = Chunk.of(
         item for item in read_split(split, SCHEMA) if isinstance(item, BadRecord) or item.relation
-    ]
+    )
+    assert list(Chunk.of(item for _, items, _ in follower.taken for item in items)) == list(expected)
     follower.replay()
 
 
@@ -154,7 +158,7 @@ def test_static_tables_come_first(tmp_path: Path) -> None:
     (tmp_path / "stream.jsonl").write_bytes(line(1) + genre + line(2))
     (tmp_path / "genre.csv").write_bytes(b"gid,label\n2,drama\nx,y\n")
     follower = Follower(tmp_path)
-    first, bad, second = follower.feed.tables()
+    bad, first, second = sorted(follower.feed.tables(), key=lambda item: isinstance(item, Record))
     assert isinstance(bad, BadRecord)
     assert numbers([first, second]) == [2, 1]
     assert follower.poll() == [1, 2]
@@ -171,7 +175,7 @@ def test_debezium_events(tmp_path: Path) -> None:
     source = {"table": "movie", "ts_ms": 5000}
     path.write_bytes(orjson.dumps({"payload": {**event, "source": source}}) + b"\nnull\n")
     feed = FilesFeed(path, SCHEMA)
-    assert feed.poll(feed.start(), 10).items == [
+    assert list(feed.poll(feed.start(), 10).read) == [
         Record(1, 5_000_000, (1, "a"), True),
         Record(1, 5_000_000, (1, "b")),
     ]

@@ -154,6 +154,6 @@ def test_nothing_there(tmp_path: Path) -> None:
         FilesFeed(tmp_path / "movies.txt", SCHEMA)
     feed = FilesFeed(tmp_path / "movies.jsonl", SCHEMA)
     (tmp_path / "movies.jsonl").unlink()
-    assert feed.poll(feed.start(), 10).items == []
+    assert list(feed.poll(feed.start(), 10).read) == []
     with pytest.raises(SourceError, match="is not an offset of files"):
         feed.poll({"lsn": "0/0"}, 10)

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from skws.data.record import Record
-from skws.sources.feed import Feed, Item, Offset
+from skws.data.record import Item, Record
+from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
 from skws.sources.postgres.slot import lsn_of
@@ -98,7 +98,7 @@ def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, se
             taken: list[Item] = []
             for _ in range(random.choice((1, 3))):
                 batch = feed.poll(offset, random.choice((1, 3, 10, 1000)))
-                taken += batch.items
+                taken += batch.read
                 offset = batch.end
             contents.take(taken)
             if random.random() < 0.2:
@@ -116,7 +116,7 @@ def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, se
     finally:
         feed.close()
     with closing(opened(database, tmp_path)) as last:
-        assert last.poll(offset, 10).items == []
+        assert list(last.poll(offset, 10).read) == []
 
 
 def _run(database: Database, statements: list[str]) -> None:
@@ -131,6 +131,6 @@ def _rest(feed: Feed, database: Database, offset: Offset, contents: Contents) ->
     ((current,),) = database.ask("SELECT pg_current_wal_lsn()::text")
     while lsn_of(offset["lsn"]) < lsn_of(str(current)) or "snapshot" in offset:
         batch = feed.poll(offset, 100)
-        contents.take(list(batch.items))
+        contents.take(list(batch.read))
         offset = batch.end
     return offset

@@ -34,7 +34,7 @@ def test_records_come_when_their_time_has_come(replay: Path) -> None:
     seen = []
     for _ in range(7):
         batch = feed.poll(offset, 100)
-        seen.append((numbers(list(batch.items))[-2:], batch.ended))
+        seen.append((numbers(list(batch.read))[-2:], batch.ended))
         offset = batch.end
         clock.sleep(1_000_000)
     bad, hundred = seen[0][0]
@@ -55,7 +55,7 @@ def test_an_unpaced_replay_is_a_bounded_source_whose_records_are_all_due(replay:
     assert source.name == f"replay:{replay}"
     feed = source.open(SCHEMA)
     batch = feed.poll(feed.start(), 100)
-    assert numbers(list(batch.items))[1:] == [100, 110, 110, 130, 160]
+    assert numbers(list(batch.read))[1:] == [100, 110, 110, 130, 160]
     assert batch.ended
 
 
@@ -64,12 +64,12 @@ def test_a_replay_goes_on_at_its_offset_and_comes_again(replay: Path) -> None:
     feed = ReplaySource(replay, 1, clock).open(SCHEMA)
     clock.sleep(60_000_000)
     first = feed.poll(feed.start(), 2)
-    assert numbers(list(first.items))[1:] == [100]
+    assert numbers(list(first.read))[1:] == [100]
     other = ReplaySource(replay, 1, clock).open(SCHEMA)
-    assert numbers(list(other.poll(first.end, 10).items)) == [110, 110]
+    assert numbers(list(other.poll(first.end, 10).read)) == [110, 110]
     clock.sleep(20_000_000)
-    assert numbers(list(other.poll({"items": 4}, 10).items)) == [130]
-    assert list(other.replay(feed.start(), first.end)) == list(first.items)
+    assert numbers(list(other.poll({"items": 4}, 10).read)) == [130]
+    assert list(other.replay(feed.start(), first.end)) == list(first.read)
     assert numbers(list(other.replay({"items": 3}, {"items": 6}))) == [110, 130, 160]
     with pytest.raises(SourceError, match="is not an offset of a replay"):
         other.poll({"lsn": "0/0"}, 10)
@@ -92,7 +92,7 @@ def test_polls_of_any_size_give_what_comes_again(
     while not ended:
         other = ReplaySource(path, 1e9, clock).open(SCHEMA)
         batch = feed.poll(at, rng.randint(1, 9))
-        items = list(batch.items)
+        items = list(batch.read)
         assert list(other.replay(at, batch.end)) == items
         seen += numbers(items)
         at, ended = batch.end, batch.ended
@@ -109,7 +109,7 @@ def test_a_paced_replay_gives_its_tables_first(tmp_path: Path) -> None:
     good, bad = feed.tables()
     assert isinstance(bad, BadRecord)
     assert numbers([good]) == [2]
-    assert numbers(list(feed.poll(feed.start(), 10).items)) == [1]
+    assert numbers(list(feed.poll(feed.start(), 10).read)) == [1]
 
 
 def test_nothing_to_replay(tmp_path: Path) -> None:
@@ -129,20 +129,20 @@ def test_lines_of_a_pipe_as_they_come(pipe: tuple[IO[bytes], IO[bytes]]) -> None
     feed = StdinFeed(reader, SCHEMA)
     offset = feed.start()
     assert list(feed.tables()) == []
-    assert feed.poll(offset, 10).items == []
+    assert list(feed.poll(offset, 10).read) == []
     writer.write(line(1) + line(2) + line(3)[:5])
     batch = feed.poll(offset, 10)
-    assert numbers(list(batch.items)) == [1, 2]
+    assert numbers(list(batch.read)) == [1, 2]
     assert not batch.ended
     writer.write(line(3)[5:] + b"\nnonsense\n" + line(4) + line(5)[:-1])
     batch = feed.poll(batch.end, 4)
-    three, bad, four = batch.items
+    bad, three, four = batch.read
     assert numbers([three, four]) == [3, 4]
     assert isinstance(bad, BadRecord)
     assert (bad.source, bad.line, bad.offset) == ("standard input", 5, 3 * len(line(1)) + 1)
     writer.close()
     batch = feed.poll(batch.end, 10)
-    assert numbers(list(batch.items)) == [5]
+    assert numbers(list(batch.read)) == [5]
     assert batch.ended
 
 
@@ -155,8 +155,8 @@ def test_many_lines_come_in_portions(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     ended = False
     while not ended:
         batch = feed.poll(offset, 7)
-        assert len(batch.items) <= 7
-        seen += numbers(list(batch.items))
+        assert len(batch.read) <= 7
+        seen += numbers(list(batch.read))
         offset, ended = batch.end, batch.ended
     assert seen == list(range(1000))
 
@@ -192,7 +192,7 @@ def test_rows_of_tables_come_first_on_a_pipe(pipe: tuple[IO[bytes], IO[bytes]]) 
     assert numbers(list(feed.tables())) == [3]
     assert not feed.tables_pending
     assert list(feed.tables()) == []
-    ten, late, eleven = feed.poll(feed.start(), 10).items
+    late, ten, eleven = feed.poll(feed.start(), 10).read
     assert numbers([ten, eleven]) == [10, 11]
     assert isinstance(late, BadRecord)
     assert late.reason == "genre is a table, whose rows must come before the first record of a stream"
@@ -220,7 +220,7 @@ def test_tombstones_of_a_pipe_follow_changes(pipe: tuple[IO[bytes], IO[bytes]]) 
     event = b'{"op": "c", "after": {"mid": 1, "title": "x"}, "source": {"table": "movie", "ts_ms": 7}}\n'
     writer.write(b"null\n" + event + b"null\n")
     feed = StdinFeed(reader, SCHEMA)
-    reasons = numbers(list(feed.poll(feed.start(), 10).items))
+    reasons = numbers(list(feed.poll(feed.start(), 10).read))
     assert reasons == ["expected a JSON object, got None", 1]
 
 
@@ -230,9 +230,9 @@ def test_a_pipe_beside_many_open_files() -> None:
     with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
         feed = StdinFeed(reader, SCHEMA)
         offset = feed.start()
-        assert feed.poll(offset, 10).items == []
+        assert list(feed.poll(offset, 10).read) == []
         writer.write(line(1))
-        assert numbers(list(feed.poll(offset, 10).items)) == [1]
+        assert numbers(list(feed.poll(offset, 10).read)) == [1]
 
 
 def test_a_file_and_nothing_at_all(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_file_and_nothing_at_all(tmp_path: Path) -> None:
         with path.open("rb") as file:
             feed = StdinFeed(file, SCHEMA)
             batch = feed.poll(feed.start(), 10)
-        assert numbers(list(batch.items)) == ([1, 2] if content else [])
+        assert numbers(list(batch.read)) == ([1, 2] if content else [])
         assert batch.ended
     with open(os.devnull, "rb") as nothing:
         feed = StdinFeed(nothing, SCHEMA)

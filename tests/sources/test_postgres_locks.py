@@ -80,7 +80,7 @@ def test_what_comes_while_another_table_is_copied_waits(
         offset = feed.start()
         changing.join(10)
         assert not changing.is_alive()
-        items = feed.poll(offset, 1000).items
+        items = list(feed.poll(offset, 1000).read)
     assert shown(list(items)) == movies(*range(1, 101))
 
 

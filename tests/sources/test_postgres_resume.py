@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from skws.sources.feed import Feed, Item, Offset
+from skws.data.record import Item
+from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.stream import RetryingStream
 from skws_schema.errors import SourceError
@@ -35,9 +36,9 @@ def test_every_crash_goes_on_where_the_last_batch_ended(database: Database, tmp_
     while len(items) < 55:
         with closing(opened(database, tmp_path)) as feed:
             batch = feed.poll(offset, 10)
-            assert len(batch.items) <= 11
-            items += batch.items
-            batches.append((offset, list(batch.items), batch.end))
+            assert len(batch.read) <= 11
+            items += batch.read
+            batches.append((offset, list(batch.read), batch.end))
             offset = batch.end
     assert shown(items) == [
         *movies(*range(1, 54)),
@@ -111,13 +112,13 @@ def _stopped(
     notices: list[str] = []
     while stopping.is_alive():
         batch = feed.poll(offset, 100)
-        items, offset = [*items, *batch.items], batch.end
+        items, offset = [*items, *batch.read], batch.end
         notices += batch.notices
         time.sleep(0.01)
     stopping.join()
     assert time.monotonic() - began < 20
     away = feed.poll(offset, 100)
-    assert (away.items, away.end) == ([], offset)
+    assert (list(away.read), away.end) == ([], offset)
     return items, offset, [*notices, *away.notices]
 
 
@@ -146,7 +147,7 @@ def test_writers_and_random_batches(database: Database) -> None:
         limit = 1
         while len(items) < 3 * 60:
             batch = feed.poll(offset, limit)
-            items += batch.items
+            items += batch.read
             offset, limit = batch.end, limit % 13 + 1
             if limit % 4 == 0:
                 feed.commit(offset)
@@ -215,8 +216,8 @@ with open(log, "r+b" if lines else "wb") as file:
     while True:
         batch = feed.poll(offset, 7)
         offset = batch.end
-        if batch.items:
-            items = [item.row[0] for item in batch.items]
+        if batch.read:
+            items = [item.row[0] for item in batch.read]
             file.write(json.dumps({"items": items, "end": offset}).encode() + b"\\n")
             file.flush()
             feed.commit(offset)

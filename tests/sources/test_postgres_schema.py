@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from skws.sources.feed import Feed, Item, Offset
+from skws.data.record import Item
+from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
 from skws_schema.errors import SourceError
@@ -118,7 +119,7 @@ def _until_it_stops(feed: Feed, offset: Offset) -> tuple[list[Item], Offset, str
             batch = feed.poll(offset, 1000)
         except SourceError as error:
             return items, offset, str(error)
-        items += batch.items
+        items += batch.read
         offset = batch.end
     raise AssertionError(items)
 

@@ -10,7 +10,9 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from skws.sources.feed import Batch, Feed, Item, Offset
+from skws.data.batch import NOTHING, Chunk
+from skws.data.record import Item
+from skws.sources.feed import Batch, Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.retry import GIVE_UP, RetryingFeed, retry
 from skws_schema.errors import NotYetError, SourceError
@@ -166,11 +168,11 @@ class Late:
         return iter(())
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        return Batch((), {"at": start["at"] + limit}, ("polled",))
+        return Batch(NOTHING, {"at": start["at"] + limit}, ("polled",))
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Chunk:
         self.calls.append("replay")
-        return iter(())
+        return NOTHING
 
     def commit(self, end: Offset) -> None:
         self.calls.append("commit")
@@ -189,15 +191,17 @@ def test_a_feed_is_empty_until_its_server_is_there() -> None:
     clock, late = HandClock(), Late(2)
     with closing(RetryingFeed(late, SCHEMA, clock)) as feed:
         first = feed.poll({"at": 5}, 7)
-        assert first == Batch((), {"at": 5}, ("late: it is away; trying again in 0.1 s",))
-        assert feed.poll({"at": 5}, 7) == Batch((), {"at": 5})
+        assert first == Batch(NOTHING, {"at": 5}, ("late: it is away; trying again in 0.1 s",))
+        assert feed.poll({"at": 5}, 7) == Batch(NOTHING, {"at": 5})
         assert feed.lag({"at": 5}) == ""
         feed.commit({"at": 5})
         feed.change_schema(Schema("other", SCHEMA.relations, SCHEMA.joins))
         clock.sleep(100_000)
         assert feed.poll({"at": 5}, 7).notices == ("late: it is away; trying again in 0.2 s",)
         clock.sleep(200_000)
-        assert feed.poll({"at": 5}, 7) == Batch((), {"at": 12}, ("late: connected again, going on", "polled"))
+        assert feed.poll({"at": 5}, 7) == Batch(
+            NOTHING, {"at": 12}, ("late: connected again, going on", "polled")
+        )
         assert feed.poll({"at": 12}, 7).notices == ("polled",)
         assert feed.lag({"at": 5}) == "behind"
     assert late.calls == ["open other", "close"]

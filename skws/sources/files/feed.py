@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from skws.data.record import Record
+from skws.data.batch import NOTHING, Chunk
+from skws.data.record import Item, Record
 from skws.formats.files import BLOCK, END, Format, Split, opened
 from skws.formats.splits import read_split
-from skws.sources.feed import Batch, Feed, Item, Offset, Source, items_of, static_relations, without_tables
+from skws.sources.feed import Batch, Feed, Offset, Source, static_relations
 from skws.sources.files.folder import (
     Listing,
     Position,
@@ -47,7 +48,7 @@ class WholeFiles:
         done = len(taken) < limit
         if not done:
             self._open[number] = (at + limit, items)
-        return Part(taken, at + len(taken), done=done)
+        return Part(Chunk.of(taken), at + len(taken), done=done)
 
     def close(self) -> None:
         self._open.clear()
@@ -141,11 +142,14 @@ class FilesFeed(Feed):
         before = Positions.of(start)
         positions, moves = match_files(before, listed.files)
         notices += self._all_gone(before, listed.files)
-        items, after = self._read_new(positions, listed.files, limit, notices)
-        return Batch(items, Positions(after, positions.next).offset(), tuple(moves + notices))
+        read, after = self._read_new(positions, listed.files, limit, notices)
+        return Batch(read, Positions(after, positions.next).offset(), tuple(moves + notices))
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same bytes. Raises SourceError if a file is gone or has changed."""
+        return Chunk.together(self._replayed(start, end))
+
+    def _replayed(self, start: Offset, end: Offset) -> Iterator[Chunk]:
         before, after = Positions.of(start).by_id, Positions.of(end)
         files = {found.name: found for found in listing(self._root, self._schema).files}
         inodes = {found.inode: found for found in files.values()}
@@ -157,8 +161,7 @@ class FilesFeed(Feed):
             found = next((f for f in places if f is not None and position.holds_for(f)), None)
             if found is None:
                 raise SourceError(f"{self._root}: {name} is gone or has changed, and cannot be read again")
-            part = self._between(found, position, first)
-            yield from without_tables(part.items, self._static)
+            yield self._between(found, position, first).read.without(self._static)
 
     def lag(self, offset: Offset) -> str:
         positions, _ = match_files(Positions.of(offset), files := listing(self._root, self._schema).files)
@@ -171,26 +174,25 @@ class FilesFeed(Feed):
 
     def _read_new(
         self, positions: Positions, files: tuple[SourceFile, ...], limit: int, notices: list[str]
-    ) -> tuple[Sequence[Item], dict[str, Position]]:
+    ) -> tuple[Chunk, dict[str, Position]]:
         after = dict(positions.files)
         for found in files:
             if self._is_table(found):
                 notices += self._table_notice(found)
         pending = [f for f in files if self._has_news(f, positions.files[f.name])]
         share = max(1, limit // max(1, len(pending)))
-        parts: list[Sequence[Item]] = []
+        parts: list[Chunk] = []
         for found in pending:
             position = positions.files[found.name]
             part = self._part(found, position, share, notices)
-            streamed = without_tables(part.items, self._static)
-            parts.append(streamed)
-            if len(streamed) < len(part.items):
+            parts.append(part.read.without(self._static))
+            if len(parts[-1]) < len(part.read):
                 notices += self._table_notice(found)
             if part.at != position.at or part.done:
                 after[found.name] = position.moved(found, part.at, done=part.done)
-            elif not part.items:
+            elif not len(part.read):
                 self._exhausted[position.id] = found.state
-        return items_of(parts), after
+        return Chunk.together(parts), after
 
     def _part(self, found: SourceFile, position: Position, share: int, notices: list[str]) -> Part:
         if not found.whole:
@@ -201,7 +203,7 @@ class FilesFeed(Feed):
             if position.at:
                 raise
             notices += self._once(f"{error}; it is read once it is complete")
-            return Part([], 0)
+            return Part(NOTHING, 0)
 
     def _has_news(self, found: SourceFile, position: Position) -> bool:
         if self._exhausted.get(position.id) == found.state:
@@ -217,8 +219,8 @@ class FilesFeed(Feed):
     def _grown(self, found: SourceFile) -> Iterator[Item]:
         """The items of a growing file up to now."""
         part = read_part(found, self._schema, 0, limit=_PORTION)
-        while part.items:
-            yield from part.items
+        while len(part.read):
+            yield from part.read
             part = read_part(found, self._schema, part.at, limit=_PORTION)
 
     def _is_table(self, found: SourceFile) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
@@ -11,13 +11,12 @@ from typing import IO, Final
 
 import orjson
 
-from skws.data.batch import RecordBatch
-from skws.data.record import BadRecord
-from skws.formats.chunks import CHUNK_BYTES, ChunkReader, reads_columns
+from skws.data.batch import NOTHING, Chunk
+from skws.data.record import BadRecord, Item
 from skws.formats.files import END, Format, Split, opened
+from skws.formats.jsonl_columns import CHUNK_BYTES, ChunkReader, reads_columns
 from skws.formats.splits import read_split
 from skws.formats.tabular import OPEN_QUOTE, CsvReader
-from skws.sources.feed import Columns, Item, items_of
 from skws.sources.files.folder import SourceFile
 from skws_schema.model import Schema
 
@@ -26,9 +25,9 @@ _BLOCK: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Items of a file and the position after them; ``done``: the file has no more."""
+    """What was read of a file, and the position after it; ``done``: the file has no more."""
 
-    items: Sequence[Item]
+    read: Chunk
     at: int
     done: bool = False
 
@@ -44,17 +43,12 @@ def _json_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int)
     if end == END:
         end = _lines_end(found.path, at, limit)
     if end == at:
-        return Part([], at)
+        return Part(NOTHING, at)
     split = Split(found.path, Format.JSON_LINES, found.relation(schema), at, end, end - at, 0)
-    return Part(_columns(split, schema) or list(read_split(split, schema)), end)
-
-
-def _columns(split: Split, schema: Schema) -> Sequence[Item]:
-    """The items of a split, as columns if all its chunks are; empty if it is too small to try."""
-    if split.end - split.start < CHUNK_BYTES or not reads_columns(split, schema):
-        return ()
-    chunks = _chunk_reader(schema).read(split)
-    return items_of(Columns(chunk) if isinstance(chunk, RecordBatch) else chunk for chunk in chunks)
+    # A smaller part is faster read line by line.
+    if end - at >= CHUNK_BYTES and reads_columns(split, schema):
+        return Part(Chunk.together(_chunk_reader(schema).read(split)), end)
+    return Part(Chunk.of(read_split(split, schema)), end)
 
 
 @lru_cache(maxsize=4)
@@ -89,7 +83,7 @@ def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) 
     with opened(found.path) as file:
         header = _header(file)
         if header is None:
-            return Part([], at)
+            return Part(NOTHING, at)
         size = sum(map(len, header))
         start = max(at, size)
         file.seek(start)
@@ -100,13 +94,13 @@ def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) 
         for item in reader.items():
             if isinstance(item, BadRecord):
                 if item.reason == OPEN_QUOTE:
-                    return Part(items, at)
+                    return Part(Chunk.of(items), at)
                 item = _placed(item, found.path, start, header)  # noqa: PLW2901
             items.append(item)
             at = reader.end + start - size
             if len(items) >= limit:
-                return Part(items, at)
-        return Part(items, reader.end + start - size)
+                return Part(Chunk.of(items), at)
+        return Part(Chunk.of(items), reader.end + start - size)
 
 
 def _header(file: IO[bytes]) -> list[bytes] | None:

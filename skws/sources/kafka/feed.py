@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from confluent_kafka import KafkaException
 
-from skws.sources.feed import (
-    Batch,
-    Clock,
-    Feed,
-    Item,
-    Offset,
-    Source,
-    SystemClock,
-    static_relations,
-    without_tables,
-)
+from skws.data.batch import Chunk
+from skws.data.record import Item
+from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, static_relations
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
 from skws.sources.kafka.client import Client
 from skws.sources.kafka.merging import Message, Partition, Position, in_order
@@ -111,16 +103,15 @@ class KafkaFeed(Feed):
                 position = replace(position, next=reader.offsets())
         except KafkaException as error:
             self._failed(error)
-        items = self._streamed(in_order(taken))
-        return Batch(items, position.offset(), self._take_notices())
+        return Batch(self._streamed(taken), position.offset(), self._take_notices())
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same messages; waits for the brokers if they are away."""
         first, last = self._checked(start), self._checked(end)
         begins = {one: first.next.get(one, last.first.get(one, 0)) for one in last.next}
         ends = {one: at for one, at in last.next.items() if begins[one] != at}
         self._reading = None
-        yield from self._streamed(in_order(self._between({one: begins[one] for one in ends}, ends)))
+        return self._streamed(self._between({one: begins[one] for one in ends}, ends))
 
     def commit(self, end: Offset) -> None:
         """Commits to the consumer group, if one was named; the run keeps offsets itself."""
@@ -270,9 +261,10 @@ class KafkaFeed(Feed):
         self._notices.append(f"{lost}; going on at {first}")
         reader.skip_to(gap.partition, first)
 
-    def _streamed(self, items: list[Item]) -> Sequence[Item]:
-        given = without_tables(items, self._static)
-        if len(given) < len(items) and not self._static_rows:
+    def _streamed(self, messages: list[Message]) -> Chunk:
+        read = Chunk.of(in_order(messages))
+        given = read.without(self._static)
+        if len(given) < len(read) and not self._static_rows:
             self._static_rows = True
             self._notices.append(
                 f"{self._address.shown}: rows of static tables are not part of the stream; they are read at"

@@ -14,9 +14,9 @@ from heapq import heapify, heappop, heappush, merge
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from skws.data.record import Record
+from skws.data.record import Item, Record
 from skws.formats.values import EARLIEST
-from skws.sources.feed import Item, Offset, parse_offset
+from skws.sources.feed import Offset, parse_offset
 
 Partition: TypeAlias = tuple[str, int]
 """A topic and a number."""

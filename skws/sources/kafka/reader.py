@@ -13,8 +13,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Fetched
 
-from skws.data.record import BadRecord, Record
-from skws.sources.feed import Item
+from skws.data.record import BadRecord, Item, Record
 from skws.sources.kafka.address import Address
 from skws.sources.kafka.client import Client
 from skws.sources.kafka.merging import Message, Partition, Queue, in_order, take_merged

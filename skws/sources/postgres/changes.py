@@ -12,10 +12,9 @@ from typing import TypeAlias
 
 import orjson
 
-from skws.data.record import BadRecord, Record
+from skws.data.record import BadRecord, Item, Record
 from skws.formats.rows import RowReader
 from skws.formats.values import MalformedError
-from skws.sources.feed import Item
 from skws.sources.postgres.catalog import MatchedTables, advice, identifies
 from skws.sources.postgres.pgoutput import (
     UNCHANGED,

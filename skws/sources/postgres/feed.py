@@ -10,7 +10,9 @@ from typing import Final
 
 import psycopg2
 
-from skws.sources.feed import Batch, Clock, Feed, Item, Offset, Source, SystemClock
+from skws.data.batch import Chunk
+from skws.data.record import Item
+from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
@@ -72,18 +74,20 @@ class PostgresFeed(Feed):
         )
         notices = (*self._notices, *self._stream.take_notices())
         self._notices.clear()
-        return Batch(items, position.offset(), notices)
+        return Batch(Chunk.of(items), position.offset(), notices)
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
+    def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the snapshot's file, or the slot; waits for the server if it is away."""
         first, last = Position.of(start), Position.of(end)
+        items: list[Item] = []
         if first.spool is not None:
             self._check_spool(first)
             until = self._spool.size() if last.spool is None else last.spool
-            yield from self._spool.read(self._spool.rows, self._schema, first.spool, until)
+            items += self._spool.read(self._spool.rows, self._schema, first.spool, until)
             first = replace(first, spool=None)
         if last.spool is None and (first.lsn, first.change) != (last.lsn, last.change):
-            yield from self._replay_log(first, last)
+            items += self._replay_log(first, last)
+        return Chunk.of(items)
 
     def commit(self, end: Offset) -> None:
         """Lets the server forget the log before ``end``; after the snapshot, removes its rows."""

@@ -29,13 +29,12 @@ from psycopg2.extensions import connection
 from psycopg2.sql import SQL, Identifier
 
 from skws.data.batch import Ints
-from skws.data.record import BadRecord
+from skws.data.record import BadRecord, Item
 from skws.durable.files import summed
 from skws.durable.frames import checked, unchecked
 from skws.formats import Format, Split, read_split
 from skws.formats.files import END
 from skws.formats.values import EARLIEST, timestamp
-from skws.sources.feed import Item
 from skws.sources.postgres.catalog import Table
 from skws_schema.errors import SourceError
 from skws_schema.model import Relation, Schema

@@ -14,11 +14,9 @@ from typing import Final
 import numpy as np
 import orjson
 
-from skws.data.batch import Ints, RecordBatch, Rows
+from skws.data.batch import NO_RECORDS, Ints, RecordBatch, Rows
 from skws.data.blocks import Block, ColumnBlock
-from skws.data.record import Record
 from skws.jobs.control import Command
-from skws.sources.feed import Columns
 from skws.spark.streaming.compressed import compressed, expanded
 from skws_schema.model import Value
 
@@ -83,11 +81,10 @@ class MicroBatch:
         return cls(BatchHeader.from_json(blob[_LENGTHS.size : first]), blob[first:second], blob[second:])
 
 
-def packed(records: Sequence[Record]) -> bytes:
+def packed(batch: RecordBatch) -> bytes:
     """Records by column, their rows by relation and column; empty if there are none."""
-    if not records:
+    if not len(batch):
         return b""
-    batch = records.batch if isinstance(records, Columns) else RecordBatch.of(records)
     columns = [(number, _columns(blocks, places)) for number, blocks, _, places in batch.rows.by_relation()]
     told: dict[str, object] = {"relations": batch.relation, "times": batch.time, "columns": columns}
     if batch.delete is not None and batch.delete.any():
@@ -109,7 +106,7 @@ def _columns(blocks: Sequence[Block], places: Ints) -> list[Sequence[Value]]:
 def unpacked(blob: bytes) -> RecordBatch:
     """Inverse of ``packed``, as columns."""
     if not blob:
-        return RecordBatch.of(())
+        return NO_RECORDS
     told = orjson.loads(expanded(blob))
     relation = np.array(told["relations"], dtype=np.int64)
     blocks = [ColumnBlock(number, columns) for number, columns in told["columns"]]

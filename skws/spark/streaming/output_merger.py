@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from skws.data.batch import NO_RECORDS
 from skws.jobs.control import Command
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
@@ -120,7 +121,7 @@ class OutputMerger:
             self._gauges.event_time = max(first["latest"], self._gauges.event_time or first["latest"])
 
     def _count(self, stats: list[dict[str, Any]], results: list[LiveResult]) -> None:
-        self._gauges.delivered((), results)
+        self._gauges.delivered(NO_RECORDS, results)
         if stats:
             self.live = max((one.get("live", 0) for one in stats), default=0)
             self.log_bytes = max((one.get("log_bytes", 0) for one in stats), default=0)

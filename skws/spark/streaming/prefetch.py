@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from skws.data.record import Record
-from skws.sources.feed import Batch, Columns, Feed, Item, Offset, items_of
+from skws.data.batch import Chunk
+from skws.sources.feed import Batch, Feed, Offset
 from skws.spark.streaming.micro_batch import packed
 from skws_schema.model import Schema
 
@@ -39,10 +38,10 @@ class Prefetch:
         self._raise_late()
         polled = taken or Polled(self._feed.poll(start, limit))
         batch = polled.batch
-        if len(batch.items) < limit and not batch.ended:
-            batch = _joined(batch, self._feed.poll(batch.end, limit - len(batch.items)))
+        if len(batch.read) < limit and not batch.ended:
+            batch = _joined(batch, self._feed.poll(batch.end, limit - len(batch.read)))
             polled = polled if batch is polled.batch else Polled(batch)
-        self._next = (batch.end, limit) if len(batch.items) >= limit and not batch.ended else None
+        self._next = (batch.end, limit) if len(batch.read) >= limit and not batch.ended else None
         return polled if polled.seconds else replace(polled, seconds=perf_counter() - began)
 
     def read_on(self) -> None:
@@ -83,7 +82,7 @@ class Prefetch:
     def _poll(self, start: Offset, limit: int) -> Polled:
         began = perf_counter()
         batch = self._feed.poll(start, limit)
-        records = _packed(batch.items)
+        records = packed(batch.read.records)
         return Polled(batch, records, perf_counter() - began)
 
     def _taken(self, start: Offset) -> Polled | None:
@@ -94,18 +93,8 @@ class Prefetch:
         return future.result() if known == start else None
 
 
-def _packed(items: Sequence[Item]) -> bytes | None:
-    """None if some are no records: what to do with those is not for this thread to say."""
-    if isinstance(items, Columns):
-        return packed(items)
-    records = [item for item in items if isinstance(item, Record)]
-    return packed(records) if len(records) == len(items) else None
-
-
 def _joined(first: Batch, second: Batch) -> Batch:
-    if not second.items:
-        if (second.end, second.notices, second.ended) == (first.end, (), first.ended):
-            return first
-        return Batch(first.items, second.end, (*first.notices, *second.notices), second.ended)
-    items = items_of([first.items, second.items])
-    return Batch(items, second.end, (*first.notices, *second.notices), second.ended)
+    if not len(second.read) and (second.end, second.notices, second.ended) == (first.end, (), first.ended):
+        return first
+    read = Chunk.together([first.read, second.read])
+    return Batch(read, second.end, (*first.notices, *second.notices), second.ended)

@@ -15,6 +15,7 @@ from typing import Final
 
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
+from skws.data.batch import NOTHING, RecordBatch
 from skws.formats.dead_letters import place
 from skws.jobs.checkpoint import kept_tables
 from skws.jobs.control import Command
@@ -100,7 +101,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
         commands, read_to = self._commands(start["commands"], None)
         feed = self._polled(read_to)
-        taken = Polled(Batch((), beyond)) if self._reins.paused else feed.poll(beyond, self._most())
+        taken = Polled(Batch(NOTHING, beyond)) if self._reins.paused else feed.poll(beyond, self._most())
         polled = taken.batch
         end = {
             "feed": polled.end,
@@ -110,7 +111,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             "start": self._reading.start,
             "ended": polled.ended,
         }
-        busy = bool(polled.items or commands or polled.notices or greeting or polled.ended)
+        busy = bool(len(polled.read) or commands or polled.notices or greeting or polled.ended)
         self._rest.after(busy=busy)
         if not busy and not self._has_moved(start, polled.end):
             return iter(()), start
@@ -118,13 +119,13 @@ class FeedReader(SimpleDataSourceStreamReader):
         feed.read_on()
         parcel = self._parcel(start, end, taken, commands, behind)
         self._copies.leave(parcel.head.number, parcel.records)
-        self._given = len(polled.items), time.monotonic()
+        self._given = len(polled.read), time.monotonic()
         return self._rows(end, parcel), end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """The same once more."""
-        items = list(self._polled(end["commands"]).settled().replay(start["feed"], end["feed"]))
-        again = Polled(Batch(items, end["feed"]))
+        read = self._polled(end["commands"]).settled().replay(start["feed"], end["feed"])
+        again = Polled(Batch(read, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
         return self._rows(end, self._parcel(start, end, again, commands, None))
 
@@ -199,20 +200,18 @@ class FeedReader(SimpleDataSourceStreamReader):
     ) -> MicroBatch:
         self._moved, self._beyond = time.monotonic(), None
         read = time.time()
-        letters: tuple[str, ...] = ()
         began = time.perf_counter()
-        known, bad, records = len(self._intake.bad.first), 0, polled.packed
-        if records is None:
-            good, letters, bad = self._intake.parted(polled.batch.items)
-            records = packed(good)
+        known, taken = len(self._intake.bad.first), polled.batch.read
+        letters = self._intake.refuse(taken.bad)
+        records = packed(taken.records) if polled.packed is None else polled.packed
         reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
         ended, number = end["ended"], end["sequence"]
         watched, notices = self._copies.asked, polled.batch.notices
         reading = polled.seconds + time.perf_counter() - began
         head = BatchHeader(
-            read, commands, letters, bad, reasons, notices, behind, ended, number, watched, reading
+            read, commands, letters, len(taken.bad), reasons, notices, behind, ended, number, watched, reading
         )
-        tables = b"" if start["tables"] else packed(list(kept_tables(self._reading.folder)))
+        tables = b"" if start["tables"] else packed(RecordBatch.of(list(kept_tables(self._reading.folder))))
         return MicroBatch(head, tables, records)
 
     def _rows(self, end: Offset, parcel: MicroBatch) -> Rows:

@@ -18,12 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from skws.data.record import Record
+from skws.data.batch import Chunk
+from skws.data.record import Item, Record
 from skws.durable.files import private_folder
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.intake import Intake
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Item, Offset
+from skws.sources.feed import Offset
 from skws.spark.streaming.output_log import OutputLog
 from skws.spark.streaming.standing import Register
 from skws.spec.job import Job
@@ -99,5 +100,6 @@ class RunDirectory:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)
 
     def _tables(self, items: list[Item]) -> tuple[Record, ...]:
-        records, self.letters, _ = self.intake.parted(items)
-        return tuple(records)
+        read = Chunk.of(items)
+        self.letters = self.intake.refuse(read.bad)
+        return tuple(read.records.records())

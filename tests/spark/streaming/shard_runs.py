@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
+from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
@@ -67,7 +68,9 @@ class KeptShard:
 def parcel_of(
     records: Sequence[Record], commands: Sequence[Command] = (), tables: Sequence[Record] = ()
 ) -> MicroBatch:
-    return MicroBatch(BatchHeader(0.0, tuple(commands)), packed(tables), packed(records))
+    return MicroBatch(
+        BatchHeader(0.0, tuple(commands)), packed(RecordBatch.of(tables)), packed(RecordBatch.of(records))
+    )
 
 
 def all_shards(request: Job, shards: int, spread: Partitioning = Partitioning.ROOTS) -> list[KeptShard]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.record import Record
 from skws.spark.streaming.input_tap import MOST, InputTap
 from skws.spark.streaming.micro_batch import packed
@@ -15,7 +16,7 @@ def records(*numbers: int) -> list[Record]:
 
 def test_nothing_is_copied_unless_the_driver_asks(tmp_path: Path) -> None:
     copies = InputTap(tmp_path)
-    copies.leave(1, packed(records(1)))
+    copies.leave(1, packed(RecordBatch.of(records(1))))
     assert list(tmp_path.iterdir()) == []
     assert list(copies.take(9)) == []
 
@@ -24,9 +25,9 @@ def test_each_parcel_is_taken_once_when_its_results_are_there(tmp_path: Path) ->
     driver, source = InputTap(tmp_path), InputTap(tmp_path)
     driver.ask()
     for number in (9, 10, 11):
-        source.leave(number, packed(records(number, number + 100)))
+        source.leave(number, packed(RecordBatch.of(records(number, number + 100))))
     assert not driver.missed
-    source.leave(12, packed([]))
+    source.leave(12, packed(NO_RECORDS))
     assert list(driver.take(10)) == [records(9, 109), records(10, 110)]
     assert list(driver.take(10)) == []
     assert list(driver.take(12)) == [records(11, 111), []]
@@ -37,7 +38,7 @@ def test_a_driver_that_is_busy_leaves_no_more_than_so_many_behind(tmp_path: Path
     copies = InputTap(tmp_path)
     copies.ask()
     for number in range(1, MOST + 10):
-        copies.leave(number, packed(records(number)))
+        copies.leave(number, packed(RecordBatch.of(records(number))))
         if number == 2:
             assert len(list(copies.take(2))) == 2
     taken = [one.time for parcel in copies.take(MOST + 9) for one in parcel]

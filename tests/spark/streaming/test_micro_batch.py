@@ -22,13 +22,15 @@ RECORDS = [
 
 @pytest.mark.parametrize("records", [RECORDS, RECORDS[:1], []])
 def test_packed_records_come_back(records: list[Record]) -> None:
-    assert list(unpacked(packed(records)).records()) == list(RecordBatch.of(records).records())
+    assert list(unpacked(packed(RecordBatch.of(records))).records()) == list(
+        RecordBatch.of(records).records()
+    )
 
 
 def test_some_of_unpacked_records() -> None:
     """By row and by column, of which a batch is made that holds them alone."""
     places = np.array([2, 0])
-    taken = unpacked(packed(RECORDS)).taken(places)
+    taken = unpacked(packed(RecordBatch.of(RECORDS))).taken(places)
     assert list(taken.records()) == [RECORDS[2], RECORDS[0]]
     block = taken.rows.blocks[0]
     assert block.rows(np.array([1, 0])) == [RECORDS[2].row, RECORDS[0].row]
@@ -38,7 +40,7 @@ def test_some_of_unpacked_records() -> None:
 
 def test_many_records_are_packed_small() -> None:
     many = [Record(0, n, (f"word number {n % 100}", n)) for n in range(10_000)]
-    blob = packed(many)
+    blob = packed(RecordBatch.of(many))
     assert len(blob) < 100_000
     assert list(unpacked(blob).records()) == many
 
@@ -47,7 +49,7 @@ def test_a_parcel_comes_back() -> None:
     head = BatchHeader(
         1.5, (Command("add", "n", "q", 3, "id"),), ("letter",), 2, ("why",), ("cut",), "3 files", ended=True
     )
-    parcel = MicroBatch(head, packed(RECORDS[:1]), packed(RECORDS))
+    parcel = MicroBatch(head, packed(RecordBatch.of(RECORDS[:1])), packed(RecordBatch.of(RECORDS)))
     assert MicroBatch.from_bytes(parcel.to_bytes()) == parcel
     assert MicroBatch.from_bytes(MicroBatch(BatchHeader(0.0)).to_bytes()) == MicroBatch(BatchHeader(0.0))
 

@@ -92,7 +92,7 @@ def test_shards_change_as_one_worker_does(window: Window, shards: int, spread: P
         if len(one.standing.stream.schema.relations) > 4:
             records = [r._replace(relation=4) if rng.random() < 0.2 and not r.delete else r for r in batch]
         before = one.live.position, one.live.now
-        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), tuple(records)))
+        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(records)))
         log.append(LoggedBatch(*before, RecordBatch.of(records)))
         results = []
         for kept in several:

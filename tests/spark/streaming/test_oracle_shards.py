@@ -108,7 +108,7 @@ def compare(
         if number == 9:
             commands = [Command("remove", "late"), Command("add", "later", "alpha", 2)]
         before = one.live.position, one.live.now
-        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), tuple(batch)))
+        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         log.append(LoggedBatch(*before, RecordBatch.of(batch)))
         parcel = parcel_of(batch, commands, () if number else tables)
         results: list[LiveResult] = []

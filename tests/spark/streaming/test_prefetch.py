@@ -9,8 +9,9 @@ from threading import Event, Lock
 
 import pytest
 
-from skws.data.record import BadRecord, Record
-from skws.sources.feed import Batch, Item, Offset
+from skws.data.batch import Chunk
+from skws.data.record import BadRecord, Item, Record
+from skws.sources.feed import Batch, Offset
 from skws.spark.streaming.micro_batch import unpacked
 from skws.spark.streaming.prefetch import Prefetch
 from skws_schema.errors import SourceError
@@ -43,7 +44,8 @@ class Counting:
                 raise SourceError("gone")
             end = min(self.most, at + self.rng.choice([0, limit // 2, limit, limit]))
             items = [Record(0, n, (n,)) for n in range(at, end)]
-            return Batch(items, {"at": end}, (f"notice {at}",) if at % 7 == 0 else (), end == self.most)
+            notices = (f"notice {at}",) if at % 7 == 0 else ()
+            return Batch(Chunk.of(items), {"at": end}, notices, end == self.most)
         finally:
             self.lock.release()
 
@@ -56,8 +58,8 @@ class Counting:
     def tables(self) -> Iterator[Item]:
         return iter(())
 
-    def replay(self, start: Offset, end: Offset) -> Iterator[Item]:
-        return iter([Record(0, n, (n,)) for n in range(start["at"], end["at"])])
+    def replay(self, start: Offset, end: Offset) -> Chunk:
+        return Chunk.of([Record(0, n, (n,)) for n in range(start["at"], end["at"])])
 
     def commit(self, end: Offset) -> None:
         assert not self.lock.locked()
@@ -84,10 +86,10 @@ def test_all_records_in_order(seed: int) -> None:
         batch = polled.batch
         if polled.packed is not None:
             packed_ahead += 1
-            assert list(unpacked(polled.packed).records()) == batch.items
-        assert len(batch.items) <= 10
-        assert list(feed.replay(at, batch.end)) == list(batch.items)
-        found += batch.items
+            assert list(unpacked(polled.packed).records()) == list(batch.read)
+        assert len(batch.read) <= 10
+        assert list(feed.replay(at, batch.end)) == list(batch.read)
+        found += batch.read
         at, ended = batch.end, batch.ended
         ahead.commit(at)
     assert [item.time for item in found if isinstance(item, Record)] == list(range(200))
@@ -100,21 +102,22 @@ def test_bad_records_are_left_to_who_polls() -> None:
     bad = BadRecord("somewhere", 1, 0, b"", "no time")
     given: list[list[Item]] = [[Record(0, 0, (0,))] * 3, [Record(0, 1, (1,)), bad, Record(0, 1, (1,))], []]
     polls = iter(given)
-    feed.poll = lambda start, limit: Batch(next(polls), {"at": start["at"] + 3})  # type: ignore[method-assign]
+    feed.poll = lambda start, limit: Batch(Chunk.of(next(polls)), {"at": start["at"] + 3})  # type: ignore[method-assign]
     first = ahead.poll({"at": 0}, 3)
     ahead.read_on()
     second = ahead.poll({"at": 3}, 3)
-    assert (len(first.batch.items), second.packed) == (3, None)
-    assert bad in second.batch.items
+    assert second.packed is not None
+    assert (len(first.batch.read), len(unpacked(second.packed))) == (3, 2)
+    assert list(second.batch.read.bad) == [bad]
 
 
 def test_another_offset_than_was_polled_ahead() -> None:
     ahead = Prefetch(Counting(200, 1))
-    while not ahead.poll({"at": 0}, 10).batch.items:
+    while not ahead.poll({"at": 0}, 10).batch.read.records:
         pass
     ahead.read_on()
     assert ahead.poll({"at": 50}, 10).batch.end["at"] >= 50
-    assert all(item.time >= 50 for item in ahead.poll({"at": 50}, 10).batch.items if isinstance(item, Record))
+    assert all(item.time >= 50 for item in ahead.poll({"at": 50}, 10).batch.read if isinstance(item, Record))
 
 
 def test_errors_come_to_who_polls() -> None:
@@ -138,7 +141,7 @@ def test_who_commits_does_not_wait_for_a_poll_that_goes_on() -> None:
     feed = Counting(200, 1)
     ahead = Prefetch(feed)
     at = feed.start()
-    while len((batch := ahead.poll(at, 10).batch).items) < 10:
+    while len((batch := ahead.poll(at, 10).batch).read) < 10:
         at = batch.end
     feed.may_end.clear()
     ahead.read_on()
@@ -153,7 +156,7 @@ def test_what_a_commit_raises_late_comes_with_the_next_poll() -> None:
     feed = Counting(200, 1)
     ahead = Prefetch(feed)
     at = feed.start()
-    while len((batch := ahead.poll(at, 10).batch).items) < 10:
+    while len((batch := ahead.poll(at, 10).batch).read) < 10:
         at = batch.end
     feed.refused = batch.end["at"]
     ahead.read_on()

@@ -105,7 +105,7 @@ def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: i
         first = [Command.adding(standing) for standing in checked(asked).values()]
         commands = COMMANDS.get(number, []) if number else first
         before = one.live.position, one.live.now
-        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), tuple(batch)))
+        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         log.append(LoggedBatch(*before, RecordBatch.of(batch)))
         row = SimpleNamespace(sequence=number, parcel=parcel_of(batch, commands).to_bytes())
         told: list[bytes] = []

@@ -9,6 +9,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
@@ -37,7 +38,7 @@ def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int)
     told, most = ShardStats(), 0
     for number, batch in enumerate(cut(rng, random_records(rng, 120))):
         commands = [] if number else [Command.adding(given) for given in checked(_REQUEST).values()]
-        one.work(Entry(number + 1, {}, 0, tuple(commands), tuple(batch)))
+        one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         parcel = parcel_of(batch, commands)
         parcel = replace(parcel, head=replace(parcel.head, watched=True))
         told = _told([kept.work(parcel).told for kept in several], told)

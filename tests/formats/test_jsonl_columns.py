@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import skws.formats.chunks
-from skws.data.batch import RecordBatch
-from skws.data.record import BadRecord, Record
+import skws.formats.jsonl
+import skws.formats.jsonl_columns
+from skws.data.batch import Chunk
+from skws.data.record import Item, Record
 from skws.formats import BadRecordLog, Replay, read_split
-from skws.formats.chunks import ChunkReader, in_order
+from skws.formats.jsonl_columns import ChunkReader, in_order
 from skws.spec.enums import OnError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 
@@ -73,11 +73,16 @@ def lines(draw: st.DrawFn) -> bytes:
     )
 
 
-def flat(path: Path, split_bytes: int, schema: Schema = SCHEMA) -> Iterator[Record | BadRecord]:
-    reader = ChunkReader(schema)
-    for split in Replay.open(path, schema, split_bytes=split_bytes).splits:
-        for chunk in reader.read(split):
-            yield from chunk.records() if isinstance(chunk, RecordBatch) else chunk
+def chunked(path: Path, split_bytes: int, schema: Schema = SCHEMA) -> list[Item]:
+    """The bad records, then the others."""
+    splits = Replay.open(path, schema, split_bytes=split_bytes).splits
+    return list(Chunk.together(chunk for split in splits for chunk in ChunkReader(schema).read(split)))
+
+
+def by_line(path: Path, schema: Schema = SCHEMA) -> list[Item]:
+    """The bad records, then the others."""
+    splits = Replay.open(path, schema).splits
+    return list(Chunk.of(item for split in splits for item in read_split(split, schema)))
 
 
 @given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
@@ -85,12 +90,11 @@ def flat(path: Path, split_bytes: int, schema: Schema = SCHEMA) -> Iterator[Reco
 def test_equal_to_the_line_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
-    monkeypatch.setattr(skws.formats.chunks, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(skws.formats.jsonl_columns, "CHUNK_BYTES", chunk_bytes)
     path = tmp_path / "r.jsonl"
     first = b'{"relation": "b", "time": 0, "row": {"x": 1}}'
     path.write_bytes(b"\n".join([first, *found]) + b"\n")
-    expected = [i for s in Replay.open(path, SCHEMA).splits for i in read_split(s, SCHEMA)]
-    assert list(flat(path, split_bytes)) == expected
+    assert chunked(path, split_bytes) == by_line(path)
 
 
 ALONE = Schema("s", (Relation("b", (Attribute("x", AttributeType.INTEGER), KINDS[0])),), ())
@@ -126,13 +130,12 @@ def test_lines_that_are_not_one_plain_object_each(tmp_path: Path, found: list[by
     path = tmp_path / "r.jsonl"
     for ending in (b"", b"\n"):
         path.write_bytes(b"\n".join([PLAIN, *found, PLAIN]) + ending)
-        expected = [i for s in Replay.open(path, ALONE).splits for i in read_split(s, ALONE)]
-        assert list(flat(path, 1 << 20, ALONE)) == expected
+        assert chunked(path, 1 << 20, ALONE) == by_line(path, ALONE)
 
 
 def test_plain_lines_take_the_short_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with attributes missing that need not be there, and with numbers for times."""
-    monkeypatch.delattr(ChunkReader, "_batch")
+    monkeypatch.delattr(skws.formats.jsonl, "read")
     path = tmp_path / "r.jsonl"
     path.write_bytes(
         b'{"relation": "a", "time": 1.5, "row": {"integer": 7, "number": 2, "timestamp": "1970-01-02"}}\n'
@@ -140,7 +143,7 @@ def test_plain_lines_take_the_short_way(tmp_path: Path, monkeypatch: pytest.Monk
         + b"\n"
     )
     day = 86_400_000_000
-    assert list(flat(path, 1 << 20)) == [
+    assert chunked(path, 1 << 20) == [
         Record(0, 1_500_000, (None, None, 7, 2.0, None, day)),
         Record(1, 2_000_000, (1,)),
     ]
@@ -183,7 +186,7 @@ def test_in_order_only_where_it_is_plain(tmp_path: Path, texts: list[str], expec
 def test_in_order_whatever_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: list[int], sort: bool, ends: bool, block: int
 ) -> None:
-    monkeypatch.setattr(skws.formats.chunks, "ORDER_BLOCK", block)
+    monkeypatch.setattr(skws.formats.jsonl_columns, "ORDER_BLOCK", block)
     times = sorted(times) if sort else times
     lines = [b'{"relation": "b", "time": %d, "row": {"x": 1}}' % time for time in times]
     path = tmp_path / "r.jsonl"

@@ -26,9 +26,9 @@ check: $(READY)
 	$(BIN)/lint-imports
 	$(PYTEST) -m "not slow"
 
-## All tests, the long ones too
+## All tests, the long ones too, with three times as many random examples
 test-all: $(READY)
-	$(PYTEST)
+	SKWS_THOROUGH=1 $(PYTEST)
 
 ## Golden scripts written anew from what is right today; read the difference before you keep it
 golden: $(READY)

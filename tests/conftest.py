@@ -10,9 +10,11 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from skws.spark.session import start_session
+from tests.strategies import THOROUGH
 
 # A busy machine is no reason to fail.
-settings.register_profile("skws", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("skws", patient, max_examples=100 if THOROUGH else 30)
 settings.load_profile("skws")
 
 # A shell in the background, as on continuous integration, ignores this signal, and so do the processes

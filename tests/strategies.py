@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -10,6 +14,18 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Sch
 
 WORDS = ("alpha", "beta", "gamma")
 JOINABLE = ("x", "y")
+
+THOROUGH = "SKWS_THOROUGH" in os.environ
+
+
+def runs(number: int) -> range:
+    """The seeds of so many runs, or of a third where the tests are not to be thorough."""
+    return range(number if THOROUGH else -(-number // 3))
+
+
+def examples(number: int, **more: Any) -> settings:
+    """So many examples of a property test, or a third where the tests are not to be thorough."""
+    return settings(max_examples=number if THOROUGH else max(10, number // 3), **more)
 
 
 def seeds(few: int, many: int) -> pytest.MarkDecorator:

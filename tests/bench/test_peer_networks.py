@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.load import Load
@@ -28,7 +28,7 @@ from skws.queries.keywords.engine import Engine
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import TimeWindow
-from tests.strategies import WORDS, schemas, streams
+from tests.strategies import WORDS, examples, schemas, streams
 
 
 class Known(NamedTuple):
@@ -165,7 +165,7 @@ def check(plan: Plan, records: Sequence[Record], length: int, most: int) -> int:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_oracle_sql_and_steps_find_what_the_engine_finds(data: st.DataObject) -> None:
     words = WORDS[: data.draw(st.integers(1, 3))]
     schema = data.draw(schemas(keys=False))

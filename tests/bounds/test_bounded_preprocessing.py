@@ -6,7 +6,7 @@ from itertools import product
 from time import process_time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_bounds.closure import Closure
@@ -17,6 +17,7 @@ from skws_bounds.run import Run
 from skws_bounds.verdict import check
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.bounds.bounds_queries import SECOND, STREAMS, queries, sql, unlimited
+from tests.strategies import examples
 
 NUMBERS = Schema(
     "numbers",
@@ -66,7 +67,7 @@ ATOMS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(ATOMS)
 def test_the_closure_says_what_holds_in_all_numbers(atoms: list[Atom]) -> None:
     """For integers a and b, and a fraction c; equal constants are one, whatever they are compared with."""
@@ -89,7 +90,7 @@ def test_the_closure_says_what_holds_in_all_numbers(atoms: list[Atom]) -> None:
             assert all(m[one] == m[other] for m in models)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(queries(known=False))
 def test_unequal_splits_are_disjoint_and_lose_nothing(text: str) -> None:
     query = sql(text).queries[0]

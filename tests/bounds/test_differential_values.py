@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from skws_bounds.verdict import check
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from tests.bounds.bounds_queries import SECOND, Step, in_synopses, naively, sql
+from tests.strategies import examples
 
 
 def _typed(name: str, *, table: bool = False) -> Relation:
@@ -71,7 +72,7 @@ def typed_steps(draw: st.DrawFn) -> list[Step]:
     return made
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(typed_queries(), typed_steps(), st.fixed_dictionaries({"r": st.lists(_VALUES, max_size=3)}))
 def test_every_type_of_value(text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]) -> None:
     union = sql(text, SCHEMA)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_bounds.sql import parse_sql
 from skws_schema.errors import SqlError
 from tests.bounds.bounds_queries import STREAMS, sql
+from tests.strategies import examples
 
 # Clauses that the parser knows, and the column at which each is told.
 PASSED_OVER = [
@@ -55,7 +56,7 @@ def test_what_would_be_passed_over_is_refused_at_its_place(text: str, column: in
     assert re.match(rf"line 1, column {column}: .*{re.escape(message)}", str(told.value)), str(told.value)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.lists(st.sampled_from([*WORDS, "\n"]), max_size=14).map(" ".join))
 def test_any_words_are_read_or_refused_with_a_place(words: str) -> None:
     for text in (words, f"SELECT s.a FROM s, t WHERE {words}", f"SELECT {words} FROM s, t"):

@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from skws_bounds.modified import conjunctions, modified
 from skws_bounds.normal_form import Union
@@ -16,6 +16,7 @@ from skws_bounds.verdict import Verdict, check
 from skws_schema.model import Row
 from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS, queries, sql, unlimited
 from tests.bounds.growth import Pattern, states, witness
+from tests.strategies import examples
 
 TRIES = 150
 # What may stay unconfirmed of the queries that are said to need unbounded memory: the search is not complete.
@@ -98,7 +99,7 @@ def _entries(union: Union, steps: int, seed: int) -> int:
     return run.entries
 
 
-@settings(max_examples=60, derandomize=True)  # some queries need longer streams
+@examples(60, derandomize=True)  # some queries need longer streams
 @given(queries(most=3))
 def test_synopses_of_bounded_queries_do_not_grow(text: str) -> None:
     union = sql(text)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations, islice
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 
 from skws_bounds import theorem1, theorem2
 from skws_bounds.lto import Criterion, compared, forests
@@ -17,6 +17,7 @@ from skws_bounds.normal_form import Atom, Attr, Domain, Op, Term
 from skws_bounds.verdict import lasting
 from skws_schema.budget import StepBudget
 from tests.bounds.bounds_queries import queries, sql, unlimited
+from tests.strategies import examples
 
 MOST_ORDERS = 100
 
@@ -56,7 +57,7 @@ def _synopses(query: Modified) -> tuple[Failure, ...]:
         pytest.param(_synopses, id="synopses"),
     ],
 )
-@settings(max_examples=40)
+@examples(40)
 @given(queries(most=3))
 def test_a_failing_order_is_found_if_there_is_one(criterion: Criterion, text: str) -> None:
     for conjunction in islice(conjunctions(sql(text).queries[0], unlimited()), 3):

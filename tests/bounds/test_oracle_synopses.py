@@ -6,16 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 
 from skws_bounds.run import Run
 from skws_bounds.verdict import check
 from skws_schema.errors import UsageError
 from skws_schema.model import Row
 from tests.bounds.bounds_queries import STREAMS, Step, in_synopses, naively, queries, sql, steps, tables
+from tests.strategies import examples
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(queries(), steps(), tables)
 def test_results_are_those_of_naive_evaluation(
     text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]
@@ -31,7 +32,7 @@ def test_results_are_those_of_naive_evaluation(
     assert shown == naively(union, STREAMS, arrivals, known)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(queries(), steps(), tables)
 def test_a_run_goes_on_from_its_snapshot(
     text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]

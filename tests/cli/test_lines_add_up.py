@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.jobs.local import LocalWatch
@@ -25,6 +25,7 @@ from skws_mesh.kinds import MeshKind
 from skws_windows.window import CountWindow, ExpressionWindow, Window
 from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, opened, request, steps
 from tests.spark.streaming.spark_runs import running
+from tests.strategies import examples
 
 ORDER: Final = b'{"relation": "order", "time": %d, "row": {"cid": 7, "item": "lamp"}}'
 GOOD: Final = (
@@ -129,7 +130,7 @@ COMMANDS: Final[Sequence[Callable[[Path], int]]] = (
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(dirty(), st.booleans(), st.sampled_from(COMMANDS))
 def test_of_json_lines(case: tuple[bytes, int], packed: bool, command: Callable[[Path], int]) -> None:
     text, count = case
@@ -182,7 +183,7 @@ CSV_LINES: Final = (
 )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.tuples(st.sampled_from(CSV_LINES), st.integers(1, 40))), st.sampled_from(COMMANDS[:-1]))
 def test_of_csv(lines: list[tuple[bytes, int]], command: Callable[[Path], int]) -> None:
     told = [line % time if b"%d" in line else line for line, time in lines]

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from skws.explain import Explanation, Observed, explain, observe, observe_paper, to_dot, to_svg, to_text
 from skws.explain.branch import Branch, Role
@@ -26,7 +26,7 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import Unbounded, parse_window, window_text
 from tests.places import ROOT
-from tests.strategies import schemas
+from tests.strategies import examples, schemas
 
 GOLDEN = Path(__file__).parent / "golden"
 MOVIES = ROOT / "examples" / "movies"
@@ -72,7 +72,7 @@ def test_golden_texts(case: str) -> None:
     assert text == golden.read_text()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(schema=schemas())
 def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     if not any(relation.search for relation in schema.relations):
@@ -88,7 +88,7 @@ def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     assert len(shown) == len(networks)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(schema=schemas())
 def test_pruned_networks_make_up_the_difference(schema: Schema) -> None:
     if not any(relation.search for relation in schema.relations):

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import skws.formats.jsonl
@@ -18,6 +18,7 @@ from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.jsonl_columns import ChunkReader, in_order
 from skws.spec.enums import OnError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from tests.strategies import examples
 
 KINDS = tuple(Attribute(kind.value, kind) for kind in AttributeType)
 SCHEMA = Schema(
@@ -86,7 +87,7 @@ def by_line(path: Path, schema: Schema = SCHEMA) -> list[Item]:
 
 
 @given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_line_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
@@ -150,7 +151,7 @@ def test_plain_lines_take_the_short_way(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @given(st.lists(lines(), max_size=30))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_batches_equal_the_stream(tmp_path: Path, found: list[bytes]) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(b'{"relation": "b", "time": 0, "row": {"x": 1}}\n' + b"\n".join(found))
@@ -181,7 +182,7 @@ def test_in_order_only_where_it_is_plain(tmp_path: Path, texts: list[str], expec
     assert in_order(Replay.open(path, SCHEMA, split_bytes=30).splits) is expected
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 30), min_size=1), st.booleans(), st.booleans(), st.integers(1, 200))
 def test_in_order_whatever_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: list[int], sort: bool, ends: bool, block: int

@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws.formats import BadRecordLog, Replay, parquet_columns
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from tests.strategies import examples
 
 KINDS = tuple(Attribute(f"a_{kind.value}", kind) for kind in AttributeType)
 ARROW: dict[str, pa.DataType] = {
@@ -66,7 +67,7 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @given(files(), st.integers(1, 9), st.integers(40, 400))
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_row_reader(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

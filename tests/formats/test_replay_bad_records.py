@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import BadRecord, Record
@@ -19,6 +19,7 @@ from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, Relation, Schema
 from tests.formats.samples import MOVIE, PLAYS, SCHEMA, T, bad, items, records
 from tests.places import DATA
+from tests.strategies import examples
 
 GOOD = {"relation": "movie", "time": 5, "row": {"mid": 1, "did": 2}}
 
@@ -116,7 +117,7 @@ def test_the_time_attribute_wins_and_deletions_happen_at_their_own_time(tmp_path
 
 
 @pytest.mark.parametrize("name", ["s.jsonl", "plays.jsonl", "s.csv", "plays.csv"])
-@settings(max_examples=60)
+@examples(60)
 @given(noise=st.binary(max_size=120), head=st.sampled_from([b"", b"mid,role,time\n", b"relation,row\n"]))
 def test_random_bytes_raise_nothing(name: str, noise: bytes, head: bytes) -> None:
     with TemporaryDirectory() as directory:
@@ -148,7 +149,7 @@ SEEDS: list[Any] = [
 ]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.data())
 def test_mutated_records_raise_nothing(data: st.DataObject) -> None:
     item = orjson.loads(orjson.dumps(data.draw(st.sampled_from(SEEDS))))

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import BadRecord, Record
@@ -27,6 +27,7 @@ from tests.formats.samples import (
     json_lines,
     records,
 )
+from tests.strategies import examples
 
 # From 1973 on, where an event without a schema tells microseconds by their size.
 MICROS = st.integers(100_000_000_000_000, 4_000_000_000_000_000)
@@ -47,7 +48,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(RECORDS)
 def test_every_format_of_a_stream_gives_the_same_records(written: list[Record]) -> None:
     with TemporaryDirectory() as directory:
@@ -147,7 +148,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(LINES, st.booleans(), st.integers(1, 200))
 def test_json_lines_may_be_cut_anywhere(lines: list[bytes], ends: bool, split_bytes: int) -> None:
     text = b"\n".join(lines) + (b"\n" if ends else b"")

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
 from skws.formats import replay, sorted_records
 from skws_schema.errors import SkwsError
+from tests.strategies import examples
 
 VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=4)
 RECORDS = st.lists(
@@ -34,7 +35,7 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(RECORDS, st.integers(1, 20), st.sampled_from([2, 3, 64]))
 def test_equals_sorted(records: list[Record], memory: int, open_runs: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import skws.data.batch
@@ -32,7 +32,7 @@ from skws.spec.enums import EvaluatorName
 from skws.spec.ranking import RankingChoice
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, static_rows, streams
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(5), Unbounded()]
 KEPT = [-1, 3, 1 << 17]  # rows of tables to which nobody refers: let go at once, soon, never here
@@ -124,7 +124,7 @@ def told(engine: ColumnarEngine, static: Sequence[Record], stream: Sequence[Reco
     st.sampled_from(KEPT),
     st.sampled_from(FEW),
 )
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_tables_loaded_whole(
     monkeypatch: pytest.MonkeyPatch,
     size: int,
@@ -150,7 +150,7 @@ def test_equal_to_tables_loaded_whole(
 
 
 @given(cases(), st.sampled_from(WINDOWS), st.sampled_from(KEPT), st.sampled_from(FEW), st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_for_queries_that_come_and_go(
     monkeypatch: pytest.MonkeyPatch,
     case: tuple[Schema, int, list[Record], list[Record]],

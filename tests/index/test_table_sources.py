@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -35,6 +35,7 @@ from tests.cli.command_lines import Skws
 from tests.jobs.watching import Collected, opened, request, steps
 from tests.postgres import Database
 from tests.spark.streaming.spark_runs import running
+from tests.strategies import examples
 
 PRODUCTS: list[tuple[int | None, str | None, float | None]] = [
     (1, "red kettle", 12.5),
@@ -283,7 +284,7 @@ def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
         st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["lamp post", "Lamps\x1cx", "\ufb02at"]))
     )
 )
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
     schema = _texts_only()
     path = tmp_path / "postings"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.keywords import JointMatcher, Matcher, parse_query
 from skws_schema.errors import QueryError
 from skws_schema.model import Row
 from tests.keywords.texts_and_queries import SCHEMA, queries, rows
+from tests.strategies import examples
 
 
 def bitmaps(joint: JointMatcher, relation: int, some: list[Row]) -> dict[tuple[int, int], int]:
@@ -21,7 +22,7 @@ def bitmaps(joint: JointMatcher, relation: int, some: list[Row]) -> dict[tuple[i
 
 
 @given(st.lists(st.tuples(queries(), st.booleans()), max_size=6), st.lists(rows(), max_size=6), st.data())
-@settings(max_examples=100)
+@examples(100)
 def test_equal_to_each_querys_own(
     asked: list[tuple[str, bool]], described: list[tuple[int, *Row]], data: st.DataObject
 ) -> None:

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from skws.keywords import EXCLUDED, KeywordQuery, Matcher, Phrase, Prefix, Slot, Term, parse_query, tokens
@@ -24,6 +24,7 @@ from tests.keywords.texts_and_queries import (
     rows,
     texts,
 )
+from tests.strategies import examples
 
 
 def oracle_satisfies(slot: Slot, relation: int, row: Row) -> bool:
@@ -68,7 +69,7 @@ def parsed(text: str) -> KeywordQuery:
         raise
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(queries(), st.lists(rows(), max_size=6))
 @example("東", [(1, "U東", None, None)])
 def test_bitmaps_of_rows_and_of_columns_are_those_of_the_oracle(text: str, some: list[Row]) -> None:
@@ -91,7 +92,7 @@ def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.sampled_from(
         ("tarantino", "die", "sky", '"spider man"', "run*", "strasse", "sensible", "at&t", ".net", "3.14")

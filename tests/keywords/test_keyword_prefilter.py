@@ -9,7 +9,7 @@ import unicodedata
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from whoosh.lang.porter2 import exceptional_forms
 
@@ -18,6 +18,7 @@ from skws.keywords.alphabet import PIECE, UNSPACED, fold
 from skws.keywords.analysis import stem
 from skws.keywords.prefilter import _FOREIGN, _unstemmed, condition, hopeless
 from skws.keywords.query import Alternative
+from tests.strategies import examples
 
 _SUFFIXES = """
     s es ies ied ed edly eed eedly ing ingly y ly li ational tional ation ator izer ization alism aliti ality
@@ -32,7 +33,7 @@ _ENGLISH = st.builds(
 )
 
 
-@settings(max_examples=1_500)
+@examples(1_500)
 @given(_ENGLISH)
 def test_words_begin_as_their_stem_says(word: str) -> None:
     assert word.startswith(_unstemmed(stem(word)))

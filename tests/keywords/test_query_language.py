@@ -4,13 +4,14 @@ import pickle
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.keywords import MAX_SLOTS, KeywordQuery, Phrase, Prefix, Scope, Slot, Term, parse_query
 from skws.keywords.scope import with_left_out
 from skws_schema.errors import QueryError
 from tests.keywords.texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE, queries
+from tests.strategies import examples
 
 FILM = Scope(MOVIE, None)
 PLAYS = SCHEMA.index["plays"]
@@ -146,7 +147,7 @@ _QUOTED = re.compile('["\u201c\u201d\u201e][^"\u201c\u201d\u201e]*["\u201c\u201d
 _WITHIN = re.compile(r'(?<=[ab])[^\s"()]*(?=[ab])')
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(st.text(f"ab{_SIGNS}{_SIGNS} \t", max_size=16))
 def test_nothing_typed_is_passed_over(text: str) -> None:
     """Each character is part of a term or operator, white space, or told; else the text is refused."""
@@ -342,7 +343,7 @@ def test_a_query_is_a_value() -> None:
     assert query != parse_query(query.text, SCHEMA)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.one_of(st.text(max_size=30), st.text("ab(\") *-:;.ORNTAD&'“”\u0301\t東", max_size=24)))
 def test_any_text_is_a_query_or_a_query_error(text: str) -> None:
     query = _parsed(text)

@@ -7,13 +7,14 @@ from itertools import count
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQueries
 from skws_mesh.columnar.columns import Hashes, Ints
 from skws_mesh.columnar.hash_index import HashFilter, HashIndex
 from skws_mesh.columnar.store import Table
+from tests.strategies import examples
 
 
 def hashes_of(random: Random, number: int, kinds: int) -> Hashes:
@@ -32,7 +33,7 @@ FIRST_PAYLOADS = [0, (1 << 20) - 40]
 
 
 @given(st.integers(0, 10**6), st.sampled_from(FIRST_PAYLOADS))
-@settings(max_examples=60)
+@examples(60)
 def test_runs_find_what_was_added_and_is_left(seed: int, payload: int) -> None:
     random, index = Random(seed), HashIndex()
     held: dict[int, int] = {}  # payload -> hash
@@ -91,7 +92,7 @@ def test_a_large_run_stands_in_order_of_more_bits_than_one_digit() -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=30)
+@examples(30)
 def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:
     random = Random(seed)
     table = Table((np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int32)))
@@ -120,7 +121,7 @@ def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6))
-@settings(max_examples=30)
+@examples(30)
 def test_a_filter_that_grows_passes_all_that_it_holds(seed: int, times: int) -> None:
     random, held = Random(seed), HashFilter()
     hashes = hashes_of(random, 300, 1 << 40)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.load import Load
@@ -12,7 +12,7 @@ from skws_mesh.cngen import CNGen
 from skws_mesh.count import TooManyKindsError, count_networks
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.model import Schema
-from tests.strategies import schemas
+from tests.strategies import examples, schemas
 
 SEQUENCES: dict[int, list[tuple[int, ...]]] = {
     1: [()],
@@ -22,7 +22,7 @@ SEQUENCES: dict[int, list[tuple[int, ...]]] = {
 
 
 @given(schemas(max_relations=4), st.integers(1, 3), st.integers(1, 5), st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_equals_what_is_made(schema: Schema, keywords: int, size: int, data: st.DataObject) -> None:
     bitmaps = st.integers(0, (1 << keywords) - 1)
     several = len(schema.relations)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.cngen import CNGen
@@ -20,6 +20,7 @@ from skws_purging.tuples import ALWAYS, Members, StreamTuple
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import FOREVER, TimeWindow
+from tests.strategies import examples
 
 LENGTH = 10
 _KIND = (Attribute("x", AttributeType.INTEGER),)
@@ -142,7 +143,7 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
 
 
 @given(arrivals(), st.sampled_from([3, 4]))
-@settings(max_examples=80)
+@examples(80)
 def test_states_and_counts_agree_with_the_mesh(stream: list[Arrival], size: int) -> None:
     mesh = star_mesh(size)
     now = 1
@@ -169,7 +170,7 @@ def agree(mesh: DemandDrivenMesh) -> None:
 
 
 @given(arrivals(), st.sampled_from([3, 4]))
-@settings(max_examples=30)
+@examples(30)
 def test_states_agree_after_changes_of_the_schema(stream: list[Arrival], size: int) -> None:
     mesh, now, schema = star_mesh(size), 1, STAR
     for number, (relation, keywords, value, gap) in enumerate(stream):
@@ -195,7 +196,7 @@ class Recording(DemandDrivenMesh):
 
 
 @given(arrivals(), st.sampled_from([3, 4]))
-@settings(max_examples=80)
+@examples(80)
 def test_nothing_is_produced_twice_and_all_in_order_of_arrival(stream: list[Arrival], size: int) -> None:
     mesh = Recording(CNGen(STAR, 2, size), TimeWindow(LENGTH), LazyPurging(by_demand=True))
     mesh.produced = {}
@@ -228,7 +229,7 @@ def test_the_left_child_catches_up_before_the_operator_that_wakes_it() -> None:
 
 
 @given(arrivals(), st.sampled_from([3, 4]))
-@settings(max_examples=80)
+@examples(80)
 def test_no_dead_tuple_stays_for_longer_than_two_windows(stream: list[Arrival], size: int) -> None:
     mesh = star_mesh(size)
     horizon = 0

@@ -7,7 +7,7 @@ from itertools import product
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.cngen import CNGen
@@ -16,7 +16,7 @@ from skws_mesh.order import NodeOrder
 from skws_mesh.tree import Tree
 from skws_schema.graph import edges, edges_from
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
-from tests.strategies import schemas
+from tests.strategies import examples, schemas
 
 
 def schema_of(relations: int, joins: list[tuple[int, int]]) -> Schema:
@@ -65,7 +65,7 @@ def test_known_counts(schema: Schema, keywords: int, size: int, count: int) -> N
     st.integers(1, 4),
     st.lists(st.floats(0, 1), min_size=3, max_size=3),
 )
-@settings(max_examples=100)
+@examples(100)
 def test_equals_brute_force(schema: Schema, keywords: int, size: int, frequencies: list[float]) -> None:
     searchable = [((1 << keywords) - 1) if r.search else 0 for r in schema.relations]
     # Brute force builds every labelled tree, whose number explodes.
@@ -92,7 +92,7 @@ def test_text_names_parallel_joins_and_sides_of_self_joins() -> None:
 
 
 @given(schemas(max_relations=3), st.integers(1, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_texts_differ_and_do_not_depend_on_the_order(schema: Schema, keywords: int) -> None:
     words = ["a", "b", "c"][:keywords]
     texts = []

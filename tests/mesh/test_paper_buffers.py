@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.cngen import CNGen
@@ -18,6 +18,7 @@ from skws_purging.tuples import StreamTuple, end_of
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import TimeWindow
+from tests.strategies import examples
 
 LENGTH = 10
 _KIND = (Attribute("x", AttributeType.INTEGER),)
@@ -108,7 +109,7 @@ Steps = list[tuple[int, int, int, int]]  # relation, keywords, value, ticks sinc
     ),
     st.sampled_from(MODES),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_the_bound_on_dead_tuples_needs_no_demand(
     stream: Steps, mode: tuple[MeshKind, PurgeKind, bool]
 ) -> None:

@@ -6,7 +6,7 @@ from itertools import count
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.cngen import CNGen
@@ -19,7 +19,7 @@ from skws_mesh.tree import Tree
 from skws_purging.tuples import StreamTuple
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import TimeWindow, Window
-from tests.strategies import schemas
+from tests.strategies import examples, schemas
 
 WINDOW = TimeWindow(10)
 
@@ -70,7 +70,7 @@ def test_a_forest_shares_no_join() -> None:
 
 
 @given(schemas(max_relations=3), st.integers(1, 2), st.sampled_from([MeshKind.FULL, MeshKind.FOREST]))
-@settings(max_examples=40)
+@examples(40)
 def test_tree_gen_gives_the_tree_of_every_operator(schema: Schema, slots: int, kind: MeshKind) -> None:
     generator = CNGen(schema, slots, 4)
     mesh = paper_mesh(generator, kind)
@@ -120,7 +120,7 @@ def arrivals(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 
 
 @given(arrivals())
-@settings(max_examples=60)
+@examples(60)
 def test_a_partial_mesh_has_operators_exactly_where_there_is_left_input(
     stream: list[tuple[int, int, int]],
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_partial_mesh_has_operators_exactly_where_there_is_left_input(
 
 
 @given(arrivals(), st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_eager_purging_leaves_no_dead_tuple(stream: list[tuple[int, int, int]], data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from([MeshKind.FOREST, MeshKind.FULL, MeshKind.PARTIAL]))
     mesh = paper_mesh(CNGen(CHAIN, 2, 4), kind, PurgeKind.EAGER, data.draw(st.booleans()))
@@ -164,7 +164,7 @@ def test_a_negative_tuple_expunges_what_holds_it_and_retracts(mesh: MeshKind, pu
 
 
 @given(schemas(max_relations=3), st.integers(1, 3), st.lists(st.floats(0, 1), min_size=3, max_size=3))
-@settings(max_examples=40)
+@examples(40)
 def test_the_rarest_keyword_is_in_every_root(schema: Schema, slots: int, shares: list[float]) -> None:
     order = NodeOrder.default(slots, shares[:slots])
     mesh = paper_mesh(CNGen(schema, slots, 3, order=order), MeshKind.FULL)

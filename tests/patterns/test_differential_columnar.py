@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA
@@ -30,6 +30,7 @@ from tests.patterns import pattern_matches as written
 from tests.patterns.paper_examples import P0, Q0, SCHEMA, STREAM
 from tests.patterns.test_oracle_queries import NESTED
 from tests.patterns.texts import contains
+from tests.strategies import examples
 
 WINDOWS = st.one_of(
     st.builds(CountWindow, st.integers(1, 6)), st.builds(TimeWindow, st.integers(1, 8)), st.just(Unbounded())
@@ -89,7 +90,7 @@ def ticks_of(stream: Sequence[object], gaps: list[int], window: Window) -> list[
     return [*accumulate(gaps[: len(stream)])]
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(formal.hierarchical_queries(), formal.streams(12), GAPS, WINDOWS, SIZES)
 def test_queries(
     query: ConjunctiveQuery,
@@ -103,7 +104,7 @@ def test_queries(
     assert found == by_tuple(pcea, stream, ticks, window)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(written.patterns(), written.streams(10), GAPS, WINDOWS, SIZES)
 def test_patterns(
     pattern: Pattern, stream: list[tuple[int, Row]], gaps: list[int], window: Window, sizes: list[int]

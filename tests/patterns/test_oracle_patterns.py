@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA
@@ -20,8 +20,9 @@ from skws_schema.model import Row
 from skws_windows.window import CountWindow
 from tests.patterns.pattern_matches import SCHEMA, Match, matches, patterns, streams
 from tests.patterns.texts import contains
+from tests.strategies import examples
 
-SOME_ARE_REFUSED = settings(suppress_health_check=[HealthCheck.filter_too_much], max_examples=200)
+SOME_ARE_REFUSED = examples(200, suppress_health_check=[HealthCheck.filter_too_much])
 
 
 def found(valuations: list[Valuation]) -> set[Match]:
@@ -81,7 +82,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@settings(max_examples=40)
+@examples(40)
 @given(stream=streams(max_tuples=7), window=st.integers(2, 6))
 def test_texts_mean_their_matches(text: str, stream: list[tuple[int, Row]], window: int) -> None:
     pattern = parse_pattern(text, SCHEMA)

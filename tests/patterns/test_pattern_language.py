@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA
@@ -18,6 +18,7 @@ from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded
 from tests.patterns.texts import contains
+from tests.strategies import examples
 
 
 def relation(name: str, *, table: bool = False) -> Relation:
@@ -234,7 +235,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
 def test_whatever_is_written_is_compiled_or_refused(text: str) -> None:
     with suppress(PatternError):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
@@ -24,6 +24,7 @@ from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.patterns import hierarchical_queries as formal
 from tests.patterns import pattern_matches as written
 from tests.patterns.texts import contains
+from tests.strategies import examples
 from tests.strategies import streams as record_streams
 
 WINDOWS: list[Window] = [CountWindow(3), TimeWindow(4), TimeWindow(8), Unbounded()]
@@ -51,7 +52,7 @@ def told(stream: PatternStream, records: list[Record]) -> list[PatternResult]:
     return list(stream.process(RecordBatch.of(records)))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.data(), st.sampled_from(WINDOWS))
 def test_a_stream_rebuilt_from_two_windows_goes_on_as_if_it_had_never_ended(
     data: st.DataObject, window: Window
@@ -83,7 +84,7 @@ def _needed(record: Record, place: int, read: list[Record], position: int, windo
             return True
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(record_streams(SCHEMA, 2, max_records=20), st.sampled_from(WINDOWS))
 def test_a_snapshot_is_what_was_told_and_is_alive(records: list[Record], window: Window) -> None:
     query = read_query(PATTERN, SCHEMA)
@@ -123,7 +124,7 @@ def _whole(
     return told(PatternStream(query, schema, window), records)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(formal.hierarchical_queries(), formal.streams(), st.sampled_from(WINDOWS))
 def test_shards_by_the_root_of_a_query_find_everything_once(
     query: ConjunctiveQuery, stream: list[tuple[int, Row]], window: Window
@@ -136,7 +137,7 @@ def test_shards_by_the_root_of_a_query_find_everything_once(
     assert Counter(found) == Counter(_whole(pattern, formal.SCHEMA, stream, window))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(written.patterns(), written.streams(9), st.sampled_from(WINDOWS))
 def test_shards_by_the_root_of_a_pattern_find_everything_once(
     pattern: Pattern, stream: list[tuple[int, Row]], window: Window

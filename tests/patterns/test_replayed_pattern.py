@@ -6,7 +6,7 @@ from collections import Counter
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
@@ -17,6 +17,7 @@ from skws.queries.patterns.replayed import ReplayedPattern
 from skws_patterns.evaluation import columnar as by_columns
 from skws_windows.window import CountWindow, Unbounded, Window
 from tests.patterns.test_pattern_stream import PATTERN, SCHEMA, WINDOWS, told
+from tests.strategies import examples
 from tests.strategies import streams as record_streams
 
 TEXTS = [
@@ -30,7 +31,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@settings(max_examples=30)
+@examples(30)
 @given(
     records=record_streams(SCHEMA, 2, max_records=24),
     window=st.sampled_from(WINDOWS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA, Source, State, Transition
@@ -17,6 +17,7 @@ from skws_patterns.evaluation.runs import column_plan
 from skws_schema.model import Row
 from skws_windows.window import CountWindow
 from tests.patterns.pattern_matches import SCHEMA, streams
+from tests.strategies import examples
 
 STATES: Final = "pqrst"
 SAME: Final = Equality(tuple((relation, (0,)) for relation in range(3)), (0,))
@@ -57,7 +58,7 @@ def in_accepting_runs(pcea: PCEA) -> set[Transition]:
     return {t for t in firing if t.target in needed}
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(automata())
 def test_what_is_left_is_what_accepting_runs_are_made_of(pcea: PCEA) -> None:
     trimmed = pcea.trimmed()
@@ -67,7 +68,7 @@ def test_what_is_left_is_what_accepting_runs_are_made_of(pcea: PCEA) -> None:
     assert trimmed.trimmed() == trimmed
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(automata(), streams(max_tuples=4))
 def test_accepting_runs_stay(pcea: PCEA, stream: list[tuple[int, Row]]) -> None:
     trimmed = pcea.trimmed()

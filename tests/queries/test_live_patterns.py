@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
@@ -27,7 +27,7 @@ from skws_purging.tuples import ALWAYS
 from skws_schema.errors import PatternError, UsageError
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.patterns.test_pattern_stream import SCHEMA
-from tests.strategies import streams
+from tests.strategies import examples, streams
 
 PATTERNS = [
     "A a ; * b where a.x = b.x",
@@ -63,7 +63,7 @@ def cut(records: Sequence[Record], places: Sequence[int]) -> list[Sequence[Recor
     return [records[start:end] for start, end in pairwise(ends)]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     streams(SCHEMA, 2, max_records=24),
     st.lists(st.integers(0, 30), max_size=4),
@@ -80,7 +80,7 @@ def test_it_finds_what_a_search_finds(
     assert [read_result(one.to_json()).to_json() for one in found] == [one.to_json() for one in found]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     streams(SCHEMA, 2, max_records=24),
     st.lists(st.integers(0, 30), max_size=4),
@@ -108,7 +108,7 @@ def test_records_out_of_order_are_found_as_if_in_order(
     assert late == []
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     streams(SCHEMA, 2, max_records=24),
     st.lists(st.integers(0, 30), max_size=4),
@@ -127,7 +127,7 @@ def test_shards_find_together_what_one_finds(
     assert Counter(found) == Counter(watched(one, batches))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     streams(SCHEMA, 2, max_records=24),
     st.integers(0, 24),

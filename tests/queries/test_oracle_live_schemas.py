@@ -32,6 +32,7 @@ from tests.jobs.test_schema_changes import WITH_NOTES
 from tests.jobs.watching import SCHEMA as SHOP
 from tests.spark.streaming.test_oracle_shard_schemas import CHANGES
 from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records
+from tests.strategies import runs
 from tests.windows.test_windowed_standing_queries import stream as shop_stream
 
 EXTRA = 4  # where a relation stands that comes with a change
@@ -108,7 +109,7 @@ PATTERNS = [
 @pytest.mark.parametrize("window", [TimeWindow(12), TimeWindow(60), CountWindow(9)])
 @pytest.mark.parametrize("text", PATTERNS)
 def test_patterns_are_made_anew_from_what_still_counts(text: str, window: Window) -> None:
-    for seed in range(2):
+    for seed in runs(2):
         run = Run(Stream(SCHEMA, window), Query(text, kind=PATTERN), seed)
         results = 0
         for step in run.steps():
@@ -137,7 +138,7 @@ def searched(text: str, stream: Stream, step: Step) -> Counter[LiveResult]:
 @pytest.mark.parametrize("options", [{SIZE: "3"}, {SIZE: "2", GROUP: "yes"}])
 def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], window: Window) -> None:
     left = 0
-    for seed in range(2):
+    for seed in runs(2):
         run = Run(Stream(SCHEMA, window), Query("alpha beta", kind=TOP, options=options), seed, deletes=True)
         shown: set[str] = set()
         for step in run.steps(records=120):
@@ -173,7 +174,7 @@ SQLS = ["SELECT DISTINCT x FROM plain WHERE x >= 0 AND x < 5", "SELECT x, y FROM
 
 @pytest.mark.parametrize("text", SQLS)
 def test_the_state_of_sql_goes_on(text: str) -> None:
-    for seed in range(4):
+    for seed in runs(4):
         run = Run(Stream(SCHEMA, TimeWindow(12)), Query(text, kind=SQL, options={"force": "yes"}), seed)
         steps = list(run.steps())
         found = [r for step in steps for r in step.found] + run.live.take(RecordBatch.of(()), ended=True)

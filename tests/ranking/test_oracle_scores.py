@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isclose, log, log2, prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -19,7 +19,7 @@ from skws_purging.tuples import ALWAYS
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Live, Oracle, instants
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, static_rows, streams
 
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded(), CountWindow(3)]
 HALF_LIFE = 2_000_000
@@ -127,7 +127,7 @@ def without_twins(stream: list[Record]) -> list[Record]:
 
 @pytest.mark.parametrize("names", [False, True])
 @given(cases(), st.sampled_from(WINDOWS))
-@settings(max_examples=150)
+@examples(150)
 def test_scores_are_those_of_the_definition(
     names: bool, case: tuple[Schema, int, list[Record], list[Record]], window: Window
 ) -> None:

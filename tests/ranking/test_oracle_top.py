@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -18,7 +18,7 @@ from skws.spec.ranking import RankingChoice, TopChoice
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, static_rows, streams
 
 SCHEMA = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
 SECOND = 1_000_000
@@ -99,7 +99,7 @@ class Follower:
 
 
 @given(changes(), st.integers(1, 4), st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_best_at_every_instant(told: list[Result], size: int, group: bool) -> None:
     choice = TopChoice(size, group)
     top, follower = Top(choice, SCHEMA, event_time), Follower(size)
@@ -115,7 +115,7 @@ def test_best_at_every_instant(told: list[Result], size: int, group: bool) -> No
 
 
 @given(changes(), st.integers(1, 4), st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_expiry_is_told_at_its_own_instant_whenever_the_next_record_comes(
     told: list[Result], size: int, group: bool
 ) -> None:
@@ -128,7 +128,7 @@ def test_expiry_is_told_at_its_own_instant_whenever_the_next_record_comes(
 
 
 @given(changes(deletions=False), st.integers(1, 3))
-@settings(max_examples=200)
+@examples(200)
 def test_what_can_never_enter_is_forgotten_without_a_difference(told: list[Result], size: int) -> None:
     whole, pruned = (Top(TopChoice(size, append_only=yes), SCHEMA, event_time) for yes in (False, True))
     for result in told:
@@ -151,7 +151,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
 
 
 @given(cases(), st.sampled_from(WINDOWS), st.integers(1, 3), st.booleans())
-@settings(max_examples=150)
+@examples(150)
 def test_best_of_an_engine_after_every_tuple(
     case: tuple[Schema, int, list[Record], list[Record]], window: Window, size: int, group: bool
 ) -> None:

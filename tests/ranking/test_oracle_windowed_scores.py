@@ -8,7 +8,7 @@ from math import isclose
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -24,7 +24,7 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Sch
 from skws_windows.window import ExpressionWindow
 from tests.oracles.windowed import WindowedOracle
 from tests.ranking.test_oracle_scores import HALF_LIFE, Judge
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, static_rows, streams
 from tests.window_streams import expression_texts
 
 CONDITIONS = ("x > 0", "x = y", "y < 1", "r0", "not r0", "t contains 'alpha'", "x = x[-1]")
@@ -103,7 +103,7 @@ def check_scores(judge: WindowJudge, results: list[Result]) -> None:
 
 
 @given(cases())
-@settings(max_examples=60)
+@examples(60)
 def test_scores_are_those_of_the_definition_over_the_window(
     case: tuple[Plan, list[Record], list[Record]],
 ) -> None:
@@ -125,7 +125,7 @@ def test_scores_are_those_of_the_definition_over_the_window(
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
-@settings(max_examples=25)
+@examples(25)
 def test_neither_batches_nor_failures_matter_to_scores(
     case: tuple[Plan, list[Record], list[Record]], cuts: list[int]
 ) -> None:
@@ -160,7 +160,7 @@ def best_by_brute_force(results: list[Result], choice: TopChoice, schema: Schema
 
 
 @given(cases(), st.integers(1, 3), st.booleans())
-@settings(max_examples=30)
+@examples(30)
 def test_the_best_of_each_window(
     case: tuple[Plan, list[Record], list[Record]], size: int, group: bool
 ) -> None:

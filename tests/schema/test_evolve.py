@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.order import NodeOrder
 from skws_schema.evolution import SchemaChange
 from skws_schema.graph import edges, edges_from, present_edges
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
-from tests.strategies import schemas
+from tests.strategies import examples, schemas
 
 X = (Attribute("x", AttributeType.INTEGER),)
 A, B, C = (Relation(name, X) for name in "abc")
@@ -54,7 +54,7 @@ def test_a_relation_described_anew_is_another_with_other_joins() -> None:
 
 
 @given(st.lists(schemas(max_relations=3), min_size=2, max_size=5))
-@settings(max_examples=100)
+@examples(100)
 def test_each_schema_of_a_sequence_is_there_as_given(sequence: list[Schema]) -> None:
     current = sequence[0]
     for wanted in sequence[1:]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.errors import SchemaError
@@ -11,6 +11,7 @@ from skws_schema.infer.column_profile import profile, singular, stem, tokens
 from skws_schema.infer.infer import infer
 from skws_schema.model import AttributeType, Schema
 from skws_schema.yaml.load import parse_schema
+from tests.strategies import examples
 
 
 @pytest.mark.parametrize(
@@ -250,7 +251,7 @@ def samples(draw: st.DrawFn) -> dict[str, dict[str, list[object]]]:
     return tables
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(samples())
 def test_any_sample_gives_a_schema_that_loads(tables: dict[str, dict[str, list[object]]]) -> None:
     inference = infer(tables)

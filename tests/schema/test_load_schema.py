@@ -4,12 +4,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skws_schema.errors import Problem, SchemaError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.load import load_schema, parse_schema, warnings
+from tests.strategies import examples
 
 CONTRACT = """\
 version: 1
@@ -183,7 +184,7 @@ def only_schema_errors(text: str) -> None:
         assert problem.message
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text())
 @example("\ud800")
 @example("? ? ? a")
@@ -208,7 +209,7 @@ def mutated(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(mutated())
 def test_mutated_yaml_is_a_schema_or_a_schema_error(text: str) -> None:
     only_schema_errors(text)
@@ -248,7 +249,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.fixed_dictionaries({"relations": st.dictionaries(st.just("a"), PLAIN) | PLAIN, "joins": PLAIN}))
 def test_any_shape_of_data_is_a_schema_or_a_schema_error(data: object) -> None:
     only_schema_errors(as_flow(data))

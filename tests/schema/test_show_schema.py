@@ -5,13 +5,14 @@ import re
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.show import draw, join_graph, show, spanning_trees, to_dot, to_yaml
 from skws_schema.yaml.document import json_schema
 from skws_schema.yaml.load import parse_schema
+from tests.strategies import examples
 
 MOVIES = parse_schema(
     """
@@ -215,13 +216,13 @@ def schemas(draw: st.DrawFn) -> Schema:
     return Schema(draw(TEXTS), parts, tuple(unique_names.values()), draw(TEXTS))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(schemas())
 def test_yaml_reads_back_as_the_same_schema(schema: Schema) -> None:
     assert parse_schema(to_yaml(schema)) == schema
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(schemas())
 def test_drawing_spans_the_graph_with_a_forest(schema: Schema) -> None:
     trees = spanning_trees(schema)
@@ -235,7 +236,7 @@ def test_drawing_spans_the_graph_with_a_forest(schema: Schema) -> None:
     assert sorted(drawn) == sorted(r.name for r in schema.relations)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(schemas())
 def test_showing_never_fails_and_is_deterministic(schema: Schema) -> None:
     again = parse_schema(to_yaml(schema))

@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Chunk
@@ -20,6 +20,7 @@ from skws.data.record import BadRecord, Record
 from skws.formats import plan, read_split
 from skws.sources.files.feed import FilesFeed
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
+from tests.strategies import examples
 
 
 def test_a_growing_file(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_every_file_gets_its_share(tmp_path: Path) -> None:
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     kind=st.sampled_from(["jsonl", "csv"]), titles=st.lists(TEXTS, min_size=1, max_size=12), data=st.data()
 )

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws_tui.widgets.query_panel import QueryPanel
+from tests.strategies import examples
 from tests.tui.ui import Driver, movies, opened, until
 
 PARTS: Final = (
@@ -116,7 +117,7 @@ async def all_typed(some: list[str], folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_texts_are_read_or_refused(kind: str, tmp_path: Path) -> None:
-    @settings(max_examples=3, suppress_health_check=list(HealthCheck), print_blob=False)
+    @examples(3, suppress_health_check=list(HealthCheck), print_blob=False)
     @given(st.lists(texts(kind), min_size=25, max_size=25))
     def run(some: list[str]) -> None:
         asyncio.run(all_typed(some, tmp_path))

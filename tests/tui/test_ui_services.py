@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -30,6 +30,7 @@ from skws_tui.services.user_files import Session, load_keymap, load_session, sav
 from skws_tui.services.view import View
 from skws_tui.themes import default_theme, palette
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.strategies import examples
 from tests.tui.ui import movies
 
 SCHEMA = parse_schema(
@@ -117,7 +118,7 @@ def test_many_records_at_once_come_to_the_same_as_one_by_one(
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.sampled_from("+-"), st.none() | st.integers(1, 40)), max_size=60)
 )
-@settings(max_examples=60)
+@examples(60)
 def test_the_buffer_holds_the_latest_results_that_have_not_ended(
     steps: list[tuple[int, str, int | None]],
 ) -> None:

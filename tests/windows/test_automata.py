@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.budget import OverBudgetError
@@ -23,11 +23,12 @@ from skws_windows.automata.regular import to_automaton
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
+from tests.strategies import examples
 from tests.window_streams import ALPHABET, accepted, matches, regulars, words
 
 THEORY = Satisfiability(ALPHABET)
 KS = st.integers(0, 2)
-SOME = settings(max_examples=40)
+SOME = examples(40)
 
 
 @st.composite
@@ -39,7 +40,7 @@ def cases(draw: st.DrawFn) -> tuple[int, r.Regular, r.Regular, list[list[StreamR
 Case = tuple[int, r.Regular, r.Regular, list[list[StreamRecord]]]
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(cases())
 def test_automata_of_expressions_accept_their_words(case: Case) -> None:
     k, left, right, some = case

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.errors import UsageError
@@ -17,6 +17,7 @@ from skws_windows.language.expression import Selection, WindowExpression
 from skws_windows.language.formula import formula_expression, parse_formula
 from skws_windows.language.parse import parse_expression, parse_pairs
 from skws_windows.processor.processor import Processor
+from tests.strategies import examples
 from tests.window_streams import ALPHABET, words
 
 HIGH = g.Compare("<", g.Constant(1), g.Field("x"))
@@ -55,7 +56,7 @@ ALTERNATING = (
         ("e < b", "match [false]"),
     ],
 )
-@settings(max_examples=12)
+@examples(12)
 @given(words=st.lists(words(8), min_size=3, max_size=3), per=st.sampled_from(((), ("x",), ("s",))))
 def test_formulas_have_the_windows_of_equivalent_expressions(
     formula: str, expression: str, words: list[list[StreamRecord]], per: tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_windows.automata.closure import minterm
@@ -13,6 +13,7 @@ from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
 from skws_windows.guards.columns import RowSource
 from skws_windows.guards.letters import Columns, Letters
 from skws_windows.guards.satisfiability import Satisfiability
+from tests.strategies import examples
 from tests.window_streams import ALPHABET, SCHEMA, guards, words
 
 K = 2
@@ -23,7 +24,7 @@ def columns_of(word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> Colum
     return Columns(alphabet, RowSource.of(word))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(guards(K), min_size=1, max_size=4), words(min_size=1))
 def test_columns_give_the_truth_of_every_record(some: list[g.Guard], word: list[StreamRecord]) -> None:
     columns = columns_of(word)
@@ -42,7 +43,7 @@ def test_whole_numbers_beyond_doubles_are_compared_exactly() -> None:
     assert columns_of(word).holds(rising).tolist()[1:] == [True, True, False, False]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(guards(1), min_size=1, max_size=3), words(min_size=2, max_size=5))
 def test_what_occurs_is_possible_and_samples_are_true(some: list[g.Guard], word: list[StreamRecord]) -> None:
     cells = {cell.signs: cell.sample for cell in THEORY.cells(some)}

@@ -8,7 +8,7 @@ from typing import Final
 
 import orjson
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
@@ -26,6 +26,7 @@ from tests.oracles.windowed import windows_of
 from tests.patterns import pattern_matches as written
 from tests.patterns.pattern_matches import Match
 from tests.patterns.texts import contains
+from tests.strategies import examples
 from tests.window_streams import expression_texts
 
 KEYED: Final = replace(written.SCHEMA.relations[1], key=("x",))
@@ -119,7 +120,7 @@ def ended(pattern: WindowedPattern, records: list[Record]) -> list[tuple[int, in
 
 
 @given(cases())
-@settings(max_examples=60)
+@examples(60)
 def test_every_match_of_every_window_is_told_once_at_its_first_end(
     case: tuple[PatternQuery, Pattern, ExpressionWindow, list[Record]],
 ) -> None:
@@ -183,7 +184,7 @@ def test_a_match_waits_while_the_windows_of_other_keys_move_on(
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
-@settings(max_examples=25)
+@examples(25)
 def test_neither_batches_nor_failures_matter_to_patterns(
     case: tuple[PatternQuery, Pattern, ExpressionWindow, list[Record]], cuts: list[int]
 ) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -19,7 +19,7 @@ from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import ExpressionWindow
 from tests.oracles.oracle import shape_of
 from tests.oracles.windowed import WindowedOracle
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, static_rows, streams
 from tests.window_streams import expression_texts
 
 CONDITIONS = (
@@ -45,7 +45,7 @@ def told(engine: WindowedEngine, records: list[Record]) -> list[tuple[str, float
 
 
 @given(cases())
-@settings(max_examples=40)
+@examples(40)
 def test_every_result_of_every_window_is_told_once_at_its_first_end(
     case: tuple[Plan, list[Record], list[Record]],
 ) -> None:
@@ -71,7 +71,7 @@ def renewed(engine: WindowedEngine, plan: Plan, static: list[Record]) -> Windowe
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
-@settings(max_examples=40)
+@examples(40)
 def test_neither_batches_nor_failures_matter(
     case: tuple[Plan, list[Record], list[Record]], cuts: list[int]
 ) -> None:

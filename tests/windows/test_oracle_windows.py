@@ -9,7 +9,7 @@ from types import FunctionType, ModuleType
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_windows.automata import regular as r
@@ -18,6 +18,7 @@ from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.language.expression import Limits, Selection, expression
 from skws_windows.processor import macrostates
 from skws_windows.processor.processor import Processor
+from tests.strategies import examples
 from tests.window_streams import ALPHABET, first_of, regulars, selected, windows_by_definition, words
 
 LIMITS = st.builds(
@@ -42,7 +43,7 @@ def cases(draw: st.DrawFn) -> tuple[int, list[tuple[r.Regular, r.Regular]], list
     return k, pairs, draw(words())
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(cases(), st.lists(st.integers(0, 9), max_size=2))
 def test_every_window_of_the_definition_is_found(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], cuts: list[int]
@@ -52,7 +53,7 @@ def test_every_window_of_the_definition_is_found(
     assert found(processor, word, cuts) == windows_by_definition(pairs, k, word)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     cases(),
     LIMITS,
@@ -71,7 +72,7 @@ def test_limits_and_the_longest_windows(
     assert found(Processor(given_expression, ALPHABET), word, cuts) == windows
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(cases(), st.one_of(st.just(Limits()), LIMITS), st.lists(st.integers(0, 9), max_size=2))
 def test_first_windows_do_not_overlap(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], limits: Limits, cuts: list[int]
@@ -85,7 +86,7 @@ def test_first_windows_do_not_overlap(
     assert all(a[1] < b[0] for a, b in pairwise(windows))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(cases(), st.one_of(st.just(Limits()), LIMITS), st.sampled_from(Selection))
 def test_records_that_do_nothing_may_be_passed_over(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
@@ -145,7 +146,7 @@ def test_a_window_that_is_too_long_makes_room_among_records_that_do_nothing(limi
     assert found(processor, word, []) == [(20, 24), (70, 72), (138, 140)]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     cases(),
     st.sampled_from(Selection),
@@ -177,7 +178,7 @@ def test_each_key_has_a_stream_of_its_own(
     assert found_windows == [w for *_, w in sorted(expected, key=lambda e: e[:2])]
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(cases(), LIMITS, st.sampled_from(Selection), st.sampled_from((0, 3, 9)), st.sampled_from((0, 1)))
 def test_what_is_forgotten_of_configurations_and_macrostates_changes_nothing(
     case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],

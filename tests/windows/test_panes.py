@@ -10,7 +10,7 @@ from statistics import fmean, pvariance
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.errors import UsageError
@@ -21,6 +21,7 @@ from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.language.expression import Selection, expression
 from skws_windows.processor.panes import _REGISTERED, Aggregate, Forest, Monoid, monoid, names, register
 from skws_windows.processor.processor import Processor
+from tests.strategies import examples
 from tests.window_streams import ALPHABET, regulars, words
 
 AGGREGATES = (
@@ -51,7 +52,7 @@ def direct(aggregate: Aggregate, records: list[StreamRecord]) -> Value:
     return result
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     st.integers(0, 1).flatmap(lambda k: st.tuples(st.just(k), regulars(k), regulars(k))),
     words(14),
@@ -107,7 +108,7 @@ def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
     assert sorted(found) == [(i, i + n - 1) for i in starts for n in lengths if i + n <= 300]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.sampled_from((1e16, -1e16, 1.0, 0.1, 3e-5, 1e300, -1e300)), min_size=1, max_size=20))
 def test_sums_lose_nothing_to_large_neighbours(values: list[float]) -> None:
     word = [StreamRecord(0, i, (None, value, None)) for i, value in enumerate(values)]

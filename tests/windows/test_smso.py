@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.budget import OverBudgetError
@@ -17,6 +17,7 @@ from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.expression import WindowExpression, expression
 from skws_windows.processor.processor import Processor
+from tests.strategies import examples
 from tests.window_streams import ALPHABET, simple_guards, windows_by_definition, words
 
 THEORY = Satisfiability(ALPHABET)
@@ -64,7 +65,7 @@ def windows_of(found: WindowExpression, word: list[StreamRecord]) -> list[tuple[
     return [(w.first, w.last) for w in Processor(found, ALPHABET).process(word)]
 
 
-@settings(max_examples=70)
+@examples(70)
 @given(
     st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), formulas(k, ("b", "e"), (), 4))),
     st.lists(words(6), min_size=3, max_size=3),
@@ -106,7 +107,7 @@ SIDES = (
 )
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     st.integers(0, 1),
     st.sampled_from(SIDES),

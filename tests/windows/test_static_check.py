@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.budget import StepBudget
@@ -20,6 +20,7 @@ from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.expression import Limits, Selection, WindowExpression, expression
 from skws_windows.language.parse import parse_expression, parse_pairs
 from skws_windows.processor.processor import Processor
+from tests.strategies import examples
 from tests.window_streams import ALPHABET, regulars, words
 
 THEORY = Satisfiability(ALPHABET)
@@ -73,7 +74,7 @@ def _live(window: Finite) -> frozenset[int]:
 
 
 @pytest.mark.parametrize("entries", [static_check.MOST_ENTRIES, 0])
-@settings(max_examples=130)
+@examples(130)
 @given(before=SMALL, window=SMALL)
 def test_verdicts_agree_with_exhaustive_counting(entries: int, before: r.Regular, window: r.Regular) -> None:
     """Whether automata are made deterministic before they are searched or not."""
@@ -108,7 +109,7 @@ def replayed(verdict: Verdict, given_expression: WindowExpression, alphabet: Alp
         assert witness.ending >= witness.repetitions - 1
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), regulars(k, 4), regulars(k, 4))), words(12))
 def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
     case: tuple[int, r.Regular, r.Regular], word: list[StreamRecord]
@@ -137,7 +138,7 @@ def several_pairs(draw: st.DrawFn) -> WindowExpression:
     return expression(pairs, 0, draw(selection), draw(limits), draw(per))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(several_pairs())
 def test_witnesses_replayed_give_just_what_they_claim(given_expression: WindowExpression) -> None:
     """Of all pairs, with the selection and the limits."""

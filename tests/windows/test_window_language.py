@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.keywords import terms
@@ -19,6 +19,7 @@ from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.language.expression import Limits, Selection
 from skws_windows.language.parse import parse_expression, parse_pairs, parse_regular
 from skws_windows.processor.processor import Processor
+from tests.strategies import examples
 from tests.window_streams import ALPHABET, guards, matches, regulars, words
 
 USERS = Alphabet(
@@ -322,7 +323,7 @@ def timeless(regular: r.Regular) -> bool:
     return "time" not in str(regular)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     st.one_of(regulars(2), guards(2).map(Letter)).filter(timeless),
     st.lists(words(5, 2), min_size=4, max_size=4),
@@ -335,7 +336,7 @@ def test_expressions_are_shown_as_they_are_written(
         assert matches(again, word, 2) == matches(regular, word, 2)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     st.one_of(
         st.text(max_size=40),

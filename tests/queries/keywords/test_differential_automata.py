@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import skws.data.batch
@@ -20,7 +20,7 @@ from skws_patterns.queries.hcq import is_hierarchical
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.keywords.test_oracle_keyword_order import DENSE, rows, tables
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, runs, schemas, static_rows, streams
 
 WINDOWS: list[Window] = [TimeWindow(4), TimeWindow(12), CountWindow(5), CountWindow(20), Unbounded()]
 
@@ -38,7 +38,7 @@ def test_equal_record_for_record(
     monkeypatch.setattr(skws.data.batch, "BATCH", batch)
     plan = Plan(DENSE, parse_query(text, DENSE), window, 3)
     found = 0
-    for seed in range(3):
+    for seed in runs(3):
         random = Random(seed)
         static, stream = tables(random), rows(random, 120, 3, [0, 0, 1, 2])
         outputs = []
@@ -47,11 +47,11 @@ def test_equal_record_for_record(
             outputs.append([*engine.load_tables(static), *engine.process(stream)])
         assert outputs[0] == outputs[1] == outputs[2]
         found += len(outputs[0])
-    assert found > 20
+    assert found > 5
 
 
 @given(st.data(), st.sampled_from(WINDOWS), st.integers(1, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_any_schema(data: st.DataObject, window: Window, words: int) -> None:
     schema = data.draw(schemas(tables=True))
     static, stream = data.draw(static_rows(schema, words)), data.draw(streams(schema, words, 30))
@@ -93,7 +93,7 @@ def test_what_evaluates_a_network_and_why() -> None:
 
 
 @given(schemas())
-@settings(max_examples=40)
+@examples(40)
 def test_a_network_is_a_query_with_its_joins(schema: Schema) -> None:
     plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3)
     for choice in choices(plan.generator(), everything=True) or ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import skws.data.batch
@@ -16,7 +16,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, static_rows, streams
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(1), CountWindow(5), Unbounded()]
 
@@ -30,7 +30,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
 
 @pytest.mark.parametrize("size", [1, pytest.param(4, marks=pytest.mark.slow), 8192])
 @given(cases(), st.sampled_from(WINDOWS), st.booleans())
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_record_for_record(
     monkeypatch: pytest.MonkeyPatch,
     size: int,
@@ -65,7 +65,7 @@ def heard_by(kept: list[Record]) -> OnLate:
 
 
 @given(cases(), st.sampled_from(WINDOWS[:2]), st.sampled_from([0, 1, 3, 9]), st.data())
-@settings(max_examples=150)
+@examples(150)
 def test_late_records_are_dropped_or_joined_alike(
     case: tuple[Schema, int, list[Record], list[Record]], window: Window, lateness: int, data: st.DataObject
 ) -> None:

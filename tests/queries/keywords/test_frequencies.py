@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
@@ -25,7 +25,7 @@ from skws_mesh.kinds import MeshKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import TimeWindow
-from tests.strategies import WORDS, schemas, streams
+from tests.strategies import WORDS, examples, schemas, streams
 
 TEXT = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
 SCHEMA = Schema(
@@ -64,7 +64,7 @@ def test_the_order_of_the_mesh_does_not_change_results(mesh: str) -> None:
 
 
 @given(st.integers(2, 3), st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_neither_does_it_in_the_default_engine(words: int, data: st.DataObject) -> None:
     schema = data.draw(schemas())
     stream = data.draw(streams(schema, words, max_records=30))

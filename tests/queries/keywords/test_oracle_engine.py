@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -20,7 +20,7 @@ from skws.results.model import Result
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Oracle, instants, shape_of
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, static_rows, streams
 
 AnyEngine: TypeAlias = Callable[[Plan], Engine | ColumnarEngine]
 ENGINES: list[AnyEngine] = [Engine, ColumnarEngine.of]
@@ -55,7 +55,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
 
 @pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.sampled_from(WINDOWS), st.integers(1, 4))
-@settings(max_examples=150)
+@examples(150)
 def test_time_windows(
     make: AnyEngine,
     case: tuple[Schema, int, list[Record], list[Record]],
@@ -81,7 +81,7 @@ def test_time_windows(
 
 @pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.integers(1, 6))
-@settings(max_examples=120)
+@examples(120)
 def test_count_windows(
     make: AnyEngine, case: tuple[Schema, int, list[Record], list[Record]], size: int
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_query_that_is_added_after_a_deletion_finds_what_is_alive() -> None:
 
 @pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.sampled_from(WINDOWS[:3]))
-@settings(max_examples=100)
+@examples(100)
 def test_nothing_is_left_when_the_stream_has_expired(
     make: AnyEngine, case: tuple[Schema, int, list[Record], list[Record]], window: Window
 ) -> None:
@@ -156,7 +156,7 @@ def test_nothing_is_left_when_the_stream_has_expired(
 
 @pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.sampled_from(WINDOWS), st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_order_of_arrival_does_not_matter_within_lateness(
     make: AnyEngine, case: tuple[Schema, int, list[Record], list[Record]], window: Window, data: st.DataObject
 ) -> None:

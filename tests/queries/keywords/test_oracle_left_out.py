@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -23,7 +23,7 @@ from skws_windows.window import TimeWindow
 from tests.oracles.oracle import Oracle, instants
 from tests.paper_modes import MODES, SIZES, ops
 from tests.queries.keywords.test_oracle_keyword_order import DENSE, rows, tables
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, runs, schemas, static_rows, streams
 
 
 def engines(plan: Plan) -> list[Engine | ColumnarEngine]:
@@ -59,7 +59,7 @@ def check(plan: Plan, static: list[Record], stream: list[Record], window: int) -
 
 
 @given(st.data(), st.integers(1, 3), st.integers(1, 8))
-@settings(max_examples=60)
+@examples(60)
 def test_any_schema(data: st.DataObject, words: int, window: int) -> None:
     schema: Schema = data.draw(schemas(tables=True))
     names = [relation.name for relation in schema.relations]
@@ -76,7 +76,7 @@ def test_any_schema(data: st.DataObject, words: int, window: int) -> None:
 def test_dense_streams(without: str) -> None:
     query = parse_query(with_left_out("alpha beta", without.split()), DENSE)
     found = 0
-    for seed in range(3):
+    for seed in runs(6):
         random = Random(seed)
         found += check(Plan(DENSE, query, TimeWindow(7), 3), tables(random), rows(random, 40, 3, [0, 1]), 7)
     assert found > 5
@@ -105,7 +105,7 @@ def test_queries_with_and_without_a_relation_stand_beside_each_other(
     monkeypatch.setattr(keyword_matching, "FEW", few)
     texts = ["alpha beta", "alpha beta -link:", "alpha beta -plain:", "alpha -keyed:", "gamma -no -plain:"]
     plans = [Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3) for text in texts]
-    for seed in range(4):
+    for seed in runs(4):
         together = ColumnarEngine(DENSE, TimeWindow(9))
         alone = [ColumnarEngine.of(plan) for plan in plans]
         for plan in plans:

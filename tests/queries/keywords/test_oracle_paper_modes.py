@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -13,7 +13,7 @@ from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Oracle, instants
 from tests.paper_modes import MODES, SIZES, engines, ops
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, static_rows, streams
 
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded()]
 
@@ -35,7 +35,7 @@ def dense_stream(schema: Schema, words: int, seed: int, size: int) -> list[Recor
 
 
 @given(schemas(tables=True), st.integers(2, 3), st.integers(0, 10**6), st.integers(0, 40), st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_all_modes_give_the_same_on_dense_streams(
     schema: Schema, words: int, seed: int, size: int, data: st.DataObject
 ) -> None:
@@ -63,7 +63,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
 
 
 @given(cases(), st.sampled_from(WINDOWS))
-@settings(max_examples=50)
+@examples(50)
 def test_time_windows(case: tuple[Schema, int, list[Record], list[Record]], window: Window) -> None:
     schema, words, static, stream = case
     running = engines(schema, words, window)
@@ -80,7 +80,7 @@ def test_time_windows(case: tuple[Schema, int, list[Record], list[Record]], wind
 
 
 @given(cases(), st.integers(1, 6))
-@settings(max_examples=25)
+@examples(25)
 def test_count_windows(case: tuple[Schema, int, list[Record], list[Record]], size: int) -> None:
     schema, words, static, stream = case
     running = engines(schema, words, CountWindow(size))
@@ -96,7 +96,7 @@ def test_count_windows(case: tuple[Schema, int, list[Record], list[Record]], siz
 
 
 @given(cases(), st.sampled_from(WINDOWS[:3]))
-@settings(max_examples=20)
+@examples(20)
 def test_nothing_is_left_when_the_stream_has_expired(
     case: tuple[Schema, int, list[Record], list[Record]], window: Window
 ) -> None:
@@ -116,7 +116,7 @@ def _complete_roots(engine: Engine) -> list[tuple[int, int]]:
 
 
 @given(cases(), st.sampled_from(WINDOWS), st.data())
-@settings(max_examples=25)
+@examples(25)
 def test_order_of_arrival_does_not_matter_within_lateness(
     case: tuple[Schema, int, list[Record], list[Record]], window: Window, data: st.DataObject
 ) -> None:

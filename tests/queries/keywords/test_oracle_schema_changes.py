@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -21,7 +21,7 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Live, Network, Oracle, Shape, instants
 from tests.paper_modes import EVERY, MODES, SIZES, every_engine, ops
-from tests.strategies import JOINABLE, WORDS, schemas, streams
+from tests.strategies import JOINABLE, WORDS, examples, schemas, streams
 
 WINDOWS: list[Window] = [TimeWindow(3), TimeWindow(8), Unbounded()]
 Phase = tuple[Schema, list[Record]]
@@ -108,7 +108,7 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
 
 
 @given(phases(), st.sampled_from(WINDOWS))
-@settings(max_examples=30)
+@examples(30)
 def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
     words, ((first, _), *_) = case
     running = every_engine(first, words, window)
@@ -133,7 +133,7 @@ def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
 
 
 @given(phases(), st.integers(1, 8))
-@settings(max_examples=20)
+@examples(20)
 def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
     words, ((first, _), *_) = case
     running = every_engine(first, words, CountWindow(size))
@@ -152,7 +152,7 @@ def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
 
 
 @given(phases(), st.sampled_from(WINDOWS))
-@settings(max_examples=20)
+@examples(20)
 def test_a_result_is_not_told_twice_unless_it_was_retracted(
     case: tuple[int, list[Phase]], window: Window
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_result_is_not_told_twice_unless_it_was_retracted(
 
 
 @given(phases(), st.sampled_from(WINDOWS), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_late_records_between_changes(
     case: tuple[int, list[Phase]], window: Window, data: st.DataObject
 ) -> None:

@@ -12,7 +12,7 @@ from time import process_time
 import numpy as np
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import skws.queries.keywords.pieces
@@ -29,7 +29,7 @@ from skws.queries.keywords.pieces import in_ranges
 from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, TimeWindow, Window
-from tests.strategies import WORDS, schemas, streams
+from tests.strategies import WORDS, examples, schemas, streams
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def _told(plan: Plan, records: list[Record]) -> list[bytes]:
 
 
 @given(data=st.data(), schema=schemas(), by_count=st.booleans())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_results_are_those_without_pieces(
     small_pieces: None, data: st.DataObject, schema: Schema, by_count: bool
 ) -> None:

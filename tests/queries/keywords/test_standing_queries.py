@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
@@ -19,7 +19,7 @@ from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants
-from tests.strategies import WORDS, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, static_rows, streams
 
 A, B, C = WORDS[:3]
 QUERIES = [
@@ -58,7 +58,7 @@ def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
 
 @pytest.mark.parametrize("few", [0, 4])
 @given(cases(), st.sampled_from(WINDOWS))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_as_if_alone(
     monkeypatch: pytest.MonkeyPatch,
     few: int,

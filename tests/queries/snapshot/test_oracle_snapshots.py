@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ from skws.spec.ranking import RankingChoice
 from skws_schema.model import Join, Relation, Row, Schema
 from skws_windows.window import Unbounded
 from tests.spark.test_differential_batch import ATTRIBUTES
-from tests.strategies import WORDS, schemas, static_rows
+from tests.strategies import WORDS, examples, schemas, static_rows
 
 
 @st.composite
@@ -72,7 +72,7 @@ def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
     st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]),
     st.integers(1, 8),
 )
-@settings(max_examples=80)
+@examples(80)
 def test_all_results_in_order_of_score(
     rank: str, case: tuple[Schema, int, list[Record]], max_size: int, names: bool, more: str, most: int
 ) -> None:

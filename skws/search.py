@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from skws.data.batch import NO_RECORDS, RecordBatch, whole_instants
 from skws.data.record import Record
 from skws.formats import BadRecordLog, Replay
-from skws.formats.late import Late, late_notice, late_record
+from skws.formats.dead_letters import Late, late_notice, late_record
 from skws.keywords.frequencies import ordered_by_first
 from skws.keywords.plan import Plan
 from skws.progress import Progress, ReportProgress, unreported

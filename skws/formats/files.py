@@ -97,6 +97,15 @@ def opened(path: Path, advance: Advance = ignore) -> Iterator[IO[bytes]]:
         raise SourceError(f"{path}: cannot read: {reason}") from None
 
 
+def line_count(file: IO[bytes], size: int) -> int:
+    """How many lines end in the next ``size`` bytes."""
+    lines = 0
+    while size > 0 and (block := file.read(min(size, BLOCK))):
+        lines += block.count(b"\n")
+        size -= len(block)
+    return lines
+
+
 SPLIT_BYTES: Final = 8 << 20  # small, so that a few cores share even a small replay
 END: Final = 2**63 - 1
 

@@ -15,7 +15,7 @@ import orjson
 
 from skws.data.record import BadRecord, Record
 from skws.formats.debezium import ChangeReader, changed_table, is_change
-from skws.formats.files import BLOCK, BOM, Advance, Split, ignore, not_json, opened
+from skws.formats.files import BOM, Advance, Split, ignore, line_count, not_json, opened
 from skws.formats.rows import FIELDS, BareRowReader, RecordReader
 from skws.formats.values import MalformedError
 from skws_schema.model import Schema
@@ -184,13 +184,6 @@ def skip_to(file: IO[bytes], start: int) -> int:
 def _lines_before(split: Split) -> int:
     """How many lines start before the first line of ``split``."""
     with opened(split.path) as file:
-        left = skip_to(file, split.start)
+        first = skip_to(file, split.start)
         file.seek(0)
-        lines = 0
-        while left > 0:
-            block = file.read(min(left, BLOCK))
-            if not block:
-                break
-            lines += block.count(b"\n")
-            left -= len(block)
-    return lines
+        return line_count(file, first)

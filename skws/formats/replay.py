@@ -215,13 +215,13 @@ class Replay:
         )
 
     def _parquet_columns(self, policy: BadRecordLog, progress: Progress) -> Iterator[RecordBatch]:
-        from skws.formats import parquet_columns  # noqa: PLC0415 - only Parquet loads Arrow
+        from skws.formats import parquet  # noqa: PLC0415 - only Parquet loads Arrow
 
         streams = [split for split in self.splits if split.relation not in self._tables]
-        if not parquet_columns.plain(streams, self.schema):
+        if not parquet.plain(streams, self.schema):
             yield from batched(self.stream(policy, progress))
             return
-        yield from parquet_columns.batches(streams, self.schema, _Meter(progress).advance)
+        yield from parquet.batches(streams, self.schema, _Meter(progress).advance)
 
     def arrivals(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
         """The records of ``stream`` in the order of the files."""

@@ -1,1 +1,30 @@
-"""Large static tables: indexed once on disk, probed by every process."""
+"""Indexes on disk of tables with a source; and all rows of such tables, for what loads tables whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from skws.data.record import Record
+from skws_schema.model import Schema, sourced
+
+
+def with_sources(schema: Schema, records: Iterable[Record]) -> Iterator[Record]:
+    """Rows of static tables, then those of the tables that have a source of their own. Raises SkwsError."""
+    yield from records
+    if sourced(schema):
+        yield from table_records(schema)
+
+
+def table_records(schema: Schema) -> Iterator[Record]:
+    """All rows of the tables that have a source of their own. Raises SkwsError."""
+    # Loaded only where there are such tables: an index needs Arrow.
+    from skws.index.cache import open_tables  # noqa: PLC0415
+    from skws.index.table import PART  # noqa: PLC0415
+
+    for table in open_tables(schema):
+        numbers = table.every()
+        for some in np.split(numbers, range(PART, len(numbers), PART)):
+            for row in table.rows(some).rows(np.arange(len(some))):
+                yield Record(table.relation, 0, row)

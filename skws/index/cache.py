@@ -1,4 +1,4 @@
-"""Indexes on disk: of a table or a database, in the cache of the machine or in a file of the user's choice.
+"""Indexes on disk, made from their sources: in the cache of the machine, or in a file of the user's choice.
 
 The first process that needs an index makes it; others wait for it. An index is
 known by what it is made from: the source, the state of its data, and the
@@ -12,27 +12,35 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from skws import __version__
+from skws.data.record import Record
+from skws.formats import BadRecordLog
+from skws.formats.files import Format, Split
+from skws.formats.splits import plan, read_split
 from skws.index.database import DatabaseIndex, make_parts
 from skws.index.file import IndexFile, mark_of, packed
-from skws.index.make import make_index
-from skws.index.table import TableIndex
-from skws.index.table_source import table_source
+from skws.index.make import as_batches, make_index
+from skws.index.table import TableIndex, arrow_schema
 from skws.progress import Progress, ReportProgress, unreported
-from skws.sources.databases import Database
+from skws.sources.addresses import is_postgres
+from skws.sources.databases import Database, database_at, is_sqlite
+from skws.sources.feed import redacted
+from skws.spec.enums import OnError
 from skws_mesh.columnar.columns import KeySets
 from skws_schema.errors import SourceError, UsageError
-from skws_schema.model import Schema, sourced
+from skws_schema.model import Row, Schema, sourced
 
 CACHE: Final = "SKWS_CACHE"
 TABLES: Final = "tables"
+_REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
 _FORMAT: Final = 4
 _MADE: Final = "index:"
 """In place of a source: the file of its index, for processes that must see the same rows."""
@@ -173,3 +181,90 @@ def _is_index(path: Path) -> bool:
     with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as connection:
         return bool(connection.execute("SELECT mark FROM made").fetchone())
     return False
+
+
+class TableSource(Protocol):
+    """Rows of one relation. All methods may raise SourceError."""
+
+    def identity(self) -> str:
+        """A text that changes whenever the rows change."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as columns. Raises BadRecordsError."""
+
+
+def table_source(schema: Schema, number: int) -> TableSource:
+    """The source of a relation that names one. Raises UsageError, SourceError."""
+    address = schema.relations[number].source or ""
+    if is_postgres(address) or is_sqlite(address):
+        return _InDatabase(database_at(address), schema, number)
+    if "://" in address:
+        raise UsageError(f"{redacted(address)}: a table is in files, sqlite:FILE or postgresql://...")
+    return _Files(Path(address), schema, number)
+
+
+@dataclass(frozen=True)
+class _InDatabase:
+    """The table of a database with the relation's name."""
+
+    database: Database
+    schema: Schema
+    number: int
+
+    def identity(self) -> str:
+        return self.database.stamp([self.schema.relations[self.number]])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        relation = self.schema.relations[self.number]
+        return as_batches(self.database.rows(relation), arrow_schema(relation))
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Bare rows in a file, or in all files of a folder; names do not matter."""
+
+    path: Path
+    schema: Schema
+    number: int
+
+    @cached_property
+    def _splits(self) -> list[Split]:
+        return plan(self.path, self._reading, relation=self.number)
+
+    @cached_property
+    def _reading(self) -> Schema:
+        """The schema with the relation as one whose rows come in records."""
+        relations = list(self.schema.relations)
+        relations[self.number] = replace(relations[self.number], source=None)
+        return replace(self.schema, relations=tuple(relations))
+
+    def identity(self) -> str:
+        files = dict.fromkeys(split.path.resolve() for split in self._splits)
+        return repr([(str(file), (found := file.stat()).st_size, found.st_mtime_ns) for file in files])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        relation = self.schema.relations[self.number]
+        read: set[Path] = set()
+        with BadRecordLog(OnError.FAIL, remedy=_REMEDY) as bad:
+            for split in self._splits:
+                if split.format is Format.PARQUET:
+                    from skws.formats.parquet import table_batches  # noqa: PLC0415 - reads Parquet
+
+                    whole = table_batches(split.path, relation) if split.path not in read else None
+                    if whole is not None:
+                        read.add(split.path)
+                        yield from whole
+                    if split.path in read:
+                        continue
+                records = bad.records(read_split(split, self._reading))
+                yield from as_batches(self._rows(split, records), arrow_schema(relation))
+
+    def _rows(self, split: Split, records: Iterator[Record]) -> Iterator[Row]:
+        relations = self.schema.relations
+        for record in records:
+            if record.relation != self.number:
+                raise SourceError(
+                    f"{split.path}: holds a record of {relations[record.relation].name}; expected rows of"
+                    f" {relations[self.number].name} alone"
+                )
+            yield record.row

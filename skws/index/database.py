@@ -15,8 +15,7 @@ import numpy as np
 from skws.data.blocks import RowBlock
 from skws.index.file import IndexFile
 from skws.index.make import as_batches, make_index
-from skws.index.rows import arrow_schema
-from skws.index.table import TableIndex
+from skws.index.table import TableIndex, arrow_schema
 from skws.index.values import join_values
 from skws.keywords.query import Alternative
 from skws_mesh.columnar.columns import Ints, KeySets

@@ -7,9 +7,9 @@ any mesh, waits for a row that is added later.
 
 Rows with keywords, which partial results wait for, are inserted into the meshes
 as tuples of the stream are: all rows of a query when it begins or, if there are
-many, those that a network can reach from arriving tuples (``keyword_rows.py``,
-``reach.py``), before these tuples are inserted. ``demand`` skips such rows: any
-others that it could reach are in no result.
+many, those that a network can reach from arriving tuples (``reach.py``), before
+these tuples are inserted. ``demand`` skips such rows: any others that it could
+reach are in no result.
 
 Rows are removed once they can be in no result. A row without keywords is
 removed when no waiting partial or live result has it as a member and it joins
@@ -26,8 +26,7 @@ from typing import Final
 import numpy as np
 
 from skws.data.blocks import ArrowBlock
-from skws.index.keyword_rows import KeywordRows
-from skws.index.reach import Numbers, Reach, Tuples
+from skws.index.reach import KeywordRows, Numbers, Reach, Tuples
 from skws.index.table import Joined, TableIndex
 from skws.keywords import Matcher
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from skws.index.file import save
 from skws.index.postings import Gathered
-from skws.index.rows import PART, TableRows, write_rows
+from skws.index.table import PART, TableRows, write_rows
 from skws.index.values import join_values, row_identities
 from skws_mesh.columnar.columns import NULL, Flags, Ints
 from skws_schema.errors import SourceError

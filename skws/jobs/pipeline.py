@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import Item, Record
-from skws.formats.late import Late, late_letters, late_notice
+from skws.formats.dead_letters import Late, late_letters, late_notice
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Command
 from skws.jobs.intake import BatchSizer, Intake

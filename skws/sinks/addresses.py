@@ -12,9 +12,10 @@ from skws.sinks.base import Sink
 from skws.sinks.database import Retractions, SqliteSink, table_name
 from skws.sinks.files import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
+from skws.sources.addresses import needs_psycopg2
 from skws.sources.feed import redacted
 from skws.spec.enums import OutputFormat
-from skws_schema.errors import SourceError, UsageError, nearest
+from skws_schema.errors import UsageError, nearest
 from skws_windows.window import MICROSECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -83,13 +84,9 @@ def _table(given: dict[str, str]) -> tuple[str, Retractions, bool]:
 
 
 def _postgres(text: str) -> Sink:
-    try:
-        from skws.sinks.postgres import PostgresSink  # noqa: PLC0415
-        from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
-    except ModuleNotFoundError as error:
-        if error.name != "psycopg2":
-            raise
-        raise SourceError("PostgreSQL needs psycopg2: install skws with its extra, skws[postgres]") from None
+    with needs_psycopg2():
+        from skws.sinks.postgres import PostgresSink  # noqa: PLC0415 - psycopg2 is an extra
+        from skws.sources.postgres.address import Address  # noqa: PLC0415
     base, _, query = text.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     own = {name: value for name, value in pairs if name in {"table", "retractions", "scores"}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import Final
@@ -50,25 +52,33 @@ def is_postgres(text: str) -> bool:
     return text.startswith(POSTGRES)
 
 
-def _postgres(text: str, folder: Path | None, clock: Clock) -> Source:
+@contextmanager
+def extra(package: str, product: str, name: str) -> Iterator[None]:
+    """Imports inside the ``with`` need ``package``, of an extra of skws. Raises SourceError without it."""
     try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package.replace("-", "_"):
+            raise
+        raise SourceError(f"{product} needs {package}: install skws with its extra, skws[{name}]") from None
+
+
+def needs_psycopg2() -> AbstractContextManager[None]:
+    """As ``extra``, for what talks to PostgreSQL."""
+    return extra("psycopg2", "PostgreSQL", "postgres")
+
+
+def _postgres(text: str, folder: Path | None, clock: Clock) -> Source:
+    with needs_psycopg2():
         from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
         from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        if error.name != "psycopg2":
-            raise
-        raise SourceError("PostgreSQL needs psycopg2: install skws with its extra, skws[postgres]") from None
     return PostgresSource(Address.of(text), folder, clock)
 
 
 def _kafka(text: str, clock: Clock) -> Source:
-    try:
+    with extra("confluent-kafka", "Kafka", "kafka"):
         from skws.sources.kafka.address import Address  # noqa: PLC0415 - confluent_kafka is an extra
         from skws.sources.kafka.feed import KafkaSource  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "confluent_kafka":
-            raise
-        raise SourceError("Kafka needs confluent-kafka: install skws with its extra, skws[kafka]") from None
     return KafkaSource(Address.of(text), clock)
 
 

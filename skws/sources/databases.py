@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from skws.sources.addresses import is_postgres
-from skws_schema.errors import SourceError
+from skws.sources.addresses import is_postgres, needs_psycopg2
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
 
@@ -40,14 +39,8 @@ def is_sqlite(text: str) -> bool:
 def database_at(text: str) -> Database:
     """The database at an address. Raises UsageError, SourceError."""
     if is_postgres(text):
-        try:
+        with needs_psycopg2():
             from skws.sources.postgres.database import PostgresDatabase  # noqa: PLC0415 - psycopg2 is an extra
-        except ModuleNotFoundError as error:
-            if error.name != "psycopg2":
-                raise
-            raise SourceError(
-                "PostgreSQL needs psycopg2: install skws with its extra, skws[postgres]"
-            ) from None
         return PostgresDatabase.of(text)
     from skws.sources.sqlite import SqliteDatabase  # noqa: PLC0415 - for SQLite only
 

@@ -16,7 +16,7 @@ from pyspark.storagelevel import StorageLevel
 
 from skws.data.batch import RecordBatch
 from skws.formats import Replay
-from skws.index.whole import with_sources
+from skws.index import with_sources
 from skws.keywords.plan import Plan
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.windowed.engine import WindowedEngine

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 import skws.data.batch
 import skws.index.cache
 import skws.index.indexed_tables
-import skws.index.keyword_rows
+import skws.index.reach
 from skws.data.record import Record
 from skws.index.make import as_batches
-from skws.index.rows import arrow_schema
+from skws.index.table import arrow_schema
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
@@ -137,7 +137,7 @@ def test_equal_to_tables_loaded_whole(
     few: int,
 ) -> None:
     monkeypatch.setattr(skws.data.batch, "BATCH", size)
-    monkeypatch.setattr(skws.index.keyword_rows, "FEW", few)
+    monkeypatch.setattr(skws.index.reach, "FEW", few)
     let_go_after(monkeypatch, kept)
     schema, words, static, stream = case
     text = " ".join(WORDS[:words]) + (" -gamma" if exclude and words < 3 else "")
@@ -159,7 +159,7 @@ def test_equal_for_queries_that_come_and_go(
     few: int,
     data: st.DataObject,
 ) -> None:
-    monkeypatch.setattr(skws.index.keyword_rows, "FEW", few)
+    monkeypatch.setattr(skws.index.reach, "FEW", few)
     let_go_after(monkeypatch, kept)
     schema, words, static, stream = case
     texts = [*WORDS[:words], " ".join(WORDS[:words]), f"{WORDS[0]} -gamma"]
@@ -272,7 +272,7 @@ QUERIES = [
 def test_rows_with_keywords_come_as_they_are_reached(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Queries with few carriers and with many come and go, rows come and go with what reaches them."""
     rng = random.Random(seed)
-    monkeypatch.setattr(skws.index.keyword_rows, "FEW", rng.choice([-1, 10, 20]))
+    monkeypatch.setattr(skws.index.reach, "FEW", rng.choice([-1, 10, 20]))
     let_go_after(monkeypatch, rng.choice([-1, -1, 10]))
     schema, static, stream = _sparse(rng)
     window = rng.choice(WINDOWS[:3])
@@ -323,7 +323,7 @@ def test_rows_that_were_left_alone_come_when_their_query_goes(
     monkeypatch: pytest.MonkeyPatch, text: str, most: int
 ) -> None:
     """The maker has looked for its products when another query held them back."""
-    monkeypatch.setattr(skws.index.keyword_rows, "FEW", 1)
+    monkeypatch.setattr(skws.index.reach, "FEW", 1)
     static = [Record(2, 0, ("alpha", 0, 0)), *(Record(1, 0, ("gamma", n, n % 2)) for n in range(6))]
     schema = _shop(monkeypatch, static)
     engine = ColumnarEngine(schema, TimeWindow(9))
@@ -340,7 +340,7 @@ def test_rows_that_were_left_alone_come_when_their_query_goes(
 def test_of_many_rows_with_keywords_only_those_in_reach_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """They come with a sale that has a keyword, and go with it; the others are only counted."""
     monkeypatch.setattr(skws.data.batch, "BATCH", 8)
-    monkeypatch.setattr(skws.index.keyword_rows, "FEW", 8)
+    monkeypatch.setattr(skws.index.reach, "FEW", 8)
     let_go_after(monkeypatch, 8)
     static = [Record(1, 0, ("alpha gamma" if n % 5 else "alpha", n, n)) for n in range(400)]
     static += [Record(2, 0, ("pad", n, 0)) for n in range(400)]

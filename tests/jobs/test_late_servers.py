@@ -13,7 +13,7 @@ import pytest
 from skws.cli.main import run
 from skws.jobs.local import LocalWatch
 from skws.sinks.base import SinkError
-from skws.sources.postgres import opening
+from skws.sources.postgres import feed
 from skws.sources.postgres.spool import copy_tables
 from skws_schema.errors import SourceError
 from tests.jobs.watching import (
@@ -96,7 +96,7 @@ def test_a_run_goes_on_when_the_server_restarts_while_it_begins(
             database.server.start()
         copy_tables(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(opening, "copy_tables", copied)
+    monkeypatch.setattr(feed, "copy_tables", copied)
     sink, notes = Collected(), Notes()
     LocalWatch(request(database.uri(), limit=1), [sink], notes.log).run()
     assert sink.told() == [("+", QUERY)]

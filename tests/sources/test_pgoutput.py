@@ -25,7 +25,6 @@ from skws.sources.postgres.pgoutput import (
     Update,
     decode,
 )
-from skws.sources.postgres.spool import CopiedRows, values
 from skws_schema.errors import SourceError
 
 LSN = 0x16_B374_8D10
@@ -98,39 +97,3 @@ def test_messages_of_no_known_kind(payload: bytes, fault: str) -> None:
 def test_any_bytes_are_a_message_or_an_error(payload: bytes) -> None:
     with suppress(SourceError):
         decode(payload)
-
-
-ESCAPES = {
-    b"\\": b"\\\\",
-    b"\b": b"\\b",
-    b"\f": b"\\f",
-    b"\n": b"\\n",
-    b"\r": b"\\r",
-    b"\t": b"\\t",
-    b"\v": b"\\v",
-}
-
-
-def copied(row: list[bytes | None]) -> bytes:
-    """A row as COPY writes it."""
-    texts = (
-        rb"\N" if value is None else b"".join(ESCAPES.get(bytes([b]), bytes([b])) for b in value)
-        for value in row
-    )
-    return b"\t".join(texts)
-
-
-@given(st.lists(st.lists(st.none() | st.binary(max_size=8), min_size=1, max_size=4)), st.data())
-def test_copied_rows(rows: list[list[bytes | None]], data: st.DataObject) -> None:
-    left = b"".join(copied(row) + b"\n" for row in rows)
-    reader = CopiedRows()
-    found: list[bytes] = []
-    while left:
-        size = data.draw(st.integers(1, len(left)))
-        found += reader.rows(left[:size])
-        left = left[size:]
-    assert [values(row) for row in found] == rows
-
-
-def test_escapes_that_copy_may_write_too() -> None:
-    assert values(rb"\101\x41\q\.") == [b"AAq."]

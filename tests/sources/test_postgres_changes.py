@@ -270,6 +270,38 @@ def test_texts_come_through_as_they_are(database: Database, feed: Feed) -> None:
     assert inserted == [(i, text, 1) for _ in range(2) for i, text in enumerate(texts)]
 
 
+def test_texts_of_any_type_are_alike_in_the_snapshot_and_in_changes(database: Database) -> None:
+    database.run(
+        "CREATE TYPE pair AS (a int, b text)",
+        "CREATE TABLE event (id int PRIMARY KEY, flag bool, code char(5), pairs pair, list text[],"
+        " doc jsonb, bytes bytea, gone text)",
+    )
+    names = ("flag", "code", "pairs", "list", "doc", "bytes", "gone")
+    attributes = tuple(Attribute(name, AttributeType.TEXT) for name in names)
+    key = Attribute("id", AttributeType.INTEGER)
+    schema = Schema("s", (Relation("event", (key, *attributes), key=("id",)),), ())
+    values = (
+        "true, 'ab', ROW(1, 'x \"y\"'), '{a,NULL,\"b c\"}', '{\"k\": [1, \"\\n\"]}', '\\x00ff', NULL",
+        "false, '', ROW(NULL, NULL), '{}', 'null', '', ''",
+        "NULL, NULL, NULL, NULL, NULL, NULL, E'\\x01\\x02\\n\\t\\\\N \\\\.'",
+    )
+    database.run(*(f"INSERT INTO event VALUES ({number}, {row})" for number, row in enumerate(values)))
+    with closing(source(database).open(schema)) as feed:
+        offset = feed.start()
+        database.run(
+            *(f"INSERT INTO event VALUES ({number + 3}, {row})" for number, row in enumerate(values))
+        )
+        items, _, _ = follow(feed, database, offset)
+    copied, logged = records(items)[:3], records(items)[3:]
+    assert [record.row[1:] for record in copied] == [record.row[1:] for record in logged]
+    assert [record.row[1:4] for record in copied] == [
+        ("t", "ab   ", '(1,"x ""y""")'),
+        ("f", "     ", "(,)"),
+        (None, None, None),
+    ]
+    assert copied[2].row[-1] == "\x01\x02\n\t\\N \\."
+
+
 def test_partitions_are_followed_by_their_root(database: Database) -> None:
     database.run(
         "CREATE TABLE genre (gid int PRIMARY KEY, label text)",

@@ -12,7 +12,8 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection
 
-from skws.sources.postgres import opening, spool
+from skws.sources.postgres import feed as postgres_feed
+from skws.sources.postgres import spool
 from skws.sources.postgres.slot import create_slot
 from skws_schema.errors import NotYetError, SourceError
 from tests.postgres import Database
@@ -46,7 +47,7 @@ def behind_the_slot(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None])
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(opening, "create_slot", made)
+        patched.setattr(postgres_feed, "create_slot", made)
         yield
 
 
@@ -75,7 +76,7 @@ def test_what_comes_while_another_table_is_copied_waits(
             while not database.ask(waiting) and changing.is_alive() and time.monotonic() < deadline:
                 time.sleep(0.01)
 
-    monkeypatch.setattr(opening, "copy_tables", copied)
+    monkeypatch.setattr(postgres_feed, "copy_tables", copied)
     with closing(opened(database, tmp_path)) as feed:
         offset = feed.start()
         changing.join(10)

@@ -16,7 +16,7 @@ import pytest
 from skws.data.record import Item
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.stream import RetryingStream
+from skws.sources.postgres.slot import SlotStream
 from skws_schema.errors import SourceError
 from tests.places import ROOT
 from tests.postgres import Database
@@ -226,7 +226,7 @@ with open(log, "r+b" if lines else "wb") as file:
 
 def test_trying_again_takes_longer_each_time_and_ends() -> None:
     clock = HandClock()
-    away = RetryingStream(Address.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
+    away = SlotStream(Address.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
     assert not away.open(0)
     assert not away.open(0)
     (notice,) = away.take_notices()

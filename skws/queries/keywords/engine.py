@@ -12,7 +12,7 @@ from itertools import chain, count, groupby
 from operator import attrgetter
 
 from skws.data.record import OnLate, Record, unheard
-from skws.index.whole import with_sources
+from skws.index import with_sources
 from skws.keywords.frequencies import KeywordFrequencies
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts

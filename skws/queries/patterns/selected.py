@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from skws.data.record import Record
-from skws.index.whole import with_sources
+from skws.index import with_sources
 from skws.queries.evaluator import OrderedBatch
 from skws.queries.keywords.bounded_networks import end_of, ends
 from skws.queries.patterns.normal_form import choices_of, pattern_query

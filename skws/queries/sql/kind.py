@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from skws.data.record import Record
-from skws.index.whole import with_sources
+from skws.index import with_sources
 from skws.queries.evaluator import Counts, OrderedBatch
 from skws.queries.sql.decide import refuse_unbounded_union
 from skws.queries.sql.result import SqlResult, shown_row

@@ -17,7 +17,7 @@ import numpy as np
 
 from skws.data.batch import RecordBatch, batched
 from skws.data.record import Record
-from skws.index.whole import with_sources
+from skws.index import with_sources
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.events import Event, completed, in_order

@@ -7,20 +7,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 import orjson
 
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import BadRecord, Item
-from skws.formats.files import END, Format, Split, opened
+from skws.formats.files import END, Format, Split, line_count, opened
 from skws.formats.jsonl_columns import CHUNK_BYTES, ChunkReader, reads_columns
 from skws.formats.splits import read_split
 from skws.formats.tabular import OPEN_QUOTE, CsvReader
 from skws.sources.files.folder import SourceFile
 from skws_schema.model import Schema
-
-_BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +123,7 @@ def _whole_lines(file: IO[bytes], at: int, end: int) -> Iterator[bytes]:
 
 def _placed(bad: BadRecord, path: Path, start: int, header: list[bytes]) -> BadRecord:
     """A bad record with its line and offset in the file; the header and the part from ``start`` were read."""
-    lines, left = 0, start
     with opened(path) as file:
-        while left > 0 and (block := file.read(min(left, _BLOCK))):
-            lines += block.count(b"\n")
-            left -= len(block)
+        lines = line_count(file, start)
     size = sum(map(len, header))
     return replace(bad, line=bad.line + lines - len(header), offset=bad.offset + start - size)

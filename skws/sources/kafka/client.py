@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from skws.sources.kafka.address import Address, Settings
-from skws.sources.kafka.merging import Partition
 from skws_schema.errors import NotYetError, SchemaError, SourceError
 
+Partition: TypeAlias = tuple[str, int]
+"""A topic and a number."""
 _ANSWER_SECONDS: Final = 10.0
 # Transient errors, beside those that the client calls retriable.
 _TRANSIENT: Final = frozenset(

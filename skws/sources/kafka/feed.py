@@ -10,12 +10,19 @@ from confluent_kafka import KafkaException
 
 from skws.data.batch import Chunk
 from skws.data.record import Item
-from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, static_relations
+from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, parse_offset, static_relations
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
-from skws.sources.kafka.client import Client
-from skws.sources.kafka.merging import Message, Partition, Position, in_order
+from skws.sources.kafka.client import Client, Partition
 from skws.sources.kafka.messages import TopicReader
-from skws.sources.kafka.reader import GapError, PartitionReader, Topics, find_topics, table_rows
+from skws.sources.kafka.reader import (
+    GapError,
+    Message,
+    PartitionReader,
+    Topics,
+    find_topics,
+    in_order,
+    table_rows,
+)
 from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
@@ -293,3 +300,39 @@ class KafkaSource(Source):
 
     def open(self, schema: Schema) -> Feed:
         return KafkaFeed(self.address, schema, self.clock)
+
+
+_Nested = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """``first``: where partitions began that were found later, unless at 0."""
+
+    cluster: str
+    next: dict[Partition, int]
+    first: dict[Partition, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, offset: Offset) -> Position:
+        """Raises SourceError if this is not an offset of Kafka's."""
+        return parse_offset(
+            offset,
+            "Kafka topics",
+            lambda: cls(str(offset["cluster"]), _flat(offset["next"]), _flat(offset.get("first", {}))),
+        )
+
+    def offset(self) -> Offset:
+        found: Offset = {"cluster": self.cluster, "next": _nested(self.next)}
+        return found | ({"first": _nested(self.first)} if self.first else {})
+
+
+def _flat(nested: _Nested) -> dict[Partition, int]:
+    return {(topic, int(n)): int(at) for topic, parts in nested.items() for n, at in parts.items()}
+
+
+def _nested(flat: dict[Partition, int]) -> _Nested:
+    found: _Nested = {}
+    for (topic, number), at in sorted(flat.items()):
+        found.setdefault(topic, {})[str(number)] = at
+    return found

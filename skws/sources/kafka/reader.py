@@ -1,22 +1,29 @@
 """Reading partitions side by side, as far ahead as memory allows, and giving their messages in order.
 
+While a partition has messages that are not here yet, the others wait: a backlog
+of one must not make another's records late. A partition that is read to its end
+holds up no other.
+
 A topic of a static table holds changes, as streams do; the table's rows are the
 sum of those changes at the start of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush, merge
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Fetched
 
 from skws.data.record import BadRecord, Item, Record
+from skws.formats.values import EARLIEST
 from skws.sources.kafka.address import Address
-from skws.sources.kafka.client import Client
-from skws.sources.kafka.merging import Message, Partition, Queue, in_order, take_merged
+from skws.sources.kafka.client import Client, Partition
 from skws.sources.kafka.messages import TopicReader, relation_of
 from skws_purging.lifespans import GroupKey, identity
 from skws_schema.errors import SourceError, nearest
@@ -55,6 +62,85 @@ def find_topics(address: Address, schema: Schema, client: Client) -> Topics:
 def _is_table(topic: str, schema: Schema) -> bool:
     relation = relation_of(topic, schema)
     return relation is not None and schema.relations[relation].table
+
+
+class Message(NamedTuple):
+    """The items of a message; ``next``: the offset after it."""
+
+    partition: Partition
+    next: int
+    items: list[Item]
+
+    @property
+    def time(self) -> int:
+        """The event time of its first record; before all others if there is none."""
+        first = self.items[0] if self.items else None
+        return first.time if isinstance(first, Record) else EARLIEST
+
+
+@dataclass(slots=True)
+class Queue:
+    """Messages of a partition that are fetched and not given yet.
+
+    ``given``: the offset after the given messages. ``end``: the partition's end
+    as far as known; -1 before its broker has answered. ``spent``: an offset
+    after which there was nothing to read when last asked, though ``end`` may be
+    later (a transaction is open).
+    """
+
+    partition: Partition
+    given: int
+    end: int = -1
+    spent: int = -1
+    waiting: deque[Message] = field(default_factory=deque)
+
+    @property
+    def dry(self) -> bool:
+        """True if the next message has not been fetched yet."""
+        return not self.waiting and self.given != self.spent and (self.end < 0 or self.given < self.end)
+
+    @property
+    def fetched(self) -> int:
+        """The offset after the fetched messages."""
+        return self.waiting[-1].next if self.waiting else self.given
+
+    def exhausted(self, offset: int) -> None:
+        """Nothing comes after the fetched messages; the next one will have ``offset``."""
+        self.spent = offset
+        if offset > self.fetched:
+            # The offsets between hold no messages: transaction markers, compacted messages.
+            self.waiting.append(Message(self.partition, offset, []))
+
+
+def take_merged(queues: Sequence[Queue], limit: int) -> list[Message]:
+    """Messages of about ``limit`` items by time; none while the next message of a partition is unknown."""
+    taken: list[Message] = []
+    if any(queue.dry for queue in queues):
+        return taken
+    heads = [(queue.waiting[0].time, n) for n, queue in enumerate(queues) if queue.waiting]
+    heapify(heads)
+    count = 0
+    while heads and count < limit:
+        _, n = heappop(heads)
+        queue = queues[n]
+        message = queue.waiting.popleft()
+        queue.given = message.next
+        taken.append(message)
+        count += len(message.items)
+        if queue.waiting:
+            heappush(heads, (queue.waiting[0].time, n))
+        elif queue.dry:
+            break
+    return taken
+
+
+def in_order(messages: Iterable[Message]) -> list[Item]:
+    """The items of messages, in an order that does not depend on how they were fetched."""
+    parts: dict[Partition, list[Message]] = {}
+    for message in messages:
+        parts.setdefault(message.partition, []).append(message)
+    ordered = merge(*(parts[partition] for partition in sorted(parts)), key=attrgetter("time"))
+    return [item for message in ordered for item in message.items]
 
 
 _CHUNK: Final = 5_000

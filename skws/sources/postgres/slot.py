@@ -1,7 +1,7 @@
 """Positions in PostgreSQL's log, and the replication slot: it makes the server keep the log until it is read.
 
-A slot that nobody reads fills the server's disk. So it has a name, its lag is
-shown, and it can be dropped.
+An unread slot fills the server's disk. So it has a name, its lag is shown, and it
+can be dropped. Its stream is opened again when it breaks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from typing import Any, Final
 
 import psycopg2
 from psycopg2.extensions import connection, cursor
-from psycopg2.extras import LogicalReplicationConnection
+from psycopg2.extras import REPLICATION_LOGICAL, LogicalReplicationConnection, ReplicationCursor
 
-from skws.sources.feed import Offset, parse_offset
+from skws.sources.feed import Clock, Offset, parse_offset, readable
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.locking import client_of
+from skws.sources.postgres.pgoutput import Change, decode
+from skws.sources.postgres.publication import publication_of
+from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError
 
 
@@ -218,3 +221,167 @@ def _row(statement: cursor) -> tuple[Any, ...]:
     if found is None:
         raise SourceError("PostgreSQL made no replication slot")
     return found
+
+
+# Consecutive replies at which a server counts as stopping.
+_INSISTING: Final = 5
+_IN_USE: Final = "55006"
+_RELEASE_WAIT: Final = 50_000  # microseconds
+
+
+class SlotStream:
+    """The stream of a slot, opened again when it breaks; no call waits for a server that is away.
+
+    Methods raise SourceError where trying again is of no use.
+    """
+
+    def __init__(self, address: Address, clock: Clock) -> None:
+        self._retry = Retry(address.shown, clock)
+        self._address = address
+        self._clock = clock
+        self._cursor: ReplicationCursor | None = None
+        self._confirmed = 0
+        self._replies = 0
+        self._replied: object = None
+
+    @property
+    def wal_end(self) -> int:
+        """Everything committed before this position has been read, once there are no more messages."""
+        end: int = 0 if self._cursor is None else self._cursor.wal_end or 0
+        return end
+
+    def open(self, lsn: int) -> bool:
+        """Open the stream from ``lsn`` on, unless it is too early to try again; whether it is open now."""
+        self._retry.attempt(lambda: self._open(lsn))
+        return self._cursor is not None
+
+    def read(self, seconds: float) -> Change | None:
+        """The next message; None if there is none within ``seconds``.
+
+        Raises psycopg2.Error when the stream breaks, or is not open.
+        """
+        if self._cursor is None:
+            raise psycopg2.InterfaceError("not connected")
+        message = self._cursor.read_message()
+        if message is None and seconds > 0:
+            readable(self._cursor, seconds)
+            message = self._cursor.read_message()
+        if message is None:
+            self._count_replies(self._cursor)
+            return None
+        self._replies = 0
+        return decode(message.payload)
+
+    def request_status(self) -> None:
+        """Have the server send its position now."""
+        if self._cursor is not None:
+            self._report(self._cursor, reply=True)
+
+    def confirm(self, lsn: int) -> None:
+        """Let the server forget what lies before ``lsn``: now, or when the stream is open again."""
+        self._confirmed = max(self._confirmed, lsn)
+        try:
+            if self._cursor is not None:
+                self._report_confirmed(self._cursor)
+        except psycopg2.Error as error:
+            self.failed(error)
+
+    def failed(self, error: psycopg2.Error) -> None:
+        """The stream broke. Raises SourceError if it cannot be opened again, or was broken for too long."""
+        self.close()
+        failure = self._address.failure(error)
+        if not isinstance(failure, NotYetError):
+            raise failure
+        self._retry.failed(failure)
+
+    def wait(self) -> None:
+        """Sleep until it is time to try again."""
+        self._retry.wait()
+
+    def take_notices(self) -> tuple[str, ...]:
+        """Lines for the user since the last call."""
+        return self._retry.take_notices()
+
+    def close(self) -> None:
+        if self._cursor is not None:
+            with suppress(psycopg2.Error):
+                self._cursor.connection.close()
+            self._cursor = None
+
+    def _open(self, lsn: int) -> None:
+        try:
+            self._cursor = self._released(lsn)
+            self._replies, self._replied = 0, self._cursor.feedback_timestamp
+            if self._confirmed:
+                self._report_confirmed(self._cursor)
+        except psycopg2.Error as error:
+            self.close()
+            raise self._address.failure(error) from None
+
+    def _released(self, lsn: int) -> ReplicationCursor:
+        """A stream, once the server has noticed that our last one is closed."""
+        for _ in range(_RELEASE_TRIES):
+            try:
+                return _streaming(self._address, lsn)
+            except psycopg2.Error as error:
+                if error.pgcode != _IN_USE:
+                    raise
+            self._clock.sleep(_RELEASE_WAIT)
+        return _streaming(self._address, lsn)
+
+    def _report_confirmed(self, cursor: ReplicationCursor) -> None:
+        lsn = self._confirmed
+        self._report(cursor, write_lsn=lsn, flush_lsn=lsn, apply_lsn=lsn)
+
+    def _report(self, cursor: ReplicationCursor, **report: Any) -> None:
+        cursor.send_feedback(force=True, **report)  # type: ignore[no-untyped-call]
+        self._replied = cursor.feedback_timestamp
+
+    def _count_replies(self, cursor: ReplicationCursor) -> None:
+        """Break off if the server is stopping: it would wait until everything it sent is confirmed.
+
+        Such a server asks again as soon as it is answered; a running one, every half minute.
+        """
+        replied = cursor.feedback_timestamp
+        self._replies = self._replies + 1 if replied != self._replied else 0
+        self._replied = replied
+        if self._replies >= _INSISTING:
+            raise psycopg2.OperationalError("the server is about to stop")
+
+
+def _streaming(address: Address, lsn: int) -> ReplicationCursor:
+    """A slot's stream from ``lsn`` on. Raises psycopg2.Error.
+
+    Raises SourceError if the server refuses, or the slot no longer has the log after ``lsn``.
+    """
+    connected = address.replicating()
+    try:
+        cursor: ReplicationCursor = connected.cursor()
+        _check(slot_state(cursor, address.slot), address, lsn)
+        publication = publication_of(cursor, address, going_on=True)
+        cursor.start_replication(
+            slot_name=address.slot,
+            slot_type=REPLICATION_LOGICAL,
+            start_lsn=lsn,
+            options={"proto_version": "1", "publication_names": f'"{publication}"'},
+            decode=False,
+        )
+    except BaseException:
+        with suppress(psycopg2.Error):
+            connected.close()
+        raise
+    return cursor
+
+
+def _check(state: SlotState | None, address: Address, lsn: int) -> None:
+    if state is None:
+        raise SourceError(
+            f"{address.shown}: the replication slot {address.slot!r} is gone, and with it the changes since"
+            f" {lsn_text(lsn)}; begin anew"
+        )
+    if state.lost or lsn < state.confirmed:
+        why = "the server has dropped its log" if state.lost else f"it stands at {lsn_text(state.confirmed)}"
+        raise SourceError(
+            f"{address.shown}: the slot {address.slot!r} no longer has the changes since {lsn_text(lsn)}:"
+            f" {why}; begin anew"
+        )

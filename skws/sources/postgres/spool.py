@@ -1,20 +1,18 @@
-r"""The snapshot, copied to files: the rows of all tables when the slot was made.
+"""The snapshot, copied to files: the rows of all tables when the slot was made.
 
 The copy spares the database a long transaction while a search reads the rows, and
 it can be read again after a crash, unlike a snapshot of PostgreSQL. The files are
 JSON lines, like replays; a header, written last, says that they are complete, with
 their checksum and their position in the log.
 
-Rows of PostgreSQL's COPY in text format: values divided by tabs, ``\N`` for NULL, backslash escapes.
-
-The texts of values are those of the types' output functions, the same that
-logical replication sends; a cast to text gives others (``true`` for ``t``).
+The server writes the lines. The texts of values are those of the types' output
+functions, the same that logical replication sends, as ``concat`` gives them; a cast
+to text gives others (``true`` for ``t``).
 """
 
 from __future__ import annotations
 
 import os
-import re
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +24,7 @@ from typing import IO, Any, Final
 import numpy as np
 import orjson
 from psycopg2.extensions import connection
-from psycopg2.sql import SQL, Identifier
+from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.data.batch import Ints
 from skws.data.record import BadRecord, Item
@@ -37,7 +35,7 @@ from skws.formats.files import END
 from skws.formats.values import EARLIEST, timestamp
 from skws.sources.postgres.catalog import Table
 from skws_schema.errors import SourceError
-from skws_schema.model import Relation, Schema
+from skws_schema.model import Schema
 
 _NO_TIME: Final = (ValueError, KeyError, TypeError)
 
@@ -66,40 +64,6 @@ def _time(line: bytes, named: Mapping[str, str | None]) -> int:
         return timestamp(item["time"] if name is None else item["row"][name])
     except _NO_TIME:
         return EARLIEST
-
-
-_ESCAPE: Final = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.S)
-_LETTERS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
-
-
-class CopiedRows:
-    """Cuts the output of COPY, in pieces of any size, into rows."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def rows(self, piece: bytes) -> Iterator[bytes]:
-        lines = (self._rest + piece).split(b"\n")
-        self._rest = lines.pop()
-        return iter(lines)
-
-
-def values(row: bytes) -> list[bytes | None]:
-    """The values of a row without its line end; None for NULL."""
-    return [None if text == rb"\N" else _plain(text) for text in row.split(b"\t")]
-
-
-def _plain(text: bytes) -> bytes:
-    return _ESCAPE.sub(_unescaped, text) if b"\\" in text else text
-
-
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    code = found[1]
-    if code in _LETTERS:
-        return _LETTERS[code]
-    if code[:1] == b"x" and len(code) > 1:
-        return bytes([int(code[1:], 16)])
-    return bytes([int(code, 8) & 255]) if code.isdigit() else code
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -207,6 +171,14 @@ class Spool:
             yield replace(item, source=f"snapshot of {self.slot}") if isinstance(item, BadRecord) else item
 
 
+# A line of JSON holds no control characters, so that nothing is quoted or escaped: what is written is JSON.
+_COPY: Final = SQL("""
+    COPY (SELECT json_build_object('relation', {}::text, 'time', {}::text, 'row', json_object({}, ARRAY[{}]))
+          FROM {}) TO STDOUT (FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02')""")
+# Only a missing value is not distinct from NULL; a composite value of NULLs is.
+_TEXT: Final = SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN concat({0}) END")
+
+
 def copy_tables(
     connected: connection, found: Mapping[int, Table], schema: Schema, time: int, path: Path
 ) -> None:
@@ -214,37 +186,19 @@ def copy_tables(
 
     Raises psycopg2.Error, SourceError if the file cannot be written.
     """
+    moment = (_EPOCH + timedelta(microseconds=time)).isoformat()
     with _written(path) as file, connected.cursor() as cursor:
         for position, table in found.items():
             relation = schema.relations[position]
-            columns = SQL(", ").join(Identifier(a.name) for a in relation.attributes)
-            statement = SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
-                columns, Identifier(table.namespace, table.name)
+            names = [attribute.name for attribute in relation.attributes]
+            statement = _COPY.format(
+                Literal(relation.name),
+                Literal(moment),
+                Literal(names),
+                SQL(", ").join(_TEXT.format(Identifier(name)) for name in names),
+                Identifier(table.namespace, table.name),
             )
-            cursor.copy_expert(statement.as_string(connected), _Writer(file, relation, time))
-
-
-class _Writer:
-    """Writes the rows of one COPY as records."""
-
-    def __init__(self, file: IO[bytes], relation: Relation, time: int) -> None:
-        self._file = file
-        self._relation = relation.name
-        self._names = tuple(a.name for a in relation.attributes)
-        self._time = (_EPOCH + timedelta(microseconds=time)).isoformat()
-        self._copied = CopiedRows()
-
-    def write(self, piece: bytes) -> None:
-        self._file.writelines(map(self._line, self._copied.rows(piece)))
-
-    def _line(self, copied: bytes) -> bytes:
-        try:
-            texts = [value if value is None else value.decode() for value in values(copied)]
-        except UnicodeDecodeError:
-            # Not JSON, so that it is read as a bad record.
-            return b"not UTF-8: " + self._relation.encode() + b"\t" + copied + b"\n"
-        row = dict(zip(self._names, texts, strict=True))
-        return orjson.dumps({"relation": self._relation, "time": self._time, "row": row}) + b"\n"
+            cursor.copy_expert(statement.as_string(connected), file)
 
 
 @contextmanager

@@ -16,8 +16,7 @@ import numpy as np
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.formats.dead_letters import dead_letter
-from skws.formats.late import Late, late_letters, late_notice
+from skws.formats.dead_letters import Late, dead_letter, late_letters, late_notice
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries
 from skws.queries.order import passed_over

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from skws.formats import BadRecordLog, Replay, parquet_columns
+from skws.formats import BadRecordLog, Replay, parquet
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -75,10 +75,10 @@ def test_equal_to_the_row_reader(
     rows: int,
     split_bytes: int,
 ) -> None:
-    monkeypatch.setattr(parquet_columns, "READ_TOGETHER", rows)
-    monkeypatch.setattr(parquet_columns, "LEAST_ROWS", 1)
+    monkeypatch.setattr(parquet, "READ_TOGETHER", rows)
+    monkeypatch.setattr(parquet, "LEAST_ROWS", 1)
     replay = Replay.open(write(tmp_path / "r", *written), SCHEMA, split_bytes=split_bytes)
-    assert parquet_columns.plain(replay.splits, SCHEMA)
+    assert parquet.plain(replay.splits, SCHEMA)
     done: list[int] = []
     batches = list(replay.batches(BadRecordLog(), done.append))
     records = [record for batch in batches for record in batch.records()]
@@ -98,7 +98,7 @@ LATER: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("a", "why"), LATER, ids=[why for _, why in LATER])
 def test_what_is_not_plain_is_left_to_the_row_reader(tmp_path: Path, a: dict[str, Any], why: str) -> None:
     replay = Replay.open(write(tmp_path / "r", a, {"x": [1], "at": [2]}), SCHEMA)
-    assert not parquet_columns.plain(replay.splits, SCHEMA)
+    assert not parquet.plain(replay.splits, SCHEMA)
     logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
     records = [record for batch in replay.batches(logs[0]) for record in batch.records()]
     assert records == list(replay.stream(logs[1]))

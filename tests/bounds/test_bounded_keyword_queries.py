@@ -23,6 +23,7 @@ from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import TimeWindow, Unbounded
 from tests.bounds.keyword_streams import END, SCHEMA, SECOND, YAML, plan, stream, tables
+from tests.strategies import seeds
 
 BOUNDED = [
     ("sale:red", 1),
@@ -50,7 +51,7 @@ def _results(engine: ColumnarEngine, static: list[Record], batches: list[list[Re
     return found + list(chain.from_iterable(list(engine.process(batch)) for batch in batches))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(2, 6)
 @pytest.mark.parametrize(("query", "size"), BOUNDED)
 def test_bounded_queries_are_answered_as_if_all_were_kept(query: str, size: int, seed: int) -> None:
     chance = random.Random(seed)

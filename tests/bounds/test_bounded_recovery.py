@@ -15,6 +15,7 @@ from skws.spec.job import Job
 from skws.spec.query import SQL, Query
 from tests.bounds.keyword_streams import SCHEMA, SECOND, stream
 from tests.jobs.watching import abandon, opened, steps
+from tests.strategies import seeds
 
 QUERIES: dict[str, str | Query] = {
     "tills": "till:red door:blue",
@@ -51,7 +52,7 @@ def _lines(seed: int) -> list[bytes]:
     return [orjson.dumps(record) + b"\n" for record in shown]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(2, 3)
 def test_nothing_is_lost_or_told_twice(tmp_path: Path, seed: int) -> None:
     lines, chance = _lines(seed), random.Random(seed)
     source = tmp_path / "in.jsonl"

@@ -15,6 +15,7 @@ from skws.spec.query import Standing
 from skws.spec.stream import Stream
 from skws_windows.window import Unbounded
 from tests.bounds.keyword_streams import SCHEMA, SECOND, stream, tables
+from tests.strategies import seeds
 
 STREAM = Stream(SCHEMA, Unbounded())
 QUERIES = [
@@ -59,7 +60,7 @@ def _with_deletions(chance: random.Random, records: list[Record]) -> list[Record
 
 
 @pytest.mark.parametrize("lateness", [0, 2 * SECOND])
-@pytest.mark.parametrize("seed", range(6))
+@seeds(2, 6)
 def test_results_through_restarts(seed: int, lateness: int) -> None:
     chance = random.Random(seed)
     static, records = tables(chance), _with_deletions(chance, stream(chance, 240))

@@ -7,11 +7,10 @@ import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import pytest
-
 from skws_bounds.repairs import repairs
 from skws_bounds.verdict import check
 from tests.bounds.bounds_queries import INTEGERS, sql
+from tests.strategies import seeds
 
 TIMES = {"s": "i", "t": "j", "u": "k", "v": "l"}
 
@@ -64,7 +63,7 @@ def random_text(chance: random.Random) -> Text:
     return Text(columns, streams, tuple(dict.fromkeys(conditions)), chance.random() < 0.4)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(2, 4)
 def test_repairs_do_what_they_say(seed: int) -> None:
     chance, applied, refused = random.Random(seed), 0, 0
     for _ in range(12):

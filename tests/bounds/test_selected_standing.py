@@ -29,6 +29,7 @@ from skws_windows.window import TimeWindow, Unbounded
 from tests.bounds.pattern_streams import PATTERNS, SCHEMA, SECOND, by_the_pattern_engine, stream
 from tests.bounds.standing_runs import through_restarts
 from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.strategies import seeds
 
 STREAM = Stream(SCHEMA, Unbounded())
 QUERIES = [Standing(f"q{i}", text, 5, SELECTED, {SELECT: s}) for i, (text, s) in enumerate(PATTERNS)]
@@ -52,7 +53,7 @@ def shown(results: list[LiveResult], name: str) -> Counter[tuple[int, Output]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(2, 3)
 def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
     records = stream(seed, 80)
     results = through_restarts(begun, records, seed)

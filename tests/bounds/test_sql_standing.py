@@ -27,6 +27,7 @@ from skws_schema.errors import BadRecordsError, UsageError
 from skws_windows.window import TimeWindow
 from tests.bounds.bounds_queries import SECOND, STREAMS
 from tests.bounds.standing_runs import through_restarts
+from tests.strategies import seeds
 
 EXAMPLE = "SELECT s.a, t.b FROM s, t, u WHERE s.i > t.j AND t.j > u.k AND s.a > t.b AND 0 < t.b AND t.b < 5"
 KEPT = "SELECT t.b, r.y FROM s, t, r WHERE s.i > t.j AND t.b = r.x AND s.a2 > 1 AND s.a2 < 5 AND s.a2 = r.y"
@@ -79,7 +80,7 @@ def _begun(static: list[Record]) -> Session:
     return live
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(2, 4)
 def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
     static, stream = _records(seed, 120)
     results = through_restarts(lambda: _begun(static), stream, seed)

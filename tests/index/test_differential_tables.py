@@ -32,7 +32,7 @@ from skws.spec.enums import EvaluatorName
 from skws.spec.ranking import RankingChoice
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.strategies import WORDS, examples, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, seeds, static_rows, streams
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(5), Unbounded()]
 KEPT = [-1, 3, 1 << 17]  # rows of tables to which nobody refers: let go at once, soon, never here
@@ -193,7 +193,7 @@ def test_equal_for_queries_that_come_and_go(
 
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("most", [3, 4, 5])
-@pytest.mark.parametrize("seed", range(3))
+@seeds(2, 3)
 def test_rows_without_keywords_connect(
     monkeypatch: pytest.MonkeyPatch, seed: int, most: int, kept: int
 ) -> None:
@@ -268,7 +268,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(4, 12)
 def test_rows_with_keywords_come_as_they_are_reached(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Queries with few carriers and with many come and go, rows come and go with what reaches them."""
     rng = random.Random(seed)

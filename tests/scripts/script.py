@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -49,6 +50,7 @@ from skws_windows.window import parse_duration, parse_window
 from tests.scripts.rendering import line_of
 
 SOURCE: Final = Path("script")
+schema_of: Final = cache(partial(parse_schema, default_name="script"))  # each host plays the script
 NETWORKS: Final = 12
 
 
@@ -161,7 +163,7 @@ class Stage:
 def play(
     blocks: Sequence[Block], host: Host, search: Searcher | None = None
 ) -> list[tuple[Block, list[str] | None]]:
-    """Each block with what comes of it on a host; None for a search if there is no searcher."""
+    """Each block with its output on a host. Without a searcher, searches and explanations give None."""
     stage, played, started = Stage(), [], False
     for block in blocks:
         output: list[str] | None = []
@@ -169,13 +171,13 @@ def play(
             if not block.input:
                 pass
             elif block.verb == "schema":
-                stage.schema = parse_schema(block.text, default_name="script")
+                stage.schema = schema_of(block.text)
                 output = [_sized(stage.schema)]
             elif block.verb == "options":
                 stage.options = yaml.safe_load(block.text)
                 stage.request()
             elif block.verb == "explain":
-                output = _explained(stage, block.input[0].split()[1])
+                output = None if search is None else _explained(stage, block.input[0].split()[1])
             elif block.verb == "search":
                 output = None if search is None else _searched(stage, block, search)
             else:
@@ -186,7 +188,7 @@ def play(
                 if started:
                     output = host.work(asked).lines()
                 if block.verb == "change" and not any(line.startswith("error: ") for line in output or ()):
-                    stage.schema = parse_schema(block.text, default_name="script")
+                    stage.schema = schema_of(block.text)
         except SkwsError as error:
             output = _error(str(error))
             if block.verb == "schema" and len(blocks) > 2:

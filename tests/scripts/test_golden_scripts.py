@@ -1,8 +1,8 @@
-"""Every golden script on every host: what it says is what comes of it (``make golden`` writes them anew)."""
+"""Every golden script gives its output on every host. ``make golden`` rewrites them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,6 @@ from tests.scripts.script import Block, Host, parse_script, play
 
 FOLDER: Final = Path(__file__).parent
 SCRIPTS: Final = sorted(FOLDER.glob("*/*.skws"))
-of_scripts = pytest.mark.parametrize("path", SCRIPTS, ids=[f"{p.parent.name}/{p.stem}" for p in SCRIPTS])
 HOSTS: Final[dict[str, Callable[[Path], Host]]] = {
     "session": lambda _: SessionHost(),
     "job": JobHost,
@@ -27,35 +26,44 @@ HOSTS: Final[dict[str, Callable[[Path], Host]]] = {
 }
 
 
+def of_scripts(paths: Sequence[Path], few: int | None = None) -> pytest.MarkDecorator:
+    """Runs a test with each script; all but every ``few``-th are slow."""
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize(
+        "path",
+        [
+            pytest.param(path, id=f"{path.parent.name}/{path.stem}", marks=slow if few and n % few else ())
+            for n, path in enumerate(paths)
+        ],
+    )
+
+
 def read(path: Path) -> list[Block]:
     return parse_script(path.read_text(encoding="utf-8"))
 
 
-@of_scripts
+@of_scripts(SCRIPTS)
 def test_session(path: Path, tmp_path: Path) -> None:
-    """In the order in which they are found."""
+    """Results come in the order of the script."""
     search = ReplaySearch(tmp_path, EngineName.LOCAL)
     for block, found in play(read(path), SessionHost(), search):
         assert found == list(block.output), block.input
 
 
 @pytest.mark.parametrize("host", [name for name in HOSTS if name != "session"])
-@of_scripts
+@of_scripts(SCRIPTS)
 def test_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
-    """In any order within a micro-batch."""
+    """Results of a micro-batch come in any order."""
     for block, found in play(read(path), HOSTS[host](tmp_path)):
         if found is not None:
             assert sorted(found) == sorted(block.output), block.input
 
 
 @pytest.mark.spark
-@of_scripts
+@of_scripts([path for path in SCRIPTS if "\nsearch" in path.read_text(encoding="utf-8")], few=3)
 def test_spark_batch(path: Path, tmp_path: Path, spark: SparkSession) -> None:
-    """What a script searches as a replay, on Spark; equal times have no order."""
-    blocks = read(path)
-    if not any(block.input and block.verb == "search" for block in blocks):
-        pytest.skip("searches no replay")
+    """Searches of replays give the same on Spark; results of one time come in any order."""
     search = ReplaySearch(tmp_path, EngineName.SPARK)
-    for block, found in play(blocks, SessionHost(), search):
+    for block, found in play(read(path), SessionHost(), search):
         if block.input and block.verb == "search":
             assert sorted(found or ()) == sorted(block.output), block.input

@@ -19,6 +19,7 @@ from skws_schema.errors import SourceError
 from tests.kafka import Broker, broker
 from tests.sources.clocks import HandClock
 from tests.sources.following import SCHEMA, shown
+from tests.strategies import seeds
 
 _names = count()
 
@@ -80,7 +81,7 @@ def test_a_backlog_of_several_partitions_comes_in_order_of_time(kafka: Broker, t
     feed.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(3, 6)
 def test_any_division_into_polls_and_starts_gives_the_same(kafka: Broker, seed: int) -> None:
     """What lies between two offsets is the same from polls, polls of another start, and once more."""
     random = Random(seed)

@@ -7,8 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from skws.data.record import Item, Record
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
@@ -16,6 +14,7 @@ from skws.sources.postgres.feed import PostgresSource
 from skws.sources.postgres.slot import lsn_of
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from tests.postgres import Database
+from tests.strategies import seeds
 
 T = AttributeType
 COLUMNS = (Attribute("k", T.INTEGER), Attribute("body", T.TEXT), Attribute("n", T.INTEGER))
@@ -83,7 +82,7 @@ def opened(database: Database, folder: Path) -> Feed:
     return PostgresSource(Address.of(database.uri(slot=database.name)), folder).open(SCHEMA)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(2, 4)
 def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     database.run(*TABLES, "ALTER TABLE keyed ALTER body SET STORAGE PLAIN")

@@ -36,6 +36,7 @@ from skws_windows.processor.spans import Spans, Tracker
 from skws_windows.window import ExpressionWindow
 from tests.jobs.watching import SCHEMA, Collected, append, customer, opened, order, request, steps
 from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.strategies import seeds
 
 WINDOW = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 QUERIES = ("ada lamp", "lamp")
@@ -76,7 +77,7 @@ def pattern() -> tuple[Evaluated, list[Command]]:
 
 
 @pytest.mark.parametrize("asked_for", [keywords, pattern])
-@pytest.mark.parametrize("seed", range(8))
+@seeds(3, 8)
 def test_shards_that_lose_all_go_on(
     seed: int, asked_for: Callable[[], tuple[Evaluated, list[Command]]]
 ) -> None:

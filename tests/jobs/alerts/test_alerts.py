@@ -34,6 +34,7 @@ from tests.jobs.watching import (
     request,
     steps,
 )
+from tests.strategies import seeds
 
 WHOLE = """
 plain: ada lamp
@@ -310,7 +311,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(5, 20)
 def test_limits_and_their_counts_survive_a_restart(tmp_path: Path, seed: int) -> None:
     """As undisturbed, wherever the job ends: before a flush, or between a flush and its commit."""
     rng = random.Random(seed)

@@ -26,7 +26,7 @@ from skws.spec.ranking import RankingChoice
 from skws_schema.model import Join, Relation, Row, Schema
 from skws_windows.window import Unbounded
 from tests.spark.test_differential_batch import ATTRIBUTES
-from tests.strategies import WORDS, examples, schemas, static_rows
+from tests.strategies import WORDS, examples, schemas, seeds, static_rows
 
 
 @st.composite
@@ -113,7 +113,7 @@ def test_search_stops_early() -> None:
             assert search.effort.size == 1
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(3, 8)
 def test_larger_results_may_be_better(seed: int) -> None:
     """Texts of all lengths, joined by values that few share: the best are among those of several tuples."""
     rng = random.Random(seed)

@@ -21,6 +21,7 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
 from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.strategies import seeds
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +145,7 @@ def request(window: Window, lateness: int = 0) -> Job:
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("seed", range(3))
+@seeds(2, 3)
 def test_shards_give_what_one_engine_gives(window: Window, shards: int, seed: int) -> None:
     records = random_records(random.Random(seed), 300)
     results, retractions = compare(request(window), records, seed, shards)
@@ -152,14 +153,14 @@ def test_shards_give_what_one_engine_gives(window: Window, shards: int, seed: in
     assert retractions > 0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(2, 3)
 def test_shards_that_divide_queries(seed: int) -> None:
     records = random_records(random.Random(seed), 300)
     results, _ = compare(request(TimeWindow(30)), records, seed, 3, Partitioning.QUERIES)
     assert results > 20
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(2, 4)
 def test_records_out_of_order(seed: int) -> None:
     rng = random.Random(seed)
     records = shuffled(rng, random_records(rng, 300), 8)

@@ -16,6 +16,7 @@ from skws.spark.streaming.micro_batch import unpacked
 from skws.spark.streaming.prefetch import Prefetch
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
+from tests.strategies import seeds
 
 
 @dataclass
@@ -74,7 +75,7 @@ class Counting:
         pass
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(2, 5)
 def test_all_records_in_order(seed: int) -> None:
     feed = Counting(200, seed)
     ahead = Prefetch(feed)

@@ -30,6 +30,7 @@ from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
 from tests.spark.streaming.shard_runs import lines, parcel_of
 from tests.spark.streaming.test_oracle_shards import PAIRS, cut, random_records, request
+from tests.strategies import seeds
 
 
 @dataclass
@@ -86,7 +87,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("window", [TimeWindow(12), CountWindow(9), Unbounded()])
-@pytest.mark.parametrize("seed", range(3))
+@seeds(2, 3)
 def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: int, window: Window) -> None:
     counted(monkeypatch)
     lodgings = Lodgings()

@@ -22,6 +22,7 @@ from skws_mesh.networks import prefix_of
 from skws_windows.window import ExpressionWindow, TimeWindow, parse_window
 from tests.spark.streaming.shard_runs import all_shards, parcel_of
 from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records
+from tests.strategies import seeds
 
 _REQUEST = Job({"a": "alpha beta"}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
 
@@ -31,7 +32,7 @@ def _told(stats: object, before: ShardStats) -> ShardStats:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize("seed", range(3))
+@seeds(2, 3)
 def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int) -> None:
     rng = random.Random(seed)
     one, several = Worker(_REQUEST), all_shards(_REQUEST, shards)

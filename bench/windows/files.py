@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from bench.windows.load import GAP, RISING, SCHEMA, best
 from skws.formats import BadRecordLog, Replay
-from skws.queries.windowed.request import WindowsRequest
-from skws.queries.windowed.run import Counts, windows
+from skws.queries.windowed.plan import WindowPlan
+from skws.queries.windowed.stream_windows import Counts, windows
 from skws_schema.model import Row
 
 _PAUSE: Final = f"time - time[-1] > {GAP} s"
@@ -43,7 +43,7 @@ def _read(replay: Path) -> int:
 
 
 def _windows(text: str, replay: Path) -> int:
-    processor = WindowsRequest(SCHEMA, text, aggregates=("mean(temp)",)).processor()
+    processor = WindowPlan.of_text(SCHEMA, text, aggregates=("mean(temp)",)).processor()
     return sum(1 for _ in windows(processor, Replay.open((replay,), SCHEMA), BadRecordLog(), Counts()))
 
 

@@ -70,9 +70,9 @@ def _checked(schema: Schema, window: str | None) -> Window:
     """Raises UsageError for a window that cannot be read."""
     read = Unbounded() if window is None else parse_window(window)
     if isinstance(read, ExpressionWindow):
-        from skws.queries.windowed.request import WindowsRequest  # noqa: PLC0415 - for who has an expression
+        from skws.queries.windowed.plan import WindowPlan  # noqa: PLC0415 - for who has an expression
 
-        WindowsRequest(schema, read.text)
+        WindowPlan.of_text(schema, read.text)
     return read
 
 

@@ -261,12 +261,6 @@ def read_lateness(text: str) -> int:
     return parse_duration(text, what="lateness")
 
 
-def check_letters(on_error: OnError, dead_letters: Path | None, *, late: bool = False) -> None:
-    """Raises UsageError for a file of dead letters that would get none. ``late``: some may come too late."""
-    if dead_letters is not None and on_error is not OnError.DEAD_LETTER and not late:
-        raise UsageError("--dead-letters needs --on-error dead-letter: nothing else puts letters there")
-
-
 def _expression_fault(schema: Schema) -> str | None:
     if not isinstance(parse_window(schema.window), ExpressionWindow):
         return None

@@ -36,7 +36,6 @@ def search_pattern(context: typer.Context, pattern: str, output_format: str) -> 
     given = context.params
     _refuse_keyword_options(context)
     letters = None if given["dead_letters"] is None else Path(given["dead_letters"])
-    options.check_letters(OnError(given["on_error"]), letters)
     if given["select"] is not None and output_format not in _COUNTED:
         raise UsageError(f"--select writes {', '.join(_COUNTED)}: expected one of these for --format")
     job = Job.search(

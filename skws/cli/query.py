@@ -14,7 +14,7 @@ from skws.cli.standing import pattern_query
 from skws.cli.terminal import tell
 from skws.jobs.control import Command, ControlFolder
 from skws.sinks.text import escaped, visible
-from skws.spec.query import KEYWORDS, Query, Standing
+from skws.spec.query import KEYWORDS, Query
 from skws_schema.errors import SkwsError, UsageError
 
 app = typer.Typer(help="Standing queries of a running job.", no_args_is_help=True, rich_markup_mode=None)
@@ -82,11 +82,11 @@ def list_queries(
     """The standing queries of the job."""
     for one in _folder(control).standing():
         kind = "" if one.kind == KEYWORDS else f"{one.kind}: "
-        typer.echo(_json(one) if as_json else f"{visible(one.name)}: {kind}{visible(one.query)}")
+        typer.echo(_json(one) if as_json else f"{visible(one.name)}: {kind}{visible(one.text)}")
 
 
-def _json(one: Standing) -> str:
-    shown = {"name": one.name, "query": one.query, "max_size": one.max_size, "kind": one.kind}
+def _json(one: Query) -> str:
+    shown = {"name": one.name, "query": one.text, "max_size": one.max_size, "kind": one.kind}
     return escaped(orjson.dumps({**shown, "options": one.options} if one.options else shown)).decode()
 
 

@@ -153,7 +153,6 @@ def search(
     text = options.query_text(query, without)
     if index is not None and database is None:
         raise UsageError("--index needs --database: a replay has no index")
-    options.check_letters(on_error, dead_letters, late=lateness is not None)
     best = options.top_choice(top, group=group, append_only=append_only)
     ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
     if written is SearchFormat.COUNT:

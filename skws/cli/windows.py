@@ -14,13 +14,15 @@ from skws.cli import options
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.formats import BadRecordLog, Replay
 from skws.sinks.destination import destination
-from skws.spec.enums import OnError
+from skws.spec.enums import EngineName, OnError
+from skws.spec.job import Job
+from skws.spec.query import Query
 from skws_schema.errors import UsageError
 from skws_schema.plural import counted
 from skws_windows.language.expression import Selection
 
 if TYPE_CHECKING:
-    from skws.queries.windowed.request import WindowsRequest
+    from skws.queries.windowed.plan import WindowPlan
 
 _PAIR: Final = "--pair"
 MAX_LOOKBACK: Final = 100
@@ -140,84 +142,77 @@ def windows(
     skws windows "open when name contains 'john' close when movie" \\
         -s examples/movies/schema.yaml -r examples/movies/replay.jsonl
     """  # noqa: D301 - the character keeps lines as they are
-    from skws.queries.windowed.request import WindowsRequest  # noqa: PLC0415 - NumPy and more, for who needs it
+    from skws.queries.windowed.plan import WindowPlan  # noqa: PLC0415 - NumPy and more, for who needs it
 
-    options.check_letters(on_error, dead_letters)
     values = pair or []
-    request = WindowsRequest(
-        schema=options.read_schema(schema),
-        text=options.query_text(expression or []),
-        pairs=tuple(zip(values[::2], values[1::2], strict=True)),
-        formula=formula,
-        lookback=lookback,
-        selection=select,
-        per=tuple(per or ()),
-        aggregates=tuple(aggregate or ()),
+    job = Job.search(
+        Query.of_windows(
+            options.query_text(expression or []),
+            pairs=tuple(zip(values[::2], values[1::2], strict=True)),
+            formula=formula,
+            lookback=lookback,
+            select=select,
+            per=per or (),
+            aggregates=aggregate or (),
+        ),
+        options.read_schema(schema),
+        *(replay or ()),
+        engine=EngineName.LOCAL,
+        on_error=on_error,
+        dead_letters=dead_letters,
+        limit=limit,
+        allow_unbounded_windows=allow_unbounded,
     )
+    (query,) = job.named().values()
+    plan = WindowPlan.of(query, job.schema)
     if check:
-        _describe(request, None, output)
+        _describe(plan, None, output)
         return
     written = options.chosen_format(output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
     if written in (WindowsFormat.DOT, WindowsFormat.SVG):
-        _describe(request, written, output)
+        _describe(plan, written, output)
         return
     if not replay:
         raise UsageError("expected --replay PATH; or --check, or --format svg, which need none")
-    _run(
-        request,
-        Replay.open(replay, request.schema),
-        BadRecordLog(on_error, dead_letters),
-        written,
-        output,
-        allow_unbounded=allow_unbounded,
-        limit=limit,
-        quiet=quiet,
-    )
+    _run(job, plan, written, output, quiet=quiet)
 
 
-def _describe(request: WindowsRequest, output_format: WindowsFormat | None, output: Path | None) -> None:
+def _describe(plan: WindowPlan, output_format: WindowsFormat | None, output: Path | None) -> None:
     """The automata as a graph; without a format the verdict."""
     from skws.queries.windowed.drawing import to_dot, to_svg  # noqa: PLC0415 - as above
     from skws.queries.windowed.writers import verdict_json  # noqa: PLC0415
 
     if output_format is None:
-        written = verdict_json(request.verdict(), request.expression, request.alphabet)
+        written = verdict_json(plan.verdict(), plan.expression, plan.alphabet)
     else:
         drawn = to_dot if output_format is WindowsFormat.DOT else to_svg
-        written = drawn(request.processor().expression).encode()
+        written = drawn(plan.processor().expression).encode()
     with destination(output, stdout_bytes()) as opened:
         opened.write(written)
 
 
 def _run(
-    request: WindowsRequest,
-    replay: Replay,
-    log: BadRecordLog,
-    output_format: WindowsFormat,
-    output: Path | None,
-    *,
-    allow_unbounded: bool,
-    limit: int | None,
-    quiet: bool,
+    job: Job, plan: WindowPlan, output_format: WindowsFormat, output: Path | None, *, quiet: bool
 ) -> None:
     from skws.queries.keywords.collector import expect_long_lived_objects  # noqa: PLC0415 - as above
     from skws.queries.windowed import writers  # noqa: PLC0415
     from skws.queries.windowed.check_overlap import admitted  # noqa: PLC0415
-    from skws.queries.windowed.run import Counts, windows  # noqa: PLC0415
+    from skws.queries.windowed.stream_windows import Counts, windows  # noqa: PLC0415
     from skws.sinks.formats import Writer  # noqa: PLC0415
 
     started = perf_counter()
+    replay, log = Replay.open(job.replay, job.schema), BadRecordLog(job.on_error, job.dead_letters)
     expect_long_lived_objects()
-    processor = request.processor()
-    warning = "" if allow_unbounded else admitted(request.verdict(), request.expression, request.alphabet)
+    processor = plan.processor()
+    warning = "" if job.allow_unbounded_windows else admitted(plan.verdict(), plan.expression, plan.alphabet)
     if warning and not quiet:
         tell(warning)
-    shown = writers.Shown(request.alphabet, request.expression.per, processor.aggregates)
+    shown = writers.Shown(plan.alphabet, plan.expression.per, processor.aggregates)
     table = output_format is WindowsFormat.TABLE
     counts = Counts()
     try:
         with destination(output, stdout_bytes()) as opened, ProgressBar(wanted=not quiet) as bar:
-            found = windows(processor, replay, log, counts, limit=limit, report=bar.report)
+            found = windows(processor, replay, log, counts, limit=job.limit, report=bar.report)
             encoder = writers.WindowTable(shown, cut=opened.live) if table else writers.WindowLines(shown)
             writer = Writer(encoder, opened)
             for number, window in enumerate(found):

@@ -18,7 +18,7 @@ from uuid import uuid4
 import orjson
 
 from skws.durable.files import PRIVATE, GrowingFile, private_folder, replaced
-from skws.spec.query import KEYWORDS, Query, Standing
+from skws.spec.query import KEYWORDS, Query
 from skws_schema.errors import SourceError
 
 Op: TypeAlias = Literal["add", "remove", "schema"]
@@ -49,12 +49,12 @@ class Command:
         return Query(self.query, self.max_size, self.kind, self.options)
 
     @classmethod
-    def adding(cls, standing: Standing) -> Command:
+    def adding(cls, standing: Query) -> Command:
         """The command that makes a query stand."""
         return cls(
             "add",
             standing.name,
-            standing.query,
+            standing.text,
             standing.max_size,
             kind=standing.kind,
             options=standing.options,
@@ -149,16 +149,16 @@ class ControlFolder:
         """All answers behind an offset."""
         return [Answer(**orjson.loads(line)) for line in self._behind(_ANSWERS, start).splitlines()]
 
-    def publish(self, standing: Iterable[Standing]) -> None:
+    def publish(self, standing: Iterable[Query]) -> None:
         """Show the standing queries as they are now."""
-        queries = orjson.dumps({"queries": [asdict(one) for one in standing]})
+        queries = orjson.dumps({"queries": [one.to_dict() for one in standing]})
         replaced(self.folder / _QUERIES, queries, mode=PRIVATE)
 
-    def standing(self) -> list[Standing]:
+    def standing(self) -> list[Query]:
         """What the job published last. Raises SourceError if there is none."""
         path = self.folder / _QUERIES
         try:
-            return [Standing(**one) for one in orjson.loads(path.read_bytes())["queries"]]
+            return [Query.from_dict(one) for one in orjson.loads(path.read_bytes())["queries"]]
         except FileNotFoundError:
             raise SourceError(f"{self.folder}: no job has been here; expected the --control of one") from None
         except OSError as error:

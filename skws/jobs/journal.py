@@ -25,7 +25,7 @@ from skws.jobs.control import Command
 from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.sources.feed import Offset
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws_purging.retention import LogPart, Retention
 from skws_purging.tuples import ALWAYS
 from skws_schema.errors import StateError
@@ -94,7 +94,7 @@ class Segment:
     first: int
     position: int = 0
     now: int = ALWAYS
-    standing: tuple[Standing, ...] = ()
+    standing: tuple[Query, ...] = ()
     schemas: tuple[str, ...] = ()
     latest: int | None = None
     after: int = 0
@@ -108,7 +108,7 @@ class Segment:
         shown = {
             "position": self.position,
             "now": self.now,
-            "standing": [asdict(one) for one in self.standing],
+            "standing": [one.to_dict() for one in self.standing],
             "schemas": self.schemas,
         }
         return orjson.dumps(shown)
@@ -190,7 +190,7 @@ class Journal:
     def append(
         self,
         entry: Entry,
-        standing: tuple[Standing, ...],
+        standing: tuple[Query, ...],
         position: int,
         now: int,
         schemas: tuple[str, ...] = (),
@@ -276,7 +276,7 @@ class Journal:
         if head is None:
             raise damaged(path)
         told = orjson.loads(head)
-        standing = tuple(Standing(**one) for one in told["standing"])
+        standing = tuple(Query.from_dict(one) for one in told["standing"])
         position, now, schemas = told["position"], told["now"], tuple(told["schemas"])
         return Segment(path, int(path.stem), position, now, standing, schemas, after=position)
 

@@ -18,7 +18,7 @@ from skws.queries.evaluator import Load
 from skws.results.model import LiveResult
 from skws.sinks.text import escaped
 from skws.spec.job import Job
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws_windows.window import MICROSECOND
 
 State: TypeAlias = Literal["starting", "running", "paused", "ended"]
@@ -238,7 +238,7 @@ class Gauges:
         behind: str,
         bad: int,
         load: Load,
-        standing: Iterable[Standing],
+        standing: Iterable[Query],
         log_bytes: int = 0,
     ) -> Metrics:
         """All of it, with the ``load`` of the session. ``now`` in microseconds of the run's clock."""
@@ -276,14 +276,14 @@ class Gauges:
         keys = [(relation.name, ("relation", at)) for at, relation in relations if at not in gone]
         return tuple(RelationMetrics(name, self.counters[key], self.rate(key, now)) for name, key in keys)
 
-    def queries(self, standing: Iterable[Standing], now: int) -> tuple[QueryMetrics, ...]:
+    def queries(self, standing: Iterable[Query], now: int) -> tuple[QueryMetrics, ...]:
         return tuple(
             QueryMetrics(
                 one.name,
-                one.query,
-                self.counters["+", one.query],
-                self.counters["-", one.query],
-                self.rate(("+", one.query), now),
+                one.text,
+                self.counters["+", one.text],
+                self.counters["-", one.text],
+                self.rate(("+", one.text), now),
             )
             for one in standing
         )

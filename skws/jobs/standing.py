@@ -11,7 +11,7 @@ from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, Standing
+from skws.spec.query import KEYWORDS, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
 
@@ -25,18 +25,18 @@ class StandingQueries:
     def __init__(self, request: Job, live: Session | None = None) -> None:
         self._request = request
         self._live = live
-        self._standing: dict[str, Standing] = {}
+        self._standing: dict[str, Query] = {}
         self.stream = request.stream
         self.schemas: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self._standing)
 
-    def known(self, name: str) -> Standing:
+    def known(self, name: str) -> Query:
         """The standing query of a name."""
         return self._standing[name]
 
-    def shown(self) -> tuple[Standing, ...]:
+    def shown(self) -> tuple[Query, ...]:
         """All, in the order in which they came."""
         return tuple(self._standing.values())
 
@@ -58,7 +58,7 @@ class StandingQueries:
         known = self._standing.get(command.name) if command.op == "add" else None
         return () if known is None else notes(known, self.stream)
 
-    def stand(self, standing: Standing) -> list[LiveResult]:
+    def stand(self, standing: Query) -> list[LiveResult]:
         """Answer a query from now on; gives its snapshot. Raises SkwsError."""
         found = [] if self._live is None else self._live.add(standing)
         self._standing[standing.name] = standing
@@ -78,7 +78,7 @@ class StandingQueries:
                 good.append(command)
         return good, refused
 
-    def wanted(self, given: Mapping[str, Standing], before: Collection[str]) -> list[Command]:
+    def wanted(self, given: Mapping[str, Query], before: Collection[str]) -> list[Command]:
         """What makes the queries of an earlier run those that are ``given`` now.
 
         ``before``: the names that were given then; others came by command, and stay.
@@ -89,7 +89,7 @@ class StandingQueries:
         return [*(Command("remove", name) for name in gone), *map(Command.adding, adding)]
 
     def restarted(
-        self, given: Mapping[str, Standing], before: Collection[str], schema: str | None
+        self, given: Mapping[str, Query], before: Collection[str], schema: str | None
     ) -> list[Command]:
         """As ``wanted``, with a change to the schema of a YAML text. Raises SchemaError if it cannot be."""
         commands = self.wanted(given, before)
@@ -102,14 +102,14 @@ class StandingQueries:
             raise SchemaError(f"the schema is another than that of the checkpoint: {refused[0].error}")
         return good
 
-    def _stands(self, name: str, standing: Standing | None) -> bool:
+    def _stands(self, name: str, standing: Query | None) -> bool:
         known = self._standing.get(name)
         return known is not None and standing is not None and known.answers_like(standing)
 
-    def _named(self, command: Command) -> Standing:
+    def _named(self, command: Command) -> Query:
         return self._request.standing(command.name, command.asked)
 
-    def _check(self, command: Command, known: dict[str, Standing], stream: Stream) -> Stream:
+    def _check(self, command: Command, known: dict[str, Query], stream: Stream) -> Stream:
         """Raises SkwsError for what cannot be done; else does it to ``known``, and gives the stream then."""
         if command.op == "schema":
             shards = self._request.engine is EngineName.SPARK
@@ -131,13 +131,13 @@ class StandingQueries:
         check(standing, stream)
         for name, other in known.items():
             # Results name their query by its text.
-            if other.query == standing.query and not other.answers_like(standing):
+            if other.text == standing.text and not other.answers_like(standing):
                 raise UsageError(f"{name!r} is the same query {_difference(other, standing)}")
         known[command.name] = standing
         return stream
 
 
-def _difference(other: Standing, standing: Standing) -> str:
+def _difference(other: Query, standing: Query) -> str:
     if other.kind != standing.kind:
         return f"as {other.kind}"
     if other.max_size != standing.max_size:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from skws.queries.kinds import check, kind_of
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_schema.errors import SchemaError, SkwsError, UsageError
 from skws_schema.evolution import SchemaChange
@@ -26,7 +26,7 @@ def changed(stream: Stream, text: str) -> Stream:
 
 
 def check_change(
-    stream: Stream, text: str, standing: Iterable[Standing], window: Window | None, *, shards: bool = False
+    stream: Stream, text: str, standing: Iterable[Query], window: Window | None, *, shards: bool = False
 ) -> Stream:
     """The changed stream. Raises SchemaError, UsageError for a change that cannot be made.
 
@@ -59,7 +59,7 @@ def check_change(
     return after
 
 
-def _check_query(standing: Standing, before: Stream, after: Stream) -> None:
+def _check_query(standing: Query, before: Stream, after: Stream) -> None:
     try:
         check(standing, after)
     except SkwsError as error:

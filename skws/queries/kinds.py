@@ -7,11 +7,11 @@ from typing import Final
 
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.evaluator import QueryKind
 from skws.queries.keywords.kind import KeywordKind
+from skws.queries.operator import QueryKind
 from skws.queries.ranked import TopKind
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, PATTERN, SELECTED, SQL, TOP, WINDOWED, Standing
+from skws.spec.query import KEYWORDS, PATTERN, SELECTED, SQL, TOP, WINDOWED, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import Window
@@ -58,34 +58,34 @@ def kind_of(name: str) -> QueryKind:
     return KINDS[name]()
 
 
-def notes(standing: Standing, stream: Stream) -> tuple[str, ...]:
-    """What of the keywords of a query that was checked is not searched, a line for each reason."""
-    if standing.kind not in (KEYWORDS, TOP, WINDOWED):
+def notes(query: Query, stream: Stream) -> tuple[str, ...]:
+    """The parts of a checked query's keywords that are ignored, a line for each reason."""
+    if query.kind not in (KEYWORDS, TOP, WINDOWED):
         return ()
-    return parse_query(standing.query, stream.schema, match_names=stream.match_names).notes
+    return parse_query(query.text, stream.schema, match_names=stream.match_names).notes
 
 
-def checked(job: Job) -> dict[str, Standing]:
+def checked(job: Job) -> dict[str, Query]:
     """The queries of a job by name. Raises QueryError, PatternError, UsageError."""
     named = job.named()
-    for standing in named.values():
-        check(standing, job.stream)
+    for query in named.values():
+        check(query, job.stream)
     return named
 
 
-def check(standing: Standing, stream: Stream) -> str:
-    """A warning, empty if there is none.
+def check(query: Query, stream: Stream) -> str:
+    """A warning; empty if there is none.
 
-    Raises QueryError, PatternError; UsageError, too, if it would need unbounded memory unasked.
+    Raises QueryError, PatternError; UsageError if the query needs unbounded memory and may not have it.
     """
-    return kind_of(standing.kind).check(standing, stream)
+    return kind_of(query.kind).check(query, stream)
 
 
-def plan_of(standing: Standing, stream: Stream) -> Plan | None:
+def plan_of(query: Query, stream: Stream) -> Plan | None:
     """How keywords are searched; None for other kinds."""
-    return kind_of(standing.kind).plan(standing, stream)
+    return kind_of(query.kind).plan(query, stream)
 
 
-def window_of(standing: Standing, stream: Stream) -> Window:
+def window_of(query: Query, stream: Stream) -> Window:
     """The window that holds for a query."""
-    return kind_of(standing.kind).window(standing, stream)
+    return kind_of(query.kind).window(query, stream)

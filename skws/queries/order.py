@@ -48,6 +48,11 @@ class Order:
     def now(self) -> int:
         return self._order.now
 
+    @property
+    def next(self) -> int:
+        """The position of the next insertion in order; it may be waiting."""
+        return self.position - insertions(self._waiting)
+
     def seek(self, position: int, now: int) -> None:
         """The stream up to here is not told, or not all of it."""
         self.position = self._order.position = position

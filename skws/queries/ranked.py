@@ -1,8 +1,8 @@
-"""Standing queries with scores, and those of which only the best results are told.
+"""Keyword queries with scores, and those of which only the best results are given.
 
 Scores are an option of keyword queries. The best results at every instant are
-a kind of their own: one shard has the whole of such a query, with an engine
-for it, so that nothing has to be merged and all is made again from the log.
+a kind of their own: one shard answers such a query with an engine of its own,
+so nothing is merged, and all is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from skws.data.record import Record
 from skws.keywords import parse_query
 from skws.keywords.frequencies import ordered_by_sample
 from skws.keywords.plan import Plan
-from skws.queries.evaluator import Counts, Evaluator, Load, MadeFromLog, OrderedBatch
+from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.operator import SeparateKind
 from skws.queries.partitioning import Part
-from skws.queries.separate import SeparateKind
 from skws.ranking.rankings import known_ranking
 from skws.ranking.top import Top
 from skws.results.model import Place, Result
@@ -34,7 +34,7 @@ from skws.spec.query import (
     SIZE,
     WINDOW,
     WINDOWED,
-    Standing,
+    Query,
 )
 from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
 from skws.spec.stream import Stream
@@ -75,56 +75,50 @@ def top_of(options: Mapping[str, str]) -> TopChoice:
 
 
 class TopKind(SeparateKind):
-    """Keyword queries of which the best results are told."""
+    """Keywords, of which only the best results are given."""
 
-    def check(self, standing: Standing, stream: Stream) -> str:
-        """Raises QueryError, UsageError."""
-        top_of(standing.options)
-        plan = _plan(standing, stream)
+    def check(self, query: Query, stream: Stream) -> str:
+        top_of(query.options)
+        plan = _plan(query, stream)
         if not stream.may_grow:
             from skws.queries.keywords.memory_guard import refuse_unbounded  # noqa: PLC0415 - loads what decides
 
             refuse_unbounded(plan)
         return ""
 
-    def plan(self, standing: Standing, stream: Stream) -> Plan:
-        return _plan(standing, stream)
+    def plan(self, query: Query, stream: Stream) -> Plan:
+        return _plan(query, stream)
 
-    def window(self, standing: Standing, stream: Stream) -> Window:
-        return _plan(standing, stream).window
+    def window(self, query: Query, stream: Stream) -> Window:
+        return _plan(query, stream).window
 
-    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
+    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
         """Results over what is gone leave: they must be allowed to."""
         gone = SchemaChange(before.schema, after.schema).removed
-        if any(gone) and top_of(standing.options).append_only:
+        if any(gone) and top_of(query.options).append_only:
             raise UsageError("--append-only says that no result is taken back, and relations or joins go")
 
-    def evaluator(self, standing: Standing, stream: Stream, share: Part) -> BestResults | None:
-        if not share.owns(standing.name):
-            return None
-        return BestResults(_plan(standing, stream), top_of(standing.options))
+    def evaluator(self, query: Query, stream: Stream, part: Part) -> BestResults:  # noqa: ARG002
+        return BestResults(_plan(query, stream), top_of(query.options))
 
 
-class BestResults(MadeFromLog):
-    """Tells what enters the best results of a query, and what leaves them."""
+class BestResults(Evaluator):
+    """Gives the results that enter the best ones of a query, and those that leave them."""
 
     def __init__(self, plan: Plan, choice: TopChoice) -> None:
         self._plan = plan
+        self.keeps = plan.window
         self._engine = ColumnarEngine.of(plan)
         self._times: dict[int, int] = {}  # by tick of the insertions of a batch, where ticks count positions
         self._top = Top(choice, plan.schema, when=self._when)
 
-    @property
-    def keeps(self) -> Window:
-        return self._plan.window
-
     def load_tables(self, records: Iterable[Record]) -> None:
-        """Their results come with what is alive."""
+        """Their results are among those alive."""
         for _ in self._top.take(self._engine.load_tables(records)):
             pass
 
     def begin(self, past: Iterable[OrderedBatch]) -> list[Result]:
-        """Take in what came before; gives the best results now, as a snapshot."""
+        """Process the log; gives the best results now, as a snapshot."""
         for arrived in past:
             for _ in self.take(arrived):
                 pass
@@ -136,7 +130,7 @@ class BestResults(MadeFromLog):
             yield from self._take(run)
 
     def take_over(self, former: Evaluator) -> list[Result]:
-        """What leaves with what is gone, and what new joins make enter."""
+        """The results that leave with removed relations, and those that new joins bring in."""
         assert isinstance(former, BestResults)  # noqa: S101 - of the same query
         return list(self._top.take_over(former._top))  # noqa: SLF001 - its own kind
 
@@ -171,15 +165,14 @@ class BestResults(MadeFromLog):
         return None if time is None else time / MICROSECOND
 
 
-def _plan(standing: Standing, stream: Stream) -> Plan:
-    query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
-    ranking = ranking_of(standing.options) or RankingChoice()
-    own = standing.options.get(WINDOW)
+def _plan(query: Query, stream: Stream) -> Plan:
+    keywords = parse_query(query.text, stream.schema, match_names=stream.match_names)
+    ranking = ranking_of(query.options) or RankingChoice()
+    own = query.options.get(WINDOW)
     window = stream.window if own is None else parse_window(own)
     if isinstance(window, ExpressionWindow):
         raise UsageError(f"window {window.text!r}: the best of its windows are of kind {WINDOWED}")
     if isinstance(window, CountWindow) != stream.by_count:
         raise UsageError(f"window {own!r}: the job's is of {'a count' if stream.by_count else 'time'}")
-    return ordered_by_sample(
-        Plan(stream.schema, query, window, standing.max_size, ranking=ranking), stream.sample
-    )
+    plan = Plan(stream.schema, keywords, window, query.max_size or stream.max_size, ranking=ranking)
+    return ordered_by_sample(plan, stream.sample)

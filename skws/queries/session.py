@@ -1,24 +1,26 @@
-"""All queries of one stream: a micro-batch in, results of all of them out."""
+"""A session: answers all queries of one stream, batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from skws.data.batch import RecordBatch
 from skws.data.record import OnLate, Record, unheard
 from skws.queries.changing import changed
-from skws.queries.evaluator import Counts, Load, Operator
-from skws.queries.keywords.kind import SHARED, KeywordKind, KeywordQueries
+from skws.queries.evaluator import Counts, Load
+from skws.queries.keywords.kind import SHARED, KeywordQueries
 from skws.queries.kinds import kind_of
+from skws.queries.operator import Operator
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.queries.results import in_order_of_time
-from skws.queries.separate import SeparateQueries
 from skws.queries.stream_state import Past, StreamState
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, Standing
+from skws.spec.query import KEYWORDS, Query
 from skws.spec.stream import Stream
 from skws_mesh.columnar.operators import OperatorCounts
 from skws_schema.errors import UsageError, nearest
@@ -26,16 +28,16 @@ from skws_schema.evolution import SchemaChange
 from skws_schema.memory import memory_checked
 from skws_windows.window import Window
 
-if TYPE_CHECKING:  # only who has a window expression loads what finds its windows
+if TYPE_CHECKING:  # loaded only for window expressions
     from skws.queries.windowed.window_span import WindowSpan
 
 
 class Session:
-    """Answers queries of any kinds; ``share``: those results that belong to it.
+    """Answers queries of any kinds. ``share``: the results that belong to the session.
 
-    ``keywords``: False begins to hold live tuples with the first keyword query
-    only: without one it would hold them for nothing. ``past`` gives
-    the log, oldest first, to queries that are added in mid-stream.
+    ``keywords``: True holds live tuples from the start; False from the first
+    keyword query on. ``past`` gives the log, oldest first, to queries that are
+    added in mid-stream.
     """
 
     def __init__(
@@ -48,26 +50,27 @@ class Session:
         past: Past = tuple,
     ) -> None:
         self._state = StreamState(stream, share, Order(stream, on_late), past)
-        self._standing: dict[str, Standing] = {}
-        held = KeywordQueries(KeywordKind(), self._state)
+        self._queries: dict[str, Query] = {}
+        self._placed: dict[str, Hashable] = {}  # by name of a query: the key of its operator, if it has one
+        self._keywords = KeywordQueries(self._state)
         if keywords:
-            held.begin()
-        self.operators: dict[str, Operator] = {KEYWORDS: held}
-        """By kind; those of which there was a query, and that of keywords."""
+            self._keywords.begin()
+        self.operators: dict[Hashable, Operator] = {(KEYWORDS, SHARED): self._keywords}
+        """One for each group of queries, by kind and group; that of keywords is always there."""
 
     @property
     def stream(self) -> Stream:
-        """As it is read now."""
+        """With the schema that holds now."""
         return self._state.stream
 
     @property
     def position(self) -> int:
-        """Of the next insertion in the stream."""
+        """The position of the next insertion in the stream."""
         return self._state.order.position
 
     @property
     def now(self) -> int:
-        """How far ticks have come: microseconds, or those of a count window (``skws_windows.window``)."""
+        """The latest tick: microseconds, or those of a count window (``skws_windows.window``)."""
         return self._state.order.now
 
     @property
@@ -77,38 +80,57 @@ class Session:
 
     @property
     def waits(self) -> bool:
-        """True if the end of the stream would give results, or let records go that wait for earlier ones."""
+        """True if the end of the stream would give results, or release records that wait for earlier ones."""
         return any(each.waits for each in self.operators.values())
 
     @property
     def keeps(self) -> set[Window]:
         """The windows that the log is kept for."""
-        return {window for each in self.operators.values() for window in each.keeps}
+        return {kept for each in self.operators.values() if (kept := each.keeps) is not None}
 
     def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
-        """Static tables, before the stream; gives what they alone lead to for the queries that are there.
+        """Static tables, before the stream; gives the results of their rows alone.
 
-        Those of queries that are added later come in their snapshots.
+        Queries that are added later have these results in their snapshots.
         """
         gone = self.stream.schema.evolution.removed_relations
         records = [record for record in records if record.relation not in gone]
         self._state.tables = [*self._state.tables, *records]
         return [result for each in self.operators.values() for result in each.load_tables(records)]
 
-    def add(self, standing: Standing) -> list[LiveResult]:
+    def add(self, query: Query) -> list[LiveResult]:
         """Answer a query from now on; gives its results that are alive. Raises QueryError, UsageError."""
-        if standing.name in self._standing:
-            raise UsageError(f"there is a standing query {standing.name!r} already")
-        found = self._operator(standing.kind).add(standing)
-        self._standing[standing.name] = standing
+        return self.add_all([query])
+
+    def add_all(self, queries: Sequence[Query]) -> list[LiveResult]:
+        """Answer queries from now on, those of one group together; gives their results that are alive.
+
+        Raises UsageError for a name that is taken, before any query is added; QueryError, UsageError for
+        a query that cannot be answered.
+        """
+        names = list(self._queries)
+        for query in queries:
+            if query.name in names:
+                raise UsageError(f"there is a standing query {query.name!r} already")
+            names.append(query.name)
+        found: list[LiveResult] = []
+        for key, some in groupby(queries, key=self._key):
+            together = list(some)
+            if key is not None:
+                operator = self.operators.get(key) or self._new(together[0])
+                found += operator.add(together)
+                self._place(together, key, operator)
+            self._queries |= {query.name: query for query in together}
         return found
 
     def remove(self, name: str) -> None:
-        """Answer a query no longer. Raises UsageError if there is none of that name."""
-        if name not in self._standing:
-            raise UsageError(f"no standing query {name!r}{nearest(name, self._standing)}")
-        standing = self._standing.pop(name)
-        self._operator(standing.kind).remove(standing)
+        """Stop answering a query. Raises UsageError if there is none of that name."""
+        if name not in self._queries:
+            raise UsageError(f"no standing query {name!r}{nearest(name, self._queries)}")
+        query, key = self._queries.pop(name), self._placed.pop(name, None)
+        if key is not None:
+            self.operators[key].remove(query)
+            self._drop_idle()
 
     def change_schema(self, text: str) -> list[LiveResult]:
         """Go on with the schema of a YAML text, which was checked (``check_change``).
@@ -123,36 +145,31 @@ class Session:
         state.order.pass_over(change.removed_relations)
         state.since |= dict.fromkeys(change.added[0], self.position)
         state.tables = [r for r in state.tables if r.relation not in change.removed_relations]
-        found = {
-            name: results
-            for kind, each in self.operators.items()
-            for name, results in each.change_schema(change, text, self._of_kind(kind)).items()
-        }
+        found = _merged([each.change_schema(change, text) for each in self.operators.values()])
         return [result for results in self._by_query(found) for result in results]
 
     def take(self, batch: RecordBatch, *, ended: bool = False) -> list[LiveResult]:
-        """Work on a micro-batch, in any order; gives the results by time."""
+        """Process a micro-batch, whose records may be in any order; gives the results by time."""
         return list(self.process(batch, ended=ended))
 
     def process(self, batch: RecordBatch, *, ended: bool = False) -> Iterator[LiveResult]:
-        """The same, giving the results of a single query, or of keywords alone, as they are found."""
+        """As ``take``; the results of a single query, or of keywords alone, are given as they are found."""
         return self._processed(batch, ended=ended, replayed=False)
 
     def replay(self, batch: RecordBatch, *, ended: bool = False) -> None:
-        """Take in a micro-batch of the log once more; what keeps its own state does not need it."""
+        """Process a micro-batch of the log again, for operators that are rebuilt from it."""
         for _ in self._processed(batch, ended=ended, replayed=True):
             pass
 
     def count(self, batch: RecordBatch) -> int:
-        """How many results a batch in order leads to. The only query is a pattern; none of them is formed."""
-        (standing,) = self._standing.values()
-        operator, order = self._operator(standing.kind), self._state.order
-        assert isinstance(operator, SeparateQueries)  # noqa: S101 - patterns have evaluators
+        """The number of results of a batch in order; the only query is a pattern. Results are not formed."""
+        (key,) = self._placed.values()
+        order = self._state.order
         arrived = order.in_order(order.accepted(batch))
-        return operator.evaluators[standing.name].count(arrived) if len(arrived.batch) else 0
+        return self.operators[key].count(arrived) if len(arrived.batch) else 0
 
     def counts(self) -> Counts:
-        """What came so far, and what its operators have made of it."""
+        """Records so far, and the results of all operators."""
         counts = replace(self._state.order.counts)
         for own in (counts for each in self.operators.values() for counts in each.counts()):
             counts.static = max(counts.static, own.static)
@@ -164,32 +181,43 @@ class Session:
         return counts
 
     def seek(self, position: int, now: int) -> None:
-        """The stream stands here: what led here is not told, or not all of it."""
+        """Move to a position of the stream; the records up to there are not processed, or not all of them."""
         self._state.order.seek(position, now)
         for each in self.operators.values():
             each.seek()
 
     def snapshot(self) -> dict[str, bytes]:
-        """The state of what cannot be made from the log: by query, and what keyword queries share."""
+        """The states of what is not rebuilt from the log: by query, and one that keyword queries share."""
         return {name: state for each in self.operators.values() for name, state in each.snapshot().items()}
 
     def restore(self, states: Mapping[str, bytes]) -> None:
-        """Inverse of ``snapshot``."""
-        for kind, each in self.operators.items():
-            each.restore(states, self._of_kind(kind))
+        """Inverse of ``snapshot``; queries whose states agree share an operator again."""
+        groups: dict[Hashable, list[Query]] = {}
+        for query in self._queries.values():
+            key = self._placed.get(query.name)
+            if query.kind != KEYWORDS and key is not None and query.name in states:
+                origin = blake2b(self.operators[key].origin(states[query.name])).digest()
+                groups.setdefault((key, origin), []).append(query)
+        for key, queries in groups.items():
+            operator = self._new(queries[0])
+            operator.restore(states, queries)
+            self._place(queries, key, operator)
+        self._drop_idle()
+        if SHARED in states:
+            self._keywords.restore(states, [q for q in self._queries.values() if q.kind == KEYWORDS])
 
     def stretches(self, name: str) -> list[WindowSpan]:
-        """The windows, ended and open, that a query over a window expression has; none of other queries."""
-        evaluators = (e for each in self.operators.values() if (e := getattr(each, "evaluators", None)))
-        told = next((getattr(found[name], "stretches", None) for found in evaluators if name in found), None)
-        return [] if told is None else list(told())
+        """The windows, ended and open, of a query over a window expression; none for other queries."""
+        operator = self.operators.get(self._placed.get(name))
+        spans = getattr(operator, "stretches", None)
+        return [] if spans is None else list(spans())
 
     def load(self) -> Load:
-        """What all queries hold together."""
+        """What all operators hold together."""
         return Load.together([each.load() for each in self.operators.values()])
 
     def waiting(self) -> OperatorCounts:
-        """The operators of the keyword queries with the partial results that wait there."""
+        """The operators of keyword queries, each with the number of partial results that wait there."""
         return [count for each in self.operators.values() for count in each.waiting()]
 
     def probes(self) -> OperatorCounts:
@@ -197,41 +225,48 @@ class Session:
         return [count for each in self.operators.values() for count in each.probes()]
 
     def adding_needs_past(self, kind: str) -> bool:
-        """True if a query of a kind that is added now is told the log."""
-        return kind not in self.operators or self.operators[kind].adding_needs_log
+        """True if a query of a kind reads the log when it is added now."""
+        return kind != KEYWORDS or self._keywords.adding_needs_log
 
     @property
     def changing_needs_past(self) -> bool:
-        """True if a query is told the log again when the schema changes."""
-        return any(each.adding_needs_log and each.keeps for each in self.operators.values())
+        """True if a query reads the log again when the schema changes."""
+        return any(each.adding_needs_log and each.keeps is not None for each in self.operators.values())
 
-    def _operator(self, kind: str) -> Operator:
-        if kind not in self.operators:
-            self.operators[kind] = kind_of(kind).operator(self._state)
-        return self.operators[kind]
+    def _key(self, query: Query) -> Hashable | None:
+        """The key of the operator that answers a query; None if nothing of it belongs here."""
+        group = kind_of(query.kind).group(query, self._state)
+        return None if group is None else (query.kind, group)
 
-    def _of_kind(self, kind: str) -> list[Standing]:
-        return [standing for standing in self._standing.values() if standing.kind == kind]
+    def _new(self, query: Query) -> Operator:
+        return kind_of(query.kind).operator(query, self._state)
+
+    def _place(self, queries: Iterable[Query], key: Hashable, operator: Operator) -> None:
+        self.operators[key] = operator
+        self._placed |= {query.name: key for query in queries}
+
+    def _drop_idle(self) -> None:
+        """Forget operators without queries."""
+        used = {*self._placed.values(), (KEYWORDS, SHARED)}
+        self.operators = {key: operator for key, operator in self.operators.items() if key in used}
 
     def _by_query(self, found: Mapping[str, Iterable[LiveResult]]) -> list[Iterable[LiveResult]]:
-        """Results that keyword queries share first, then those of others in the order of their queries."""
-        return [found[name] for name in (SHARED, *self._standing) if name in found]
+        """The results that keyword queries share, then those of others in the order of their queries."""
+        return [found[name] for name in (SHARED, *self._queries) if name in found]
 
     def _processed(self, batch: RecordBatch, *, ended: bool, replayed: bool) -> Iterator[LiveResult]:
         order = self._state.order
         accepted = order.accepted(passed_over(batch, self.stream.schema.evolution.removed_relations))
         arrived = order.in_order(accepted, ended=ended)
-        operators = self.operators.values()
-        taken = {
-            name: results
-            for each in operators
-            for name, results in each.process(accepted, arrived, replayed=replayed).items()
-        }
-        parts = self._by_query(taken)
+        operators = [each for each in self.operators.values() if not replayed or each.keeps is not None]
+        parts = self._by_query(_merged(each.process(accepted, arrived) for each in operators))
         if ended:
-            finished = [each.finish(replayed=replayed) for each in operators]
-            parts += self._by_query({name: part for found in finished for name, part in found.items()})
+            parts += self._by_query(_merged(each.finish() for each in operators))
         if len(parts) == 1:
             yield from memory_checked(parts[0])
         else:
             yield from in_order_of_time([list(memory_checked(part)) for part in parts])
+
+
+def _merged(found: Iterable[Mapping[str, Iterable[LiveResult]]]) -> dict[str, Iterable[LiveResult]]:
+    return {name: results for each in found for name, results in each.items()}

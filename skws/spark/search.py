@@ -20,7 +20,7 @@ from skws.spark.interrupts import interrupts_deferred
 from skws.spark.replayed import DecodedReplay
 from skws.spark.session import start_session
 from skws.spark.stages import reported_stages
-from skws.spec.query import PATTERN, SIZE, Standing
+from skws.spec.query import PATTERN, SIZE, Query
 from skws.spec.ranking import TopChoice
 from skws.spec.stream import Stream
 from skws_windows.window import ExpressionWindow
@@ -41,7 +41,7 @@ class BestRun(BatchRun):
 
 @contextmanager
 def spark_run(
-    standing: Standing, stream: Stream, replay: Replay, master: str | None, report: ReportProgress
+    standing: Query, stream: Stream, replay: Replay, master: str | None, report: ReportProgress
 ) -> Iterator[DecodedReplay]:
     """A run of any kind of query; the session is stopped at the end, unless it was there before.
 
@@ -52,7 +52,7 @@ def spark_run(
         yield run
 
 
-def _run(spark: SparkSession, standing: Standing, stream: Stream, replay: Replay) -> DecodedReplay:
+def _run(spark: SparkSession, standing: Query, stream: Stream, replay: Replay) -> DecodedReplay:
     plan = plan_of(standing, stream)
     top = top_of(standing.options) if SIZE in standing.options else None
     over_expression = isinstance(window_of(standing, stream), ExpressionWindow)
@@ -70,7 +70,7 @@ def _run(spark: SparkSession, standing: Standing, stream: Stream, replay: Replay
     from skws.spark.windowed_patterns import WindowedPatternBatch  # noqa: PLC0415
 
     kind = WindowedPatternBatch if over_expression else PatternBatch
-    return kind(spark, standing.query, stream.schema, window_of(standing, stream), replay)
+    return kind(spark, standing.text, stream.schema, window_of(standing, stream), replay)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from skws.spark.decode import batched as arrow_batched
 from skws.spark.decode import unbatched
 from skws.spark.replayed import DecodedReplay
 from skws.spark.worker_memory import of_a_worker
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws.spec.stream import Stream
 
 _READ: Final = ("relation", "time", "packed", "deletion")
@@ -38,7 +38,7 @@ _ARROW_FOUND: Final = pa.schema([("result", pa.binary())])
 class WholeBatch(DecodedReplay):
     """One query over one replay."""
 
-    def __init__(self, spark: SparkSession, standing: Standing, stream: Stream, replay: Replay) -> None:
+    def __init__(self, spark: SparkSession, standing: Query, stream: Stream, replay: Replay) -> None:
         super().__init__(spark, stream.schema, replay)
         self._asked = standing, stream
 
@@ -56,7 +56,7 @@ class WholeBatch(DecodedReplay):
 
 
 def _evaluator(
-    standing: Standing, stream: Stream, memory: MemoryShare
+    standing: Query, stream: Stream, memory: MemoryShare
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with memory.kept():
@@ -71,7 +71,7 @@ def _record(row: tuple[Any, ...]) -> Record:
     return Record(relation, time, tuple(orjson.loads(packed)), deletion)
 
 
-def _results(records: Iterator[Record], standing: Standing, stream: Stream) -> Iterator[LiveResult]:
+def _results(records: Iterator[Record], standing: Query, stream: Stream) -> Iterator[LiveResult]:
     session = Session(stream, keywords=False)
     session.add(standing)
     first: list[Record] = []

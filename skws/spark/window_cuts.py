@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from skws.data.record import Record
-from skws.queries.windowed.request import WindowsRequest
+from skws.queries.windowed.plan import WindowPlan
 from skws.spark.decode import batched, unbatched
 from skws.spark.slices import SEED
 from skws_schema.model import Schema
@@ -45,7 +45,7 @@ class Cut(NamedTuple):
 
 def find_cuts(ticked: DataFrame, schema: Schema, window: ExpressionWindow, least: int) -> list[Cut]:
     """Where to cut the stream, at least so many records apart; ``tick`` is the position among insertions."""
-    request = WindowsRequest(schema, window.text)
+    request = WindowPlan.of_text(schema, window.text)
     expression, alphabet, look = request.compiled(), request.alphabet, _LOOK
 
     def track(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

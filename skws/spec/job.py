@@ -13,7 +13,19 @@ from typing import Any, Final, NamedTuple
 
 from skws.memory import asked
 from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master
-from skws.spec.query import KEYWORDS, PATTERN, TOP, WINDOW, Query, Standing
+from skws.spec.query import (
+    FORMULA,
+    KEYWORDS,
+    LOOKBACK,
+    PAIRS,
+    PATTERN,
+    PER,
+    SELECT,
+    TOP,
+    WINDOW,
+    WINDOWS,
+    Query,
+)
 from skws.spec.stream import Stream
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_schema.errors import UsageError
@@ -120,11 +132,11 @@ class Job:
         """The window that holds. Raises UsageError if the schema's cannot be read."""
         return self.window or parse_window(self.schema.window)
 
-    def named(self) -> dict[str, Standing]:
+    def named(self) -> dict[str, Query]:
         """Its queries by name, unchecked. Raises UsageError for a window that cannot be read."""
         return {name: self.standing(name, query) for name, query in self._asked().items()}
 
-    def standing(self, name: str, query: Query) -> Standing:
+    def standing(self, name: str, query: Query) -> Query:
         """The standing query of a name; under a window expression it is told that."""
         own = query.options.get(WINDOW)
         window = self.plan_window if own is None else parse_window(own)
@@ -159,6 +171,28 @@ def _by_automata(job: Job) -> bool:
 
 def _scored(job: Job) -> bool:
     return any(not isinstance(query, str) and query.scored for query in job.queries.values())
+
+
+def _given_forms(job: Job) -> list[int]:
+    """For each query for windows, in how many of the three forms it is given."""
+    return [
+        [bool(each.text), PAIRS in each.options, FORMULA in each.options].count(True)
+        for each in _of_windows(job)
+    ]
+
+
+def _qualified_text(job: Job) -> bool:
+    """True if options of the formal forms go with a window expression in words."""
+    formal = {LOOKBACK, SELECT, PER}
+    return any(each.text and formal & each.options.keys() for each in _of_windows(job))
+
+
+def _of_windows(job: Job) -> list[Query]:
+    return [each for each in job.queries.values() if isinstance(each, Query) and each.kind == WINDOWS]
+
+
+def _never_late(job: Job) -> bool:
+    return job.lateness is None and (job.finite or bool(_of_windows(job)))
 
 
 RULES: Final = (
@@ -218,6 +252,26 @@ RULES: Final = (
     Rule(
         lambda job: job.on_error is OnError.DEAD_LETTER and job.dead_letters is None,
         "--on-error dead-letter needs the name of a file for the dead letters",
+    ),
+    Rule(
+        lambda job: (
+            job.dead_letters is not None and job.on_error is not OnError.DEAD_LETTER and _never_late(job)
+        ),
+        "--dead-letters needs --on-error dead-letter: nothing else puts letters there",
+    ),
+    Rule(
+        lambda job: 0 in _given_forms(job),
+        "expected a window expression, --pair R R2 (may be repeated) or --formula TEXT",
+    ),
+    Rule(
+        lambda job: any(forms > 1 for forms in _given_forms(job)),
+        "expected a window expression, --pair R R2 (may be repeated) or --formula TEXT, "
+        "and not several of them",
+    ),
+    Rule(
+        _qualified_text,
+        "--lookback, --select and --per go with --pair or --formula; an expression says all that "
+        "itself: 'every open when ... close when ... per user'",
     ),
     Rule(
         lambda job: job.speed is not None and not job.speed > 0,

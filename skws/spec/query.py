@@ -1,10 +1,11 @@
-"""A standing query: its name, its text, and how the text is meant."""
+"""A query before it is parsed: its text, its kind and its options."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from json import dumps
+from typing import Any, Final
 
 from skws.spec.ranking import RankingChoice, TopChoice
 from skws_windows.window import ExpressionWindow
@@ -13,12 +14,19 @@ KEYWORDS: Final = "keywords"
 PATTERN: Final = "pattern"
 SQL: Final = "sql"
 SELECTED: Final = "selected"
-"""A pattern whose matches show the attributes that its option ``select`` names."""
+"""A pattern whose matches show the attributes in the option ``select``."""
 SELECT: Final = "select"
 TOP: Final = "top"
-"""Keywords of which the best results are told."""
+"""Keywords, of which only the best results are given."""
 WINDOWED: Final = "windowed"
-"""Keywords over the windows of an expression, which its options say."""
+"""Keywords over the windows of the expression in the option ``window``."""
+WINDOWS: Final = "windows"
+"""A window expression, of which the windows themselves are given (``skws windows``)."""
+PAIRS: Final = "pairs"
+FORMULA: Final = "formula"
+LOOKBACK: Final = "lookback"
+PER: Final = "per"
+AGGREGATES: Final = "aggregates"
 WINDOW: Final = "window"
 ALLOWED: Final = "allow_unbounded_windows"
 RANK: Final = "rank"
@@ -33,69 +41,91 @@ _YES: Final = "yes"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Immutable and JSON throughout: journals, control folders and state stores keep it.
-
-    ``kind``: a name of ``skws.queries.kinds``; ``options``: what it needs besides.
-    """
-
-    name: str
-    query: str
-    max_size: int
-    kind: str = KEYWORDS
-    options: Mapping[str, str] = field(default_factory=dict)
-
-    def answers_like(self, other: Standing) -> bool:
-        """True if both give the same results, which name their query by its text."""
-        return (self.query, self.max_size, self.kind, dict(self.options)) == (
-            other.query,
-            other.max_size,
-            other.kind,
-            dict(other.options),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Query:
-    """What a standing query is to be, before it has a name. ``max_size``: None for the stream's."""
+    """Immutable. ``kind`` is a name in ``skws.queries.kinds``; ``options`` depend on it.
+
+    ``max_size``: the most tuples of a result; None for the stream's.
+    ``name``: what a run calls the query; empty until it has one.
+    """
 
     text: str
     max_size: int | None = None
     kind: str = KEYWORDS
     options: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
 
     @classmethod
     def of_keywords(
         cls, text: str, ranking: RankingChoice | None = None, top: TopChoice | None = None
     ) -> Query:
-        """Keywords, with scores or the best results alone if these are asked for."""
+        """Keywords; with a ranking, results have scores; with ``top``, only the best are given."""
         options = {} if ranking is None else ranking_options(ranking)
-        return (
-            cls(text, None, KEYWORDS, options)
-            if top is None
-            else cls(text, None, TOP, options | top_options(top))
-        )
+        if top is None:
+            return cls(text, None, KEYWORDS, options)
+        return cls(text, None, TOP, options | top_options(top))
+
+    @classmethod
+    def of_pattern(cls, text: str, select: str | None = None, max_size: int | None = None) -> Query:
+        """A pattern. ``select``: attributes that its matches show, by commas; None for whole tuples."""
+        if select is None:
+            return cls(text, max_size, PATTERN)
+        return cls(text, max_size, SELECTED, {SELECT: select})
+
+    @classmethod
+    def of_windows(
+        cls,
+        text: str = "",
+        *,
+        pairs: Sequence[tuple[str, str]] = (),
+        formula: str = "",
+        lookback: int = 0,
+        select: str | None = None,
+        per: Sequence[str] = (),
+        aggregates: Sequence[str] = (),
+    ) -> Query:
+        """A window expression in one of three forms. Lists are JSON among the options."""
+        given = {
+            PAIRS: dumps(pairs) if pairs else "",
+            FORMULA: formula,
+            LOOKBACK: str(lookback) if lookback else "",
+            SELECT: select or "",
+            PER: dumps(per) if per else "",
+            AGGREGATES: dumps(aggregates) if aggregates else "",
+        }
+        return cls(text, None, WINDOWS, {name: value for name, value in given.items() if value})
+
+    @classmethod
+    def from_dict(cls, shown: Mapping[str, Any]) -> Query:
+        """Inverse of ``to_dict``."""
+        return cls(shown["query"], shown["max_size"], shown["kind"], shown["options"], shown["name"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form that journals, control folders and state stores keep."""
+        return {
+            "name": self.name,
+            "query": self.text,
+            "max_size": self.max_size,
+            "kind": self.kind,
+            "options": dict(self.options),
+        }
 
     @property
     def scored(self) -> bool:
         """True if its results have scores."""
         return self.kind == TOP or any(name in self.options for name in SCORED)
 
-    @classmethod
-    def of_pattern(cls, text: str, select: str | None = None, max_size: int | None = None) -> Query:
-        """A pattern; ``select``: the attributes that its matches show (by commas), None for whole tuples."""
-        if select is None:
-            return cls(text, max_size, PATTERN)
-        return cls(text, max_size, SELECTED, {SELECT: select})
-
-    def named(self, name: str, max_size: int) -> Standing:
-        """The standing query of a name; ``max_size``: that of the stream."""
-        return Standing(name, self.text, self.max_size or max_size, self.kind, dict(self.options))
+    def named(self, name: str, max_size: int) -> Query:
+        """The same query with a name; ``max_size`` holds if it has none."""
+        return replace(self, name=name, max_size=self.max_size or max_size)
 
     def over(self, window: ExpressionWindow, *, allowed: bool) -> Query:
-        """The same over the windows of an expression; ``allowed``: even if these pile up."""
-        options = {**self.options, WINDOW: window.text, **({ALLOWED: "yes"} if allowed else {})}
-        return Query(self.text, self.max_size, self.kind if self.kind == PATTERN else WINDOWED, options)
+        """The same query over the windows of an expression; ``allowed``: even if they pile up."""
+        options = {**self.options, WINDOW: window.text, **({ALLOWED: _YES} if allowed else {})}
+        return replace(self, kind=self.kind if self.kind == PATTERN else WINDOWED, options=options)
+
+    def answers_like(self, other: Query) -> bool:
+        """True if both queries give the same results, whatever their names."""
+        return replace(self, name="") == replace(other, name="")
 
 
 def ranking_options(ranking: RankingChoice) -> dict[str, str]:
@@ -107,6 +137,6 @@ def ranking_options(ranking: RankingChoice) -> dict[str, str]:
 
 
 def top_options(top: TopChoice) -> dict[str, str]:
-    """How many of the best results, as options of a query."""
+    """The number of best results, and how they are chosen, as options of a query."""
     chosen = {SIZE: str(top.size)}
     return chosen | {name: _YES for name, on in ((GROUP, top.group), (APPEND_ONLY, top.append_only)) if on}

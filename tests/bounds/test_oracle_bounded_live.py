@@ -11,7 +11,7 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.session import Session
 from skws.results.model import LiveResult
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_windows.window import Unbounded
 from tests.bounds.keyword_streams import SCHEMA, SECOND, stream, tables
@@ -19,11 +19,11 @@ from tests.strategies import seeds
 
 STREAM = Stream(SCHEMA, Unbounded())
 QUERIES = [
-    Standing("a", "sale:red product:blue", 2),
-    Standing("b", "till:red door:blue", 2),
-    Standing("c", "sale:red price:blue", 3),
-    Standing("d", "till:green", 1),
-    Standing("e", "price:blue", 1),
+    Query("sale:red product:blue", 2, name="a"),
+    Query("till:red door:blue", 2, name="b"),
+    Query("sale:red price:blue", 3, name="c"),
+    Query("till:green", 1, name="d"),
+    Query("price:blue", 1, name="e"),
 ]
 
 

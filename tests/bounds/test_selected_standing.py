@@ -20,7 +20,7 @@ from skws.queries.session import Session
 from skws.queries.sql.result import SqlResult
 from skws.results.model import LiveResult
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, SELECT, SELECTED, Query, Standing
+from skws.spec.query import PATTERN, SELECT, SELECTED, Query
 from skws.spec.stream import Stream
 from skws_bounds.run import Output
 from skws_schema.errors import BadRecordsError, UsageError
@@ -32,7 +32,7 @@ from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
 from tests.strategies import seeds
 
 STREAM = Stream(SCHEMA, Unbounded())
-QUERIES = [Standing(f"q{i}", text, 5, SELECTED, {SELECT: s}) for i, (text, s) in enumerate(PATTERNS)]
+QUERIES = [Query(text, 5, SELECTED, {SELECT: s}, name=f"q{i}") for i, (text, s) in enumerate(PATTERNS)]
 
 
 def begun() -> Session:
@@ -58,8 +58,8 @@ def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
     records = stream(seed, 80)
     results = through_restarts(begun, records, seed)
     for standing in QUERIES:
-        expected = by_the_pattern_engine(standing.query, standing.options[SELECT], records)
-        assert shown(results, standing.query) == expected, standing.query
+        expected = by_the_pattern_engine(standing.text, standing.options[SELECT], records)
+        assert shown(results, standing.text) == expected, standing.text
 
 
 def test_the_state_does_not_grow() -> None:
@@ -73,7 +73,7 @@ def test_the_state_does_not_grow() -> None:
 
 def test_shards_give_what_one_gives() -> None:
     asked = Job(
-        {q.name: Query(q.query, kind=SELECTED, options=q.options) for q in QUERIES[:6]}, SCHEMA, "nowhere"
+        {q.name: Query(q.text, kind=SELECTED, options=q.options) for q in QUERIES[:6]}, SCHEMA, "nowhere"
     )
     chance, records = random.Random(1), stream(3, 150)
     first = [Command.adding(one) for one in checked(asked).values()]
@@ -96,13 +96,12 @@ def test_shards_give_what_one_gives() -> None:
 
 def test_one_shard_has_the_whole_pattern() -> None:
     shares = [Part(number, 3, Partitioning.ROOTS) for number in range(3)]
-    made = [SelectedKind().evaluator(QUERIES[0], STREAM, share) for share in shares]
-    assert sum(evaluator is not None for evaluator in made) == 1
+    assert sum(SelectedKind().owns(QUERIES[0], STREAM, share) for share in shares) == 1
 
 
 def refusal(text: str, select: str, on: Stream = STREAM) -> str:
     with pytest.raises(UsageError) as found:
-        check(Standing("x", text, 5, SELECTED, {SELECT: select}), on)
+        check(Query(text, 5, SELECTED, {SELECT: select}, name="x"), on)
     return str(found.value)
 
 
@@ -129,13 +128,13 @@ def test_alternatives_show_one_kind_in_a_column() -> None:
 def test_whole_tuples_are_refused_with_what_could_be_shown() -> None:
     def told(text: str) -> str:
         with pytest.raises(UsageError) as found:
-            check(Standing("x", text, 5, PATTERN), STREAM)
+            check(Query(text, 5, PATTERN, name="x"), STREAM)
         return str(found.value)
 
     text = "login l ; refund r"
     assert "C3: results show each l tuple whole" in told(text)
     assert "(--select l.user,l.ok,r.user,r.amount)" in told(text)
-    check(Standing("x", text, 5, SELECTED, {SELECT: "l.user,l.ok,r.user,r.amount"}), STREAM)
+    check(Query(text, 5, SELECTED, {SELECT: "l.user,l.ok,r.user,r.amount"}, name="x"), STREAM)
     unbounded = told("refund r ; refund s where r.user = s.user")
     assert "line 1, column 27: r.user = s.user" in unbounded
     assert "--select" not in unbounded

@@ -19,7 +19,7 @@ from skws.queries.results import read_result
 from skws.queries.session import Session
 from skws.queries.sql.kind import SqlKind
 from skws.queries.sql.result import SqlResult
-from skws.spec.query import SQL, Standing
+from skws.spec.query import SQL, Query
 from skws.spec.stream import Stream
 from skws_bounds.run import Run
 from skws_bounds.sql import parse_sql
@@ -33,7 +33,7 @@ EXAMPLE = "SELECT s.a, t.b FROM s, t, u WHERE s.i > t.j AND t.j > u.k AND s.a > 
 KEPT = "SELECT t.b, r.y FROM s, t, r WHERE s.i > t.j AND t.b = r.x AND s.a2 > 1 AND s.a2 < 5 AND s.a2 = r.y"
 DISTINCT = "SELECT DISTINCT t.b FROM s, t WHERE s.i > t.j AND t.b > 0 AND t.b < 5 AND s.a > t.b2"
 STREAM = Stream(STREAMS, TimeWindow(SECOND))
-QUERIES = [Standing(name, text, 5, SQL) for name, text in (("e", EXAMPLE), ("k", KEPT), ("d", DISTINCT))]
+QUERIES = [Query(text, 5, SQL, name=name) for name, text in (("e", EXAMPLE), ("k", KEPT), ("d", DISTINCT))]
 
 
 def _records(seed: int, count: int) -> tuple[list[Record], list[Record]]:
@@ -52,7 +52,7 @@ def _expected(static: list[Record], stream: list[Record]) -> Counter[tuple[objec
     found: Counter[tuple[object, ...]] = Counter()
     times = sorted({record.time for record in stream})
     for standing in QUERIES:
-        engine = Run(parse_sql(standing.query, STREAMS), STREAMS, {"r": [r.row for r in static]})
+        engine = Run(parse_sql(standing.text, STREAMS), STREAMS, {"r": [r.row for r in static]})
         for time in times:
             rows = {
                 name: [r.row for r in stream if r.time == time and STREAMS.relations[r.relation].name == name]
@@ -109,9 +109,9 @@ def test_results_read_back_from_their_lines() -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(UsageError, match="C3"):
-        check(Standing("x", "SELECT s.a FROM s, t", 5, SQL), STREAM)
+        check(Query("SELECT s.a FROM s, t", 5, SQL, name="x"), STREAM)
     with pytest.raises(UsageError, match="line 1, column 8"):
-        check(Standing("x", "SELECT s.nope FROM s", 5, SQL), STREAM)
+        check(Query("SELECT s.nope FROM s", 5, SQL, name="x"), STREAM)
     live = _begun([])
     with pytest.raises(BadRecordsError, match="deletes a tuple of s; query 'e'"):
         live.take(RecordBatch.of([Record(0, SECOND, (1, 1, SECOND), True)]))
@@ -119,8 +119,7 @@ def test_what_is_refused() -> None:
 
 def test_one_shard_has_the_whole_query() -> None:
     shares = [Part(number, 3, Partitioning.ROOTS) for number in range(3)]
-    made = [SqlKind().evaluator(QUERIES[0], STREAM, share) for share in shares]
-    assert sum(evaluator is not None for evaluator in made) == 1
+    assert sum(SqlKind().owns(QUERIES[0], STREAM, share) for share in shares) == 1
 
 
 def test_the_command_over_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

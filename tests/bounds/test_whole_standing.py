@@ -10,7 +10,7 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.kinds import check
 from skws.queries.session import Session
-from skws.spec.query import PATTERN, Standing
+from skws.spec.query import PATTERN, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import BadRecordsError, UsageError
 from skws_schema.yaml.load import parse_schema
@@ -33,7 +33,7 @@ PATTERNS = (
 
 
 def begun(text: str, on: Stream = STREAM) -> Session:
-    standing = Standing("q", text, 5, PATTERN)
+    standing = Query(text, 5, PATTERN, name="q")
     check(standing, on)
     live = Session(on, keywords=False)
     live.load_tables([])

@@ -171,7 +171,7 @@ def test_commands_come_through_a_folder(tmp_path: Path) -> None:
         file.write('nonsense\n{"op": "add", "id": "x"}\n{"op": "remove", "name": "half')
     steps(watch)
     assert [(r.op, r.snapshot) for r in sink.results] == [("+", True)]
-    assert [(one.name, one.query, one.max_size) for one in folder.standing()] == [("lamps", QUERY, 5)]
+    assert [(one.name, one.text, one.max_size) for one in folder.standing()] == [("lamps", QUERY, 5)]
     answers = {answer.id: answer.error for answer in folder.answers()}
     assert answers.pop(sent) == ""
     assert "expected {" in answers.pop("x")

@@ -21,7 +21,7 @@ from skws.queries.results import read_result
 from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
-from skws.spec.query import PATTERN, Query, Standing
+from skws.spec.query import PATTERN, Query
 from skws.spec.stream import Stream
 from skws_purging.tuples import ALWAYS
 from skws_schema.errors import PatternError, UsageError
@@ -40,7 +40,7 @@ PATTERNS = [
 WINDOWS: list[Window] = [CountWindow(3), TimeWindow(4), TimeWindow(9), Unbounded()]
 
 
-def standing(text: str) -> Standing:
+def standing(text: str) -> Query:
     return Query(text, kind=PATTERN).named("p", 5)
 
 
@@ -180,4 +180,4 @@ def test_a_pattern_is_checked_before_it_stands() -> None:
     check(standing("A a ; B b within 10 minutes"), stream)
     check(standing("A a ; B b"), replace(stream, force_unbounded=True))
     with pytest.raises(UsageError, match="did you mean 'pattern'"):
-        check(Standing("p", "A a ; B b", 5, "patern"), stream)
+        check(Query("A a ; B b", 5, "patern", name="p"), stream)

@@ -15,7 +15,7 @@ from skws.data.record import Record
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.windowed.engine import WindowedEngine
-from skws.queries.windowed.request import WindowsRequest
+from skws.queries.windowed.plan import WindowPlan
 from skws.ranking.top import BestOfWindows, check_over_windows, group_namer
 from skws.results.model import Result
 from skws.spec.ranking import RankingChoice, TopChoice
@@ -109,7 +109,7 @@ def test_scores_are_those_of_the_definition_over_the_window(
 ) -> None:
     plan, static, stream = case
     assert isinstance(plan.window, ExpressionWindow)
-    request = WindowsRequest(plan.schema, plan.window.text)
+    request = WindowPlan.of_text(plan.schema, plan.window.text)
     engine = WindowedEngine.of(plan)
     oracle = WindowedOracle(plan, request.compiled(), request.alphabet)
     judge = WindowJudge(oracle, names=plan.query.match_names)

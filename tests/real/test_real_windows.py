@@ -9,8 +9,8 @@ import pytest
 from skws.data.record import Record
 from skws.formats import BadRecordLog, Replay
 from skws.keywords import terms
-from skws.queries.windowed.request import WindowsRequest
-from skws.queries.windowed.run import Counts, windows
+from skws.queries.windowed.plan import WindowPlan
+from skws.queries.windowed.stream_windows import Counts, windows
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.processor.processor import Window
@@ -33,7 +33,7 @@ def comments(schema: Schema) -> list[Record]:
 
 
 def found(schema: Schema, text: str, *aggregates: str) -> list[Window]:
-    request = WindowsRequest(schema, text, aggregates=aggregates)
+    request = WindowPlan.of_text(schema, text, aggregates=aggregates)
     return list(windows(request.processor(), Replay.open(COMMENTS, schema), BadRecordLog(), Counts()))
 
 

@@ -11,7 +11,7 @@ from tests.places import ROOT
 PREPARED = """
     import gc, threading
     from skws_schema.model import Attribute, AttributeType, Relation, Schema
-    from skws.queries.windowed.request import WindowsRequest
+    from skws.queries.windowed.plan import WindowPlan
 
     NUMBER, TEXT = AttributeType.NUMBER, AttributeType.TEXT
     SCHEMA = Schema("ward", (
@@ -27,7 +27,7 @@ PREPARED = """
         "match [temp > 38]+ [vitals and pulse > 1]",
     )
     def verdict(text):
-        found = WindowsRequest(SCHEMA, text).verdict()
+        found = WindowPlan.of_text(SCHEMA, text).verdict()
         return found.open_starts, found.windows_per_position, found.reason, found.never
 """
 

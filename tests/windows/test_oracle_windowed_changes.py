@@ -14,7 +14,7 @@ from skws.data.record import Record
 from skws.queries.changing import check_change
 from skws.queries.patterns import PatternResult
 from skws.queries.session import Session
-from skws.spec.query import Query, Standing
+from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_patterns.language.parse import parse_pattern
 from skws_schema.model import Schema
@@ -84,7 +84,7 @@ def told(live: Session, record: Record) -> dict[Match, int]:
     return {match_of(result): live.position - 1 for result in found}
 
 
-def renewed(live: Session, stream: Stream, query: Standing) -> Session:
+def renewed(live: Session, stream: Stream, query: Query) -> Session:
     """After a failure: from what was kept."""
     again = Session(stream, keywords=False)
     again.add(query)

@@ -15,7 +15,7 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.patterns import PatternQuery, PatternResult
 from skws.queries.windowed.pattern import WindowedPattern
-from skws.queries.windowed.request import WindowsRequest
+from skws.queries.windowed.plan import WindowPlan
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Pattern, parse_pattern
 from skws_schema.errors import PatternError
@@ -84,7 +84,7 @@ def by_definition(
     pattern: Pattern, window: ExpressionWindow, records: list[Record], schema: Schema = SCHEMA
 ) -> dict[Match, int]:
     """All matches that a window holds, with the end of the first that does."""
-    request = WindowsRequest(schema, window.text)
+    request = WindowPlan.of_text(schema, window.text)
     expression, alphabet = request.compiled(), request.alphabet
     word = [StreamRecord(r.relation, r.time, r.row) for r in records if not r.delete]
     stream = [(letter.relation, letter.row) for letter in word]

@@ -14,7 +14,7 @@ from skws.data.record import Record
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.windowed.engine import WindowedEngine
-from skws.queries.windowed.request import WindowsRequest
+from skws.queries.windowed.plan import WindowPlan
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import ExpressionWindow
 from tests.oracles.oracle import shape_of
@@ -50,7 +50,7 @@ def test_every_result_of_every_window_is_told_once_at_its_first_end(
     case: tuple[Plan, list[Record], list[Record]],
 ) -> None:
     plan, static, stream = case
-    request = WindowsRequest(plan.schema, plan.window.text)  # type: ignore[union-attr]
+    request = WindowPlan.of_text(plan.schema, plan.window.text)  # type: ignore[union-attr]
     if request.expression.limits.bounding:
         stream = [r for r in stream if not r.delete or plan.schema.relations[r.relation].key_of(r.row)]
     engine = WindowedEngine.of(plan)

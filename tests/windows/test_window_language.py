@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.keywords import terms
-from skws.queries.windowed.request import contains_keyword
+from skws.queries.windowed.plan import contains_keyword
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r

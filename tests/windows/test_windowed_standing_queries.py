@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import skws.queries.windowed.shared
+import skws.queries.windowed.kind
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.jobs.control import Command
@@ -19,15 +19,13 @@ from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.kinds import checked
 from skws.queries.patterns import read_query
-from skws.queries.patterns.windowed import StandingWindowedPattern
-from skws.queries.separate import SeparateQueries
 from skws.queries.session import Session
 from skws.queries.windowed.engine import WindowedEngine
-from skws.queries.windowed.pattern import WindowedPattern
+from skws.queries.windowed.pattern import WindowedPattern, WindowedPatterns
 from skws.ranking.top import BestOfWindows
 from skws.results.model import LiveResult
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, TOP, Query, Standing, ranking_options, top_options
+from skws.spec.query import PATTERN, TOP, Query, ranking_options, top_options
 from skws.spec.ranking import RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError
@@ -143,7 +141,7 @@ def test_the_best_of_each_window_live() -> None:
         checked(asked(queries={"best": Query("lamp", kind=TOP, options={**options, "append-only": "yes"})}))
 
 
-def searching(asked_for: Sequence[Standing], states: dict[str, bytes]) -> Session:
+def searching(asked_for: Sequence[Query], states: dict[str, bytes]) -> Session:
     live = Session(Stream(SCHEMA, WINDOW), keywords=False)
     for standing in asked_for:
         live.add(standing)
@@ -151,7 +149,7 @@ def searching(asked_for: Sequence[Standing], states: dict[str, bytes]) -> Sessio
     return live
 
 
-def told_together_and_alone(first: Standing, second: Standing, third: Standing, made: list[Any]) -> int:
+def told_together_and_alone(first: Query, second: Query, third: Query, made: list[Any]) -> int:
     """Queries over the same windows give what each would give alone.
 
     One comes later, one goes, and a failure is between. Gives how many things were ``made`` meanwhile.
@@ -181,7 +179,7 @@ def told_together_and_alone(first: Standing, second: Standing, third: Standing, 
         # An engine's state also counts the results of all; after a failure less is remembered.
         if first.kind == PATTERN and part < 18:
             assert together.snapshot() == {name: live.snapshot()[name] for name, live in alone.items()}
-    assert set(told) == {first.query, second.query, third.query}
+    assert set(told) == {first.text, second.text, third.text}
     return len(made)
 
 
@@ -193,7 +191,7 @@ def test_queries_with_the_same_windows_share_an_engine(monkeypatch: pytest.Monke
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr(skws.queries.windowed.shared, "WindowedEngine", Counted)
+    monkeypatch.setattr(skws.queries.windowed.kind, "WindowedEngine", Counted)
     ada_lamp, lamp, ada = (
         Query(text).over(WINDOW, allowed=False).named(text, 4) for text in (*QUERIES, "ada")
     )
@@ -229,12 +227,8 @@ def test_patterns_go_on_together_from_equal_states() -> None:
         made = [r._replace(time=r.time + 60_000_000 * part) for r in stream(rng, 6)]
         found = [result.id for result in live.take(RecordBatch.of(made))]
         assert all(count == 2 for count in Counter(found).values())
-    queries = live.operators[PATTERN]
-    assert isinstance(queries, SeparateQueries)
-    one, other = (queries.evaluators[name] for name in ("one", "other"))
-    assert isinstance(one, StandingWindowedPattern)
-    assert isinstance(other, StandingWindowedPattern)
-    assert one._shared is other._shared
+    operators = [each for each in live.operators.values() if isinstance(each, WindowedPatterns)]
+    assert len(operators) == 1
 
 
 def test_patterns_have_the_windows_of_keyword_queries_to_show() -> None:

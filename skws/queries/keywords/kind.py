@@ -1,4 +1,4 @@
-"""Keyword queries: they share one engine, since they share live tuples and operators."""
+"""Keyword queries of a session: one engine, since they share live tuples and operators."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from skws.keywords.frequencies import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.operator import Operator, QueryKind
 from skws.queries.order import Order, counting
 from skws.queries.ranked import ranking_of
 from skws.queries.stream_state import StreamState
 from skws.results.model import LiveResult
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_mesh.columnar.operators import OperatorCounts
 from skws_schema.evolution import SchemaChange
@@ -30,100 +31,83 @@ SHARED: Final = ""
 """The name of the results and the state that keyword queries share; no query has it."""
 
 
-class KeywordKind:
-    """Reads keywords."""
+class KeywordKind(QueryKind):
+    """Keywords."""
 
-    def check(self, standing: Standing, stream: Stream) -> str:
-        plan = self.plan(standing, stream)
+    def check(self, query: Query, stream: Stream) -> str:
+        plan = self.plan(query, stream)
         if not stream.may_grow:
             from skws.queries.keywords.memory_guard import refuse_unbounded  # noqa: PLC0415 - loads what decides
 
             refuse_unbounded(plan)
         return ""
 
-    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
+    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
         """The engine goes on with any schema over which its queries can be read."""
 
-    def plan(self, standing: Standing, stream: Stream) -> Plan:
-        query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
+    def plan(self, query: Query, stream: Stream) -> Plan:
         plan = Plan(
             stream.schema,
-            query,
+            parse_query(query.text, stream.schema, match_names=stream.match_names),
             stream.window,
-            standing.max_size,
-            ranking=ranking_of(standing.options),
+            query.max_size or stream.max_size,
+            ranking=ranking_of(query.options),
             evaluated_by=stream.evaluator,
         )
         return ordered_by_sample(plan, stream.sample)
 
-    def window(self, standing: Standing, stream: Stream) -> Window:  # noqa: ARG002 - it is the stream's
+    def window(self, query: Query, stream: Stream) -> Window:  # noqa: ARG002 - it is the stream's
         return stream.window
 
-    def operator(self, state: StreamState) -> KeywordQueries:
-        return KeywordQueries(self, state)
+    def group(self, query: Query, state: StreamState) -> str | None:
+        return SHARED if state.share.answers(query.text) else None
+
+    def operator(self, query: Query, state: StreamState) -> KeywordQueries:  # noqa: ARG002
+        return KeywordQueries(state)
 
 
-class KeywordQueries:
-    """An engine with the keyword queries of a session; it takes records as they come, and corrects itself."""
+class KeywordQueries(Operator):
+    """The keyword queries of a session. They share an engine, which corrects its results by late records."""
 
-    def __init__(self, kind: KeywordKind, state: StreamState) -> None:
-        self._kind = kind
+    def __init__(self, state: StreamState) -> None:
+        self._kind = KeywordKind()
         self._state = state
         self._engine: ColumnarEngine | None = None
 
     def begin(self) -> None:
-        """Hold live tuples from the beginning of the stream, whether or not there is a query."""
+        """Hold live tuples from the start of the stream, whether or not there is a query."""
         self._engine = self._new()
 
     @property
     def adding_needs_log(self) -> bool:
-        """An engine that is there has the live tuples."""
+        """An engine has the live tuples."""
         return self._engine is None
 
     @property
-    def keeps(self) -> set[Window]:
+    def keeps(self) -> Window | None:
         stream = self._state.stream
-        return set() if self._engine is None or stream.bounded else {stream.window}
-
-    @property
-    def waits(self) -> bool:
-        return False
+        return None if self._engine is None or stream.bounded else stream.window
 
     def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
         return [] if self._engine is None else list(self._engine.load_tables(records))
 
-    def add(self, standing: Standing) -> list[LiveResult]:
-        plan = self._kind.plan(standing, self._state.stream)
-        if not self._answers(standing):
-            return []
+    def add(self, queries: Sequence[Query]) -> list[LiveResult]:
+        plans = [self._kind.plan(query, self._state.stream) for query in queries]
         if self._engine is None:
             self._engine = self._begun()
-        return list(self._engine.add(plan, standing.name))
+        named = zip(queries, plans, strict=True)
+        return [result for query, plan in named for result in self._engine.add(plan, query.name)]
 
-    def remove(self, standing: Standing) -> None:
-        if self._engine is not None and self._answers(standing):
-            self._engine.remove(standing.name)
+    def remove(self, query: Query) -> None:
+        if self._engine is not None:
+            self._engine.remove(query.name)
 
-    def process(
-        self,
-        accepted: RecordBatch,
-        arrived: OrderedBatch,
-        *,
-        replayed: bool,  # noqa: ARG002 - the engine is made from the log
-    ) -> dict[str, Iterable[LiveResult]]:
+    def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
         if self._engine is None or not len(accepted):
             return {}
         return {SHARED: self._processed(self._engine, accepted, arrived)}
 
-    def finish(self, *, replayed: bool) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
-        return {}
-
-    def change_schema(
-        self,
-        change: SchemaChange,
-        text: str,
-        standing: Iterable[Standing],  # noqa: ARG002 - the engine knows them
-    ) -> dict[str, list[LiveResult]]:
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:
         if self._engine is None:
             return {}
         given = parse_schema(text, default_name=change.before.name)
@@ -138,13 +122,11 @@ class KeywordQueries:
         bounded = self._engine is not None and self._state.stream.bounded
         return {SHARED: _bounded(self._engine).snapshot()} if bounded else {}
 
-    def restore(self, states: Mapping[str, bytes], standing: Iterable[Standing]) -> None:
-        if SHARED not in states:
-            return
+    def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
         engine = self._new()
-        for one in standing:
-            if self._answers(one):
-                engine.add(self._kind.plan(one, self._state.stream), one.name)
+        for query in queries:
+            if self._state.share.answers(query.text):
+                engine.add(self._kind.plan(query, self._state.stream), query.name)
         _bounded(engine).restore(states[SHARED])
         self._engine = engine
         self.seek()
@@ -164,11 +146,8 @@ class KeywordQueries:
     def probes(self) -> OperatorCounts:
         return [] if self._engine is None else self._engine.probes()
 
-    def _answers(self, standing: Standing) -> bool:
-        return self._state.share.answers(standing.query)
-
     def _begun(self) -> ColumnarEngine:
-        """An engine that has taken in the log, unless it needs constant memory only."""
+        """An engine that has processed the log; one of constant memory does not need it."""
         state, stream = self._state, self._state.stream
         engine, order = self._new(), Order(stream)
         for accepted in () if stream.bounded else state.logged(order):
@@ -193,7 +172,7 @@ class KeywordQueries:
     def _processed(
         self, engine: ColumnarEngine, accepted: RecordBatch, arrived: OrderedBatch
     ) -> Iterator[LiveResult]:
-        """By time what was accepted at once, by count what is next at its positions."""
+        """Under a window of time records as accepted, under a count window as they are next in order."""
         if not self._state.stream.by_count:
             yield from engine.process_batches([counting(accepted)])
             return

@@ -1,109 +1,112 @@
-"""Patterns as standing queries: order of tuples matters, deletions do not.
+"""Patterns as queries of a session: the order of tuples matters, deletions do not.
 
 A pattern's own window holds (``within ...``), else that of the stream. Where
-all tuples of a result share a value, shards divide results by it; else one
-shard has the whole pattern, as it has one over the windows of an expression.
+all tuples of a result share a value, shards divide the results by it; else one
+shard has the whole pattern, as for a window expression.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skws.data.batch import Ints, RecordBatch
-from skws.queries.evaluator import Evaluator, Load, MadeFromLog, OrderedBatch, check_stays
+from skws.queries.evaluator import Evaluator, Load, OrderedBatch
+from skws.queries.operator import Operator, SeparateKind, check_stays
 from skws.queries.partitioning import Part
 from skws.queries.patterns import PatternQuery, PatternResult, PatternStream, read_query
 from skws.queries.patterns.replayed import ReplayedPattern
 from skws.queries.patterns.stream import ReadTuple
-from skws.queries.patterns.whole import StandingWhole, in_constant_memory, refuse_unbounded_pattern
-from skws.queries.separate import SeparateKind
-from skws.spec.query import ALLOWED, Standing
+from skws.queries.patterns.whole import WholePatternEvaluator, in_constant_memory, refuse_unbounded_pattern
+from skws.queries.stream_state import StreamState
+from skws.spec.query import ALLOWED, Query
 from skws.spec.stream import Stream
 from skws_schema.evolution import nameable
 from skws_schema.model import Row
 from skws_windows.window import CountWindow, ExpressionWindow, Unbounded, Window
 
-if TYPE_CHECKING:  # z3 and more, for who has an expression
-    from skws.queries.patterns.windowed import AllWindows
-
 
 class PatternKind(SeparateKind):
-    """Reads patterns in both forms; of one live search those over the same windows share them."""
+    """Patterns in both forms. Those over the same window expression share its windows."""
 
-    def __init__(self) -> None:
-        self._windows: AllWindows | None = None
+    def check(self, query: Query, stream: Stream) -> str:
+        """Raises PatternError, QueryError; UsageError for a window that does not fit.
 
-    def check(self, standing: Standing, stream: Stream) -> str:
-        """Raises PatternError, QueryError; UsageError for windows that are not for it.
-
-        Those are expressions whose windows pile up, and none at all unless asked for, or if constant memory
-        does: other whole tuples would never be forgotten.
+        These are expressions whose windows pile up; and no window, unless the
+        stream may grow or constant memory is enough: all tuples would be kept.
         """
-        query = _read(standing, stream)
-        window = _window(query, stream)
+        pattern, window = _read(query, stream)
         if isinstance(window, ExpressionWindow):
             from skws.queries.windowed.check_overlap import admit  # noqa: PLC0415 - z3, for who has an expression
 
-            return admit(nameable(stream.schema), window, allowed=ALLOWED in standing.options)
+            return admit(nameable(stream.schema), window, allowed=ALLOWED in query.options)
         if isinstance(window, Unbounded) and not stream.may_grow:
-            refuse_unbounded_pattern(standing.query, nameable(stream.schema))
+            refuse_unbounded_pattern(pattern.text, nameable(stream.schema))
         return ""
 
-    def window(self, standing: Standing, stream: Stream) -> Window:
-        return _window(_read(standing, stream), stream)
+    def window(self, query: Query, stream: Stream) -> Window:
+        return _read(query, stream)[1]
 
-    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
-        """It is made anew from the log: what a wildcard read of relations that are gone is forgotten."""
-        query = _read(standing, after)
-        reads = [after.schema.relations[i].name for i in query.pcea.relations]
+    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+        """A pattern is rebuilt from the log, without the tuples of removed relations that ``*`` read."""
+        pattern, window = _read(query, after)
+        reads = [after.schema.relations[i].name for i in pattern.pcea.relations]
         check_stays(reads, before.schema, after.schema)
-        window = _window(query, after)
         if isinstance(window, ExpressionWindow):
             from skws.queries.windowed.check_overlap import check_same_windows  # noqa: PLC0415 - z3 and more
 
             check_same_windows(before.schema, after.schema, window)
 
-    def evaluator(self, standing: Standing, stream: Stream, share: Part) -> Evaluator | None:
-        """None on shards that have no part in it; one over an expression is answered whole by one."""
-        query = _read(standing, stream)
-        window = _window(query, stream)
+    def group(self, query: Query, state: StreamState) -> Hashable | None:
+        """A pattern by itself; one over a window expression with others that begin at the same position."""
+        group, window = super().group(query, state), _read(query, state.stream)[1]
+        shared = group is not None and isinstance(window, ExpressionWindow)
+        return (window, state.order.next) if shared else group
+
+    def operator(self, query: Query, state: StreamState) -> Operator:
+        window = _read(query, state.stream)[1]
         if isinstance(window, ExpressionWindow):
-            from skws.queries.patterns.windowed import (  # noqa: PLC0415 - z3 and more
-                AllWindows,
-                StandingWindowedPattern,
-            )
+            from skws.queries.windowed.pattern import WindowedPatterns  # noqa: PLC0415 - z3 and more
 
-            if not share.owns(standing.name):
-                return None
-            self._windows = self._windows or AllWindows()
-            return StandingWindowedPattern(query, stream, window, self._windows)
-        if _forgets(standing, stream, window):
-            owned = share.whole or share.owns(standing.name)
-            return StandingWhole(standing, stream, query) if owned else None
+            return WindowedPatterns(state, window)
+        return super().operator(query, state)
+
+    def owns(self, query: Query, stream: Stream, part: Part) -> bool:
+        """All parts have results of a pattern whose tuples share a value; else one has it whole."""
+        if part.whole:
+            return True
+        pattern, window = _read(query, stream)
+        whole = (
+            pattern.root is None or isinstance(window, ExpressionWindow) or _forgets(pattern, window, stream)
+        )
+        return part.owns(query.name) if whole else True
+
+    def evaluator(self, query: Query, stream: Stream, part: Part) -> Evaluator:
+        pattern, window = _read(query, stream)
+        if _forgets(pattern, window, stream):
+            return WholePatternEvaluator(pattern, stream)
         if stream.finite:
-            return FinitePattern(query, stream)
-        if share.whole or (query.root is None and share.owns(standing.name)):
-            return StandingPattern(query, stream, None)
-        return None if query.root is None else StandingPattern(query, stream, _own(query, share))
+            return FinitePattern(pattern, stream, window)
+        return PatternEvaluator(pattern, stream, window, _own(pattern, part))
 
 
-class StandingPattern(MadeFromLog):
-    """One pattern over the stream; ``own``: which tuples its results here are made of, None for all."""
+class PatternEvaluator(Evaluator):
+    """Answers one pattern. ``own``: the tuples that its results may have; None for all."""
 
-    def __init__(self, query: PatternQuery, stream: Stream, own: Callable[[int, Row], bool] | None) -> None:
-        self.keeps = _window(query, stream)
-        # Under a count window the stream comes in any order: then time stands still where it would go back.
-        self._by_arrival = stream.by_count and not isinstance(self.keeps, CountWindow)
+    def __init__(
+        self, query: PatternQuery, stream: Stream, window: Window, own: Callable[[int, Row], bool] | None
+    ) -> None:
+        self.keeps = window
+        # Under a count window records come in order of arrival: a time before the latest counts as it.
+        self._by_arrival = stream.by_count and not isinstance(window, CountWindow)
         self._latest = np.iinfo(np.int64).min
-        self._pattern = PatternStream(query, nameable(stream.schema), self.keeps, own=own)
+        self._pattern = PatternStream(query, nameable(stream.schema), window, own=own)
 
     def begin(self, past: Iterable[OrderedBatch]) -> Iterable[PatternResult]:
-        """Take in the log; gives the results that are alive now."""
+        """Process the log; gives the results that are alive now."""
         told = iter(past)
         first = next(told, None)
         if first is None:
@@ -115,7 +118,7 @@ class StandingPattern(MadeFromLog):
     def take(self, arrived: OrderedBatch) -> Iterable[PatternResult]:
         """The results that the next tuples complete.
 
-        In which order a tuple completes several depends on what came long ago; so they are sorted.
+        The order of those that one tuple completes depends on tuples long gone, so they are sorted.
         """
         self._pattern.seek(arrived.position)
         batch, positions = self._ordered(arrived)
@@ -133,18 +136,15 @@ class StandingPattern(MadeFromLog):
         return replace(batch, time=time), arrived.positions
 
 
-class FinitePattern(MadeFromLog):
-    """One pattern over a stream that ends: by columns as long as that is quick. Nothing comes to it later.
+class FinitePattern(Evaluator):
+    """Answers one pattern over a stream that ends: by columns as long as that is fast.
 
-    What a tuple completes is given as it is found, in no order: it may be more than memory holds.
+    The results that a tuple completes are given as they are found, unordered: they may exceed memory.
     """
 
-    def __init__(self, query: PatternQuery, stream: Stream) -> None:
-        self.keeps = _window(query, stream)
-        self._replayed = ReplayedPattern(query, stream.schema, self.keeps)
-
-    def begin(self, past: Iterable[OrderedBatch]) -> Iterable[PatternResult]:  # noqa: ARG002 - there is none
-        return ()
+    def __init__(self, query: PatternQuery, stream: Stream, window: Window) -> None:
+        self.keeps = window
+        self._replayed = ReplayedPattern(query, stream.schema, window)
 
     def take(self, arrived: OrderedBatch) -> Iterator[PatternResult]:
         return (result for _, result in self._replayed.results(self._tuples(arrived)))
@@ -163,21 +163,20 @@ def _place(result: PatternResult) -> tuple[int, str]:
     return result.tuples[-1].position, result.id
 
 
-def _read(standing: Standing, stream: Stream) -> PatternQuery:
-    return read_query(standing.query, nameable(stream.schema))
+def _read(query: Query, stream: Stream) -> tuple[PatternQuery, Window]:
+    """A pattern, and the window that holds for it."""
+    pattern = read_query(query.text, nameable(stream.schema))
+    return pattern, stream.window if stream.overrides else pattern.window or stream.window
 
 
-def _window(query: PatternQuery, stream: Stream) -> Window:
-    return stream.window if stream.overrides else query.window or stream.window
-
-
-def _forgets(standing: Standing, stream: Stream, window: Window) -> bool:
-    """Whether tuples are let go although nothing expires. All are kept if it was let in without a check."""
+def _forgets(pattern: PatternQuery, window: Window, stream: Stream) -> bool:
+    """Whether tuples are forgotten although nothing expires; never where memory may grow."""
     endless = isinstance(window, Unbounded) and not stream.may_grow
-    return endless and in_constant_memory(standing.query, nameable(stream.schema))
+    return endless and in_constant_memory(pattern.text, nameable(stream.schema))
 
 
-def _own(query: PatternQuery, share: Part) -> Callable[[int, Row], bool]:
+def _own(query: PatternQuery, part: Part) -> Callable[[int, Row], bool] | None:
     root = query.root
-    assert root is not None  # noqa: S101 - only asked for then
-    return lambda relation, row: root.shard(relation, row, share.shards) == share.number
+    if root is None or part.whole:
+        return None
+    return lambda relation, row: root.shard(relation, row, part.shards) == part.number

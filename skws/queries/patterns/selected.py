@@ -15,13 +15,14 @@ from skws.data.record import Record
 from skws.index import with_sources
 from skws.queries.evaluator import OrderedBatch
 from skws.queries.keywords.bounded_networks import end_of, ends
+from skws.queries.partitioning import Part
 from skws.queries.patterns.normal_form import choices_of, pattern_query
 from skws.queries.patterns.text import is_formal
 from skws.queries.sql.decide import refuse_unbounded_union
 from skws.queries.sql.result import Added, SqlResult, shown_row
-from skws.queries.sql.synopses import StandingSynopses, SynopsesKind
+from skws.queries.sql.synopses import SynopsesEvaluator, SynopsesKind
 from skws.queries.sql.whole import WHOLE, whole_tuples
-from skws.spec.query import SELECT, Standing
+from skws.spec.query import SELECT, Query
 from skws.spec.stream import Stream
 from skws_bounds.normal_form import Constant, Domain, Union
 from skws_bounds.run import Output, Run
@@ -217,32 +218,32 @@ def _same_domains(union: Union) -> None:
 
 
 class SelectedKind(SynopsesKind):
-    """Reads patterns in both forms."""
+    """Patterns whose matches show attributes."""
 
-    def check(self, standing: Standing, stream: Stream) -> str:
-        """Raises PatternError, QueryError; UsageError if it is not bounded, or the stream has a window."""
-        pattern = _read(standing, stream)
+    def check(self, query: Query, stream: Stream) -> str:
+        """Raises PatternError, QueryError; UsageError if the pattern is not bounded, or there is a window."""
+        pattern = _read(query, stream)
         window = stream.window if stream.overrides else pattern.window or stream.window
         refuse_unbounded_selection(pattern, window, forced=stream.force_unbounded)
         if pattern.until is None and not stream.finite:
             raise UsageError(
-                f"pattern {standing.query!r} reads a finite stream, but no max of its time tells when it ends"
+                f"pattern {query.text!r} reads a finite stream, but no max of its time tells when it ends"
             )
         SelectedRun(pattern)
         return ""
 
-    def reads(self, standing: Standing, stream: Stream) -> Iterable[str]:
-        return [stream.schema.relations[n].name for n in _read(standing, stream).feeds]
+    def reads(self, query: Query, stream: Stream) -> Iterable[str]:
+        return [stream.schema.relations[n].name for n in _read(query, stream).feeds]
 
-    def whole(self, standing: Standing, stream: Stream) -> StandingSynopses:
-        return StandingSelected(standing, stream)
+    def evaluator(self, query: Query, stream: Stream, part: Part) -> SelectedEvaluator:  # noqa: ARG002
+        return SelectedEvaluator(query, stream)
 
 
-class StandingSelected(StandingSynopses):
-    """One pattern over the stream."""
+class SelectedEvaluator(SynopsesEvaluator):
+    """Answers one pattern."""
 
-    def __init__(self, standing: Standing, stream: Stream) -> None:
-        self._pattern = _read(standing, stream)
+    def __init__(self, query: Query, stream: Stream) -> None:
+        self._pattern = _read(query, stream)
         self._tables = list(with_sources(stream.schema, ()))
         self._run = SelectedRun(self._pattern, self._tables)
 
@@ -277,5 +278,5 @@ class StandingSelected(StandingSynopses):
         return told(self._pattern, added)
 
 
-def _read(standing: Standing, stream: Stream) -> Selected:
-    return selected(standing.query, nameable(stream.schema), names_of(standing.options.get(SELECT, "")))
+def _read(query: Query, stream: Stream) -> Selected:
+    return selected(query.text, nameable(stream.schema), names_of(query.options.get(SELECT, "")))

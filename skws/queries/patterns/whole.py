@@ -8,10 +8,9 @@ name can need: those of finite streams, and of the current instant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
-from skws.data.record import Record
 from skws.queries.evaluator import Load, OrderedBatch
 from skws.queries.keywords.bounded_networks import ends, lasting
 from skws.queries.keywords.memory_guard import FORCE
@@ -21,8 +20,7 @@ from skws.queries.patterns.normal_form import choices_of, pattern_query, pattern
 from skws.queries.patterns.selected import SelectedRun, by_positions
 from skws.queries.patterns.text import is_formal
 from skws.queries.sql.report import reasons
-from skws.queries.sql.synopses import StandingSynopses
-from skws.spec.query import Standing
+from skws.queries.sql.synopses import SynopsesEvaluator
 from skws.spec.stream import Stream
 from skws_bounds.names import attribute_of
 from skws_bounds.verdict import check
@@ -111,24 +109,21 @@ def _excluded(text: str, schema: Schema) -> Iterator[str]:
             yield f"the name of each {relation.name} tuple tells if it replaced another of its key, of any"
 
 
-class StandingWhole(StandingSynopses):
-    """One pattern over the stream. Its results are told at once."""
+class WholePatternEvaluator(SynopsesEvaluator):
+    """Answers one pattern; its results are given with their last tuple."""
 
-    def __init__(self, standing: Standing, stream: Stream, query: PatternQuery) -> None:
+    def __init__(self, query: PatternQuery, stream: Stream) -> None:
         schema = nameable(stream.schema)
         self._query = query
-        self._pattern = by_positions(standing.query, schema)
+        self._pattern = by_positions(query.text, schema)
         self._run = SelectedRun(self._pattern)
-        self._labels = _labels(standing.query, schema)
+        self._labels = _labels(query.text, schema)
         self._order = PatternStream(query, schema, Unbounded())
         self._schema = schema
         self._history = self._no_history()
         self._endless = {n for n in self._pattern.feeds if not ends(schema.relations[n])}
         self._passing: list[int] = []  # positions of tuples of these that are remembered
         self._now = -FOREVER
-
-    def load_tables(self, records: Iterable[Record]) -> None:
-        """Takes no tables."""
 
     def take(self, arrived: OrderedBatch) -> Iterator[PatternResult]:
         """Raises BadRecordsError where a row breaks a bound of the schema; deletions are left out."""
@@ -153,13 +148,6 @@ class StandingWhole(StandingSynopses):
         self._history.add(position, relation, row, time, time, successor)
         if relation in self._endless:
             self._passing.append(position)
-
-    @property
-    def waits(self) -> bool:
-        return False
-
-    def end(self) -> Iterable[PatternResult]:
-        return ()
 
     def load(self) -> Load:
         return Load(len(self._history), 1, self._entries)

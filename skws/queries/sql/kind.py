@@ -1,4 +1,4 @@
-"""Bounded queries in SQL as standing queries: synopses over the stream, kept as a state of constant size."""
+"""Bounded queries in SQL: synopses over the stream, a state of constant size."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, Final
 from skws.data.record import Record
 from skws.index import with_sources
 from skws.queries.evaluator import Counts, OrderedBatch
+from skws.queries.partitioning import Part
 from skws.queries.sql.decide import refuse_unbounded_union
 from skws.queries.sql.result import SqlResult, shown_row
-from skws.queries.sql.synopses import StandingSynopses, SynopsesKind
-from skws.spec.query import Standing
+from skws.queries.sql.synopses import SynopsesEvaluator, SynopsesKind
+from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_bounds.normal_form import Union
 from skws_bounds.run import Run
@@ -23,34 +24,34 @@ from skws_schema.model import Row
 from skws_windows.window import MICROSECOND
 
 FORCE: Final = "force"
-"""An option: run it even if only the form of the paper's synopses is in the way."""
+"""An option: run the query even if the paper's form of synopses is not bounded for it."""
 
 
 class SqlKind(SynopsesKind):
-    """Reads SQL."""
+    """Bounded queries in SQL."""
 
-    def check(self, standing: Standing, stream: Stream) -> str:
-        """Raises SqlError; UsageError if it is not bounded."""
-        union = _read(standing, stream)
-        if FORCE not in standing.options:
+    def check(self, query: Query, stream: Stream) -> str:
+        """Raises SqlError; UsageError if the query is not bounded."""
+        union = _read(query, stream)
+        if FORCE not in query.options:
             refuse_unbounded_union(union)
         Run(union, stream.schema, {})
         return ""
 
-    def reads(self, standing: Standing, stream: Stream) -> Iterable[str]:
-        return {s.relation for q in _read(standing, stream).queries for s in q.streams}
+    def reads(self, query: Query, stream: Stream) -> Iterable[str]:
+        return {s.relation for q in _read(query, stream).queries for s in q.streams}
 
-    def whole(self, standing: Standing, stream: Stream) -> StandingSynopses:
-        return StandingSql(standing, stream)
+    def evaluator(self, query: Query, stream: Stream, part: Part) -> SqlEvaluator:  # noqa: ARG002
+        return SqlEvaluator(query, stream)
 
 
-class StandingSql(StandingSynopses):
-    """One query over the stream."""
+class SqlEvaluator(SynopsesEvaluator):
+    """Answers one query."""
 
-    def __init__(self, standing: Standing, stream: Stream) -> None:
-        self._name = standing.name
+    def __init__(self, query: Query, stream: Stream) -> None:
+        self._name = query.name
         self._schema = stream.schema
-        self._union = _read(standing, stream)
+        self._union = _read(query, stream)
         self._used = {s.relation for q in self._union.queries for s in q.streams}
         self._tables: dict[str, list[Row]] = defaultdict(list)
         for record in with_sources(stream.schema, ()):
@@ -67,7 +68,7 @@ class StandingSql(StandingSynopses):
         self._run = Run(self._union, self._schema, self._tables)
 
     def take(self, arrived: OrderedBatch) -> Iterator[SqlResult]:
-        """Raises BadRecordsError for a deletion from a stream that it is over, UsageError from a replay."""
+        """Raises BadRecordsError for a deletion from a stream of the query, UsageError from a replay."""
         for record in arrived.batch.records():
             if record.delete and self._finite:
                 raise UsageError(
@@ -117,5 +118,5 @@ class StandingSql(StandingSynopses):
         self._run.restore(run)
 
 
-def _read(standing: Standing, stream: Stream) -> Union:
-    return parse_sql(standing.query, nameable(stream.schema))
+def _read(query: Query, stream: Stream) -> Union:
+    return parse_sql(query.text, nameable(stream.schema))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skws.queries.windowed.request import WindowsRequest
+from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.writers import witness_text
 from skws_schema.errors import SchemaError, SkwsError, UsageError
 from skws_schema.evolution import nameable
@@ -24,7 +24,7 @@ def admit(schema: Schema, window: Window, *, allowed: bool) -> str:
     if not isinstance(window, ExpressionWindow):
         return ""
     try:
-        request = WindowsRequest(schema, window.text)
+        request = WindowPlan.of_text(schema, window.text)
         return "" if allowed else admitted(request.verdict(), request.expression, request.alphabet)
     except UsageError as error:
         raise _blamed(error, schema, window) from None
@@ -55,7 +55,7 @@ def admitted(verdict: Verdict, expression: WindowExpression, alphabet: Alphabet)
 
 def check_same_windows(before: Schema, after: Schema, window: ExpressionWindow) -> None:
     """Raises UsageError if a changed schema finds them by other automata: their state cannot go on."""
-    was, now = (WindowsRequest(nameable(schema), window.text).compiled() for schema in (before, after))
+    was, now = (WindowPlan.of_text(nameable(schema), window.text).compiled() for schema in (before, after))
     if was != now:
         raise UsageError("with other relations its windows begin and end by other conditions")
 
@@ -66,7 +66,7 @@ def window_fault(schema: Schema) -> str | None:
     if not isinstance(window, ExpressionWindow):
         return None
     try:
-        WindowsRequest(schema, window.text)
+        WindowPlan.of_text(schema, window.text)
     except UsageError as error:
         return str(error)
     return None
@@ -74,7 +74,7 @@ def window_fault(schema: Schema) -> str | None:
 
 def verdict_lines(schema: Schema, window: ExpressionWindow) -> list[str]:
     """What the static check says of a window, for people."""
-    request = WindowsRequest(schema, window.text)
+    request = WindowPlan.of_text(schema, window.text)
     verdict = request.verdict()
     lines = [
         f"starts of windows open at one time: {verdict.open_starts}, because {verdict.reason}",

@@ -24,12 +24,10 @@ from skws.queries.keywords.events import Event, completed, in_order
 from skws.queries.keywords.live_results import LiveResults
 from skws.queries.keywords.operator import KeywordOperator
 from skws.queries.keywords.tuple_batch import TupleBatch, of_tuples
-from skws.queries.windowed.closed import ClosedWindows, Contents
-from skws.queries.windowed.holding import Holding
+from skws.queries.windowed.closed import ClosedWindows, Contents, Holding
 from skws.queries.windowed.members import Members, with_successors
 from skws.queries.windowed.scoring import WindowScoring
-from skws.queries.windowed.source import BatchSource
-from skws.queries.windowed.stream_windows import StreamWindows
+from skws.queries.windowed.stream_windows import BatchSource, StreamWindows
 from skws.queries.windowed.window_span import WindowSpan
 from skws.ranking.judging import Judged
 from skws.results.directory import TupleDirectory

@@ -1,145 +1,213 @@
-"""Keyword queries over the windows of an expression, as standing queries.
+"""Keyword queries over the windows of an expression.
 
-How much of the stream its windows reach back over is known only by watching
-them, and what came before the oldest open one still decides where windows
-begin. So an evaluator keeps its own state.
+How far windows reach back is known only by following them, and records before
+the oldest open one still decide where windows begin. So the queries keep
+their own state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
+import orjson
+
+from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.evaluator import Counting, Counts, Evaluator, Load, OrderedBatch
-from skws.queries.partitioning import Part
+from skws.queries.evaluator import Counts, Load, OrderedBatch
+from skws.queries.operator import Operator, QueryKind
 from skws.queries.ranked import ranking_of, top_of
-from skws.queries.separate import SeparateKind
+from skws.queries.stream_state import StreamState
 from skws.queries.windowed.check_overlap import admit, check_same_windows
 from skws.queries.windowed.engine import WindowedEngine
-from skws.queries.windowed.shared import Groups, Member
 from skws.queries.windowed.window_span import WindowSpan
 from skws.ranking.top import BestOfWindows, check_over_windows
 from skws.results.model import LiveResult, Result
-from skws.spec.query import ALLOWED, SIZE, WINDOW, Standing
+from skws.spec.query import ALLOWED, SIZE, WINDOW, Query
 from skws.spec.ranking import RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError
-from skws_schema.evolution import nameable
-from skws_windows.window import ExpressionWindow, Window
+from skws_schema.evolution import SchemaChange, nameable
+from skws_windows.window import ExpressionWindow
+
+NOT_BEGUN: Final = orjson.dumps(None)
+"""The state of queries before their first record."""
 
 
-class WindowedKind(SeparateKind):
-    """Reads the queries; one for each live search, in which those with the same windows share an engine."""
+class WindowedKind(QueryKind):
+    """Keywords over the windows of an expression."""
 
-    def __init__(self) -> None:
-        self._groups = Groups()
-
-    def check(self, standing: Standing, stream: Stream) -> str:
-        """Raises QueryError; UsageError, SchemaError for windows not to be read, or that pile up unasked."""
-        plan, top = _plan(standing, stream), _top(standing)
+    def check(self, query: Query, stream: Stream) -> str:
+        """Raises QueryError; UsageError, SchemaError for windows that cannot be read, or pile up unasked."""
+        _plan(query, stream)
+        top = _top(query)
         if top is not None:
             check_over_windows(top)
-        return admit(nameable(stream.schema), plan.window, allowed=ALLOWED in standing.options)
+        return admit(nameable(stream.schema), _window(query), allowed=ALLOWED in query.options)
 
-    def plan(self, standing: Standing, stream: Stream) -> Plan:
-        return _plan(standing, stream)
+    def plan(self, query: Query, stream: Stream) -> Plan:
+        return _plan(query, stream)
 
-    def window(self, standing: Standing, stream: Stream) -> Window:
-        return _plan(standing, stream).window
+    def window(self, query: Query, stream: Stream) -> ExpressionWindow:  # noqa: ARG002 - its own
+        return _window(query)
 
-    def check_change(self, standing: Standing, before: Stream, after: Stream) -> None:
-        """Its state goes on if what finds the windows is as before."""
-        check_same_windows(before.schema, after.schema, ExpressionWindow(standing.options[WINDOW]))
+    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+        """The state goes on if the same automata find the windows."""
+        check_same_windows(before.schema, after.schema, _window(query))
 
-    def evaluator(self, standing: Standing, stream: Stream, share: Part) -> Evaluator | None:
-        """A query is answered whole by one shard."""
-        if not share.owns(standing.name):
+    def group(self, query: Query, state: StreamState) -> Hashable | None:
+        """Queries that begin at one position share an engine, if their windows and scores are the same."""
+        if not state.share.owns(query.name):
             return None
-        return WindowedQuery(_plan(standing, stream), self._groups, _top(standing))
+        plan = _plan(query, state.stream)
+        return plan.window, plan.max_size, plan.ranking, state.order.next
+
+    def operator(self, query: Query, state: StreamState) -> WindowedQueries:
+        return WindowedQueries(state, _window(query))
 
 
-class WindowedQuery(Counting):
-    """Answers one query, by an engine that it may share with others. ``top``: the best of each window."""
+class WindowedQueries(Operator):
+    """Keyword queries over the same windows, answered by one engine from the next record on."""
 
-    keeps: Final = None
-
-    def __init__(self, plan: Plan, groups: Groups, top: TopChoice | None = None) -> None:
-        self._member = Member(plan)
-        self._best = None if top is None else BestOfWindows(top, plan.schema)
-        self._groups = groups
-        self._group = groups.join(self._member)
-        self._tables: list[Record] = []
-
-    def load_tables(self, records: Sequence[Record]) -> None:
-        self._tables += records
-
-    def take(self, arrived: OrderedBatch) -> Iterable[LiveResult]:
-        return self._told(self._group.take(self._member, arrived, self._tables))
+    def __init__(self, state: StreamState, window: ExpressionWindow) -> None:
+        self._state = state
+        self._window = window
+        self._queries: dict[str, Query] = {}
+        self._plans: dict[str, Plan] = {}
+        self._best: dict[str, BestOfWindows] = {}
+        self._engine: WindowedEngine | None = None  # from the first record on
+        self._saved: bytes | None = None  # the state, until the next record
 
     @property
     def waits(self) -> bool:
-        return False
+        """Windows that are open at the end give no results."""
+        return self._state.order.waits
 
-    def end(self) -> Iterable[LiveResult]:
-        """Windows that are open are not told."""
-        return ()
+    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:  # noqa: ARG002 - all are needed
+        return self._static(self._plans)
 
-    def begin(self, past: Iterable[OrderedBatch]) -> Iterable[LiveResult]:  # noqa: ARG002 - protocol
-        """Gives those of static tuples alone: others are told when their window ends, and over then.
+    def add(self, queries: Sequence[Query]) -> list[LiveResult]:
+        """Gives the results of static tuples alone: others are given when their window ends.
 
-        The past is left out. How much of it is known depends on other queries,
-        and from where on the stream is read decides where windows begin.
+        The log is not read: how much of it is known depends on other queries,
+        and its first record would decide where windows begin.
         """
-        if not self._tables:
-            return ()
-        return self._told(WindowedEngine.of(self._member.plan).load_tables(self._tables))
+        self._read(queries)
+        return self._static([query.name for query in queries])
 
-    def take_over(self, former: Evaluator) -> Iterable[LiveResult]:
-        """With the state of the former."""
-        self.restore(former.snapshot())
-        return ()
+    def remove(self, query: Query) -> None:
+        del self._queries[query.name], self._plans[query.name]
+        self._best.pop(query.name, None)
+        if self._engine is not None and query.text not in self._texts():
+            self._engine.remove(query.text)
 
-    @property
-    def counts(self) -> Counts:
-        return self._engine.counts
+    def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
+        if not len(arrived.batch):
+            return {}
+        if self._engine is None:
+            self._engine = self._new_engine(self._plans.values())
+            self._engine.seek(arrived.position)
+        self._saved = None
+        return self._by_name(self._plans, self._engine.process_batches([arrived.batch]))
+
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
+        state, queries = self._bytes(), list(self._queries.values())
+        self._engine = None
+        self._begin_from(state, queries)
+        return {}
+
+    def snapshot(self) -> dict[str, bytes]:
+        return dict.fromkeys(self._queries, self._bytes())
+
+    def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
+        self._begin_from(states[queries[0].name], queries)
 
     def load(self) -> Load:
-        """What a group holds is counted for one of its queries."""
-        if not self._group.started or self._group.first is not self._member:
-            return Load()
         engine = self._engine
+        if engine is None:
+            return Load()
         return Load(engine.live_tuples, len(engine.waiting()), engine.waiting_results)
+
+    def counts(self) -> list[Counts]:
+        return [] if self._engine is None else [self._engine.counts]
 
     def stretches(self) -> list[WindowSpan]:
         """The windows that ended last, and those that are open."""
-        return self._engine.stretches() if self._group.started else []
+        return [] if self._engine is None else self._engine.stretches()
 
-    def snapshot(self) -> bytes:
-        return self._group.state()
+    def _begin_from(self, state: bytes, queries: Sequence[Query]) -> None:
+        self._read(queries)
+        held = orjson.loads(state)
+        if held is not None:
+            self._engine = self._new_engine(self._plans.values())
+            self._engine.restore(held)
 
-    def restore(self, state: bytes) -> None:
-        self._group.members.discard(self._member)
-        self._group = self._groups.join(self._member, state)
+    def _read(self, queries: Sequence[Query]) -> None:
+        """Read queries, and have an engine that has begun answer them."""
+        for query in queries:
+            plan, top = _plan(query, self._state.stream), _top(query)
+            if self._engine is not None and query.text not in self._texts():
+                self._engine.add(plan, query.text)
+            self._queries[query.name], self._plans[query.name] = query, plan
+            if top is not None:
+                self._best[query.name] = BestOfWindows(top, plan.schema)
 
-    def _told(self, results: Iterable[Result]) -> Iterable[Result]:
-        return results if self._best is None else self._best.take(results)
+    def _new_engine(self, plans: Iterable[Plan]) -> WindowedEngine:
+        """An engine with the static tables; the results of static tuples alone are given apart."""
+        engine = WindowedEngine(self._state.stream.schema, self._window)
+        for text, plan in sorted({plan.query.text: plan for plan in plans}.items()):
+            engine.add(plan, text)
+        for _ in engine.load_tables(self._state.tables):
+            pass
+        return engine
 
-    @property
-    def _engine(self) -> WindowedEngine:
-        return self._group.engine(self._tables)
+    def _static(self, names: Iterable[str]) -> list[LiveResult]:
+        """The results of static tuples alone, query by query."""
+        if not self._state.tables:
+            return []
+        found: list[LiveResult] = []
+        for name in names:
+            results = WindowedEngine.of(self._plans[name]).load_tables(self._state.tables)
+            found += self._chosen(name, results)
+        return found
+
+    def _by_name(self, names: Iterable[str], results: Iterable[Result]) -> dict[str, Iterable[LiveResult]]:
+        found: defaultdict[str, list[Result]] = defaultdict(list)
+        for result in results:
+            found[result.query].append(result)
+        return {name: self._chosen(name, found[self._queries[name].text]) for name in names}
+
+    def _chosen(self, name: str, results: Iterable[Result]) -> Iterable[Result]:
+        """The best results of each window, if the query asks for these alone."""
+        best = self._best.get(name)
+        return results if best is None else best.take(results)
+
+    def _bytes(self) -> bytes:
+        """The state of all queries, made once between two batches."""
+        if self._saved is None:
+            self._saved = NOT_BEGUN if self._engine is None else orjson.dumps(self._engine.state())
+        return self._saved
+
+    def _texts(self) -> set[str]:
+        return {query.text for query in self._queries.values()}
 
 
-def _plan(standing: Standing, stream: Stream) -> Plan:
-    text = standing.options.get(WINDOW)
+def _plan(query: Query, stream: Stream) -> Plan:
+    keywords = parse_query(query.text, stream.schema, match_names=stream.match_names)
+    ranking = ranking_of(query.options) or (None if _top(query) is None else RankingChoice())
+    size = query.max_size or stream.max_size
+    return Plan(stream.schema, keywords, _window(query), size, ranking=ranking)
+
+
+def _window(query: Query) -> ExpressionWindow:
+    text = query.options.get(WINDOW)
     if text is None:
-        raise UsageError(f"query {standing.name!r}: expected a window expression for it")
-    query = parse_query(standing.query, stream.schema, match_names=stream.match_names)
-    ranking = ranking_of(standing.options) or (None if _top(standing) is None else RankingChoice())
-    return Plan(stream.schema, query, ExpressionWindow(text), standing.max_size, ranking=ranking)
+        raise UsageError(f"query {query.name!r}: expected a window expression for it")
+    return ExpressionWindow(text)
 
 
-def _top(standing: Standing) -> TopChoice | None:
-    return top_of(standing.options) if SIZE in standing.options else None
+def _top(query: Query) -> TopChoice | None:
+    return top_of(query.options) if SIZE in query.options else None

@@ -7,23 +7,29 @@ that holds all of it. Deletions are left out, as in all patterns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import orjson
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
+from skws.queries.evaluator import Load, OrderedBatch
+from skws.queries.operator import Operator
 from skws.queries.patterns.history import History, formed, marks_of
 from skws.queries.patterns.result import PatternResult
-from skws.queries.patterns.text import PatternQuery
-from skws.queries.windowed.closed import ClosedWindows
-from skws.queries.windowed.holding import Holding
-from skws.queries.windowed.source import BatchSource
-from skws.queries.windowed.stream_windows import StreamWindows
+from skws.queries.patterns.text import PatternQuery, read_query
+from skws.queries.stream_state import StreamState
+from skws.queries.windowed.closed import ClosedWindows, Holding
+from skws.queries.windowed.stream_windows import BatchSource, Found, StreamWindows
+from skws.queries.windowed.window_span import WindowSpan
+from skws.results.model import LiveResult
+from skws.spec.query import Query
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.evaluation.heap import Mark, Valuation
+from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.model import Row, Schema
 from skws_windows.guards.columns import Ints
 from skws_windows.processor.leaving import Code
@@ -32,6 +38,8 @@ from skws_windows.window import FOREVER, MICROSECOND, ExpressionWindow
 
 _ALL: Final = (ANY,)
 """The lane of all keys together."""
+NOT_BEGUN: Final = orjson.dumps(None)
+"""The state of a pattern before its first record."""
 
 
 class Held(NamedTuple):
@@ -58,9 +66,9 @@ class WindowedPattern:
     """Evaluates a pattern over the windows of an expression; records come in order of time.
 
     Where all relations that the pattern reads have the fields of ``per``, each
-    key has runs of its own; else tuples of several keys meet before it is seen
-    that these differ. ``windows`` are those of the expression, which others may
-    read too. Raises UsageError for an expression that cannot be read.
+    key has runs of its own; else runs join tuples of several keys, which are
+    dropped later. ``windows``: those of the expression, which several patterns
+    may share. Raises UsageError for an expression that cannot be read.
     """
 
     def __init__(
@@ -111,7 +119,11 @@ class WindowedPattern:
 
     def ended(self, batch: RecordBatch) -> list[tuple[int, int, str, PatternResult]]:
         """The same, each after the positions of its window's end and of its last tuple, and its id."""
-        inserted, begin, spans = self._windows.feed(batch)
+        return self.ended_by(self._windows.feed(batch))
+
+    def ended_by(self, found: Found) -> list[tuple[int, int, str, PatternResult]]:
+        """The same for a batch that others have fed to the windows."""
+        inserted, begin, spans = found
         if not len(inserted):
             return []
         self._take(self._held(inserted, begin, spans))
@@ -263,3 +275,88 @@ class _Lane:
         before = self._latest.get(key, ANY)
         self._latest[key] = held.position
         return before >= held.oldest
+
+
+class WindowedPatterns(Operator):
+    """Patterns over the same windows, which are found once for all, from the next record on."""
+
+    def __init__(self, state: StreamState, window: ExpressionWindow) -> None:
+        self._state = state
+        self._window = window
+        self._windows = self._new_windows()
+        self._begun = False
+        self._queries: dict[str, Query] = {}
+        self._patterns: dict[str, WindowedPattern] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Windows that are open at the end give no results."""
+        return self._state.order.waits
+
+    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:  # noqa: ARG002
+        """Patterns read no tables."""
+        return []
+
+    def add(self, queries: Sequence[Query]) -> list[LiveResult]:
+        schema = nameable(self._state.stream.schema)
+        for query in queries:
+            read = read_query(query.text, schema)
+            self._queries[query.name] = query
+            self._patterns[query.name] = WindowedPattern(read, schema, self._window, self._windows)
+        return []
+
+    def remove(self, query: Query) -> None:
+        del self._queries[query.name], self._patterns[query.name]
+
+    def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
+        if not len(arrived.batch):
+            return {}
+        if not self._begun:
+            self._begun = True
+            self._windows.tracker.position = arrived.position
+        found = self._windows.feed(arrived.batch)
+        return {
+            name: [result for *_, result in pattern.ended_by(found)]
+            for name, pattern in self._patterns.items()
+        }
+
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
+        states, queries = self.snapshot(), list(self._queries.values())
+        self._windows = self._new_windows()
+        self.restore(states, queries)
+        return {}
+
+    def snapshot(self) -> dict[str, bytes]:
+        """As JSON; the windows' part is written once for all that share them."""
+        if not self._begun:
+            return dict.fromkeys(self._queries, NOT_BEGUN)
+        windows = orjson.Fragment(self._windows.state())
+        return {
+            name: orjson.dumps({"tracker": windows, **pattern.held()})
+            for name, pattern in self._patterns.items()
+        }
+
+    def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
+        held = {query.name: orjson.loads(states[query.name]) for query in queries}
+        self._begun = None not in held.values()
+        if self._begun:
+            self._windows.tracker.restore(held[queries[0].name]["tracker"])
+        self.add(queries)
+        if self._begun:
+            for name, state in held.items():
+                self._patterns[name].hold(state)
+
+    def origin(self, state: bytes) -> bytes:
+        """Patterns whose windows have equal states find them together."""
+        held = orjson.loads(state)
+        return NOT_BEGUN if held is None else orjson.dumps(held["tracker"])
+
+    def load(self) -> Load:
+        return Load.together([Load(p.live_tuples, p.runs, p.waiting) for p in self._patterns.values()])
+
+    def stretches(self) -> list[WindowSpan]:
+        """The windows that ended last, and those that are open."""
+        return self._windows.stretches()
+
+    def _new_windows(self) -> StreamWindows:
+        return StreamWindows(nameable(self._state.stream.schema), self._window)

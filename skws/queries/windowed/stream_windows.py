@@ -1,24 +1,87 @@
-"""The windows of a stream, as those see them who read it by batches."""
+"""The windows of a stream or a replay, found batch by batch; batches are read by columns."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
 
+import numpy as np
 import orjson
 
-from skws.data.batch import RecordBatch
-from skws.queries.windowed.request import WindowsRequest
-from skws.queries.windowed.source import BatchSource
+from skws.data.batch import Ints, RecordBatch
+from skws.data.blocks import Block
+from skws.formats import BadRecordLog, Replay
+from skws.progress import Progress, ReportProgress, unreported
+from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.window_span import RECENT, WindowSpan
 from skws_schema.model import Schema
+from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, FieldInfo, Sort, StreamRecord
+from skws_windows.guards.columns import Column, exact, time_column, typed
+from skws_windows.processor.processor import Processor, Window
 from skws_windows.processor.spans import Spans, Tracker
 from skws_windows.window import ExpressionWindow
 
+_TYPES: Final = {
+    Sort.NUMBER: np.dtype(np.float64),
+    Sort.INTEGER: np.dtype(np.int64),
+    Sort.TIMESTAMP: np.dtype(np.int64),
+    Sort.BOOLEAN: np.dtype(np.bool_),
+    Sort.TEXT: np.dtype(object),
+}
+
+
+class BatchSource:
+    """The records of a batch, none of them a deletion."""
+
+    def __init__(self, batch: RecordBatch) -> None:
+        self._batch = batch
+        self._blocks = list(batch.rows.by_block())
+        self._columns: dict[FieldInfo, Column] = {}
+
+    @property
+    def relation(self) -> Ints:
+        return self._batch.relation
+
+    @property
+    def time(self) -> Ints:
+        return self._batch.time
+
+    def record(self, place: int) -> StreamRecord:
+        batch = self._batch
+        return StreamRecord(batch.relation.item(place), batch.time.item(place), batch.rows.row(place))
+
+    def column(self, info: FieldInfo) -> Column:
+        if TIME_COLUMN in info.columns:
+            return time_column(self.time)
+        if info not in self._columns:
+            self._columns[info] = self._read(info)
+        return self._columns[info]
+
+    def _read(self, info: FieldInfo) -> Column:
+        size = len(self._batch)
+        values = np.zeros(size, dtype=_TYPES[info.sort])
+        present = np.zeros(size, dtype=bool)
+        for block, mine, places in self._blocks:
+            column = info.columns[block.relation]
+            if column == ABSENT:
+                continue
+            read = _of_block(block, column, info.sort)
+            if read.values.dtype == object:
+                values = values.astype(object)
+            values[mine], present[mine] = read.values[places], read.present[places]
+        return exact(Column(values, present)) if values.dtype == np.int64 else Column(values, present)
+
+
+def _of_block(block: Block, column: int, sort: Sort) -> Column:
+    numbers = block.numbers(column)
+    return typed(block.values(column), sort) if numbers is None else Column(*numbers)
+
 
 class Found(NamedTuple):
-    """The insertions of a batch, the position of the first, and what windows did meanwhile."""
+    """The insertions of a batch, the position of the first, and the windows that ended or are open."""
 
     inserted: RecordBatch
     begin: int
@@ -26,17 +89,17 @@ class Found(NamedTuple):
 
 
 class StreamWindows:
-    """The tracker of an expression, and what it told of late. Raises UsageError for what cannot be read."""
+    """Tracks the windows of an expression. Raises UsageError for an expression that cannot be read."""
 
     def __init__(self, schema: Schema, window: ExpressionWindow) -> None:
-        request = WindowsRequest(schema, window.text)
+        request = WindowPlan.of_text(schema, window.text)
         self.fields = [request.alphabet.fields[name] for name in request.expression.per]
         self.tracker = Tracker(request.compiled(), request.alphabet)
         self._state: bytes | None = None
         self._recent: deque[WindowSpan] = deque(maxlen=RECENT)
 
     def feed(self, batch: RecordBatch) -> Found:
-        """What the next batch does."""
+        """The windows after the next batch."""
         deletes = batch.deletes()
         inserted = batch.taken(~deletes) if deletes.any() else batch
         self._state = None
@@ -51,13 +114,13 @@ class StreamWindows:
         return [*self._recent, *sorted(still, key=lambda stretch: stretch.start)]
 
     def state(self) -> bytes:
-        """All that the tracker holds, as JSON; made once for all who ask between two batches."""
+        """The state of the tracker as JSON, made once between two batches."""
         if self._state is None:
             self._state = orjson.dumps(self.tracker.state())
         return self._state
 
     def _ended(self, found: Found) -> Iterator[WindowSpan]:
-        """The last windows of a batch that timelines still show."""
+        """The windows that end in a batch, as many as timelines show."""
         shown, closed = slice(-RECENT, None), found.spans.closed
         ends = found.inserted.time[closed.last[shown] - found.begin].tolist()
         keys = self.tracker.values(closed.key[shown])
@@ -65,15 +128,38 @@ class StreamWindows:
             yield WindowSpan(tuple(key), start, end)
 
 
-class SharedStreamWindows(StreamWindows):
-    """Takes each batch once, however many ask what it does."""
+@dataclass(slots=True)
+class Counts:
+    """Windows found, and deletions left out."""
 
-    def __init__(self, schema: Schema, window: ExpressionWindow) -> None:
-        super().__init__(schema, window)
-        self._last: RecordBatch | None = None
-        self._found: Found | None = None
+    windows: int = 0
+    deletions: int = 0
 
-    def feed(self, batch: RecordBatch) -> Found:
-        if self._found is None or self._last is not batch:
-            self._last, self._found = batch, super().feed(batch)
-        return self._found
+
+def windows(
+    processor: Processor,
+    replay: Replay,
+    log: BadRecordLog,
+    counts: Counts,
+    *,
+    limit: int | None = None,
+    report: ReportProgress = unreported,
+) -> Iterator[Window]:
+    """The windows of a replay in order of their ends. Raises BadRecordsError, SourceError."""
+
+    def reported(done: int) -> None:
+        report(Progress("reading", done, replay.size_bytes))
+
+    batches = replay.batches(log, reported)
+    found = (window for batch in batches for window in _of_batch(processor, batch, counts))
+    for window in islice(found, limit):
+        counts.windows += 1
+        yield window
+
+
+def _of_batch(processor: Processor, batch: RecordBatch, counts: Counts) -> Iterator[Window]:
+    deletes = batch.deletes()
+    if deletes.any():
+        counts.deletions += int(deletes.sum())
+        batch = batch.taken(np.flatnonzero(~deletes))
+    return processor.process_batch(BatchSource(batch))

@@ -10,7 +10,7 @@ from skws.queries.changing import changed
 from skws.sources.addresses import parse_source
 from skws.spark.streaming.run_directory import RunDirectory
 from skws.spec.job import Job
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_schema.errors import SourceError
 
@@ -21,7 +21,7 @@ class CommandLog:
     Raises SchemaError, SourceError for a schema that the run cannot change to.
     """
 
-    def __init__(self, request: Job, place: RunDirectory, inbox: Inbox, given: dict[str, Standing]) -> None:
+    def __init__(self, request: Job, place: RunDirectory, inbox: Inbox, given: dict[str, Query]) -> None:
         self._request = request
         self._place = place
         self._inbox = inbox
@@ -39,7 +39,7 @@ class CommandLog:
         """With the schema that holds behind all commands."""
         return self._register.standing.stream
 
-    def shown(self) -> tuple[Standing, ...]:
+    def shown(self) -> tuple[Query, ...]:
         """The standing queries."""
         return self._register.standing.shown()
 

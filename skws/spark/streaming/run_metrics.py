@@ -7,7 +7,7 @@ import time
 from skws.jobs.metrics import Gauges, Metrics, State
 from skws.spark.streaming.output_merger import OutputMerger
 from skws.spec.job import Job
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws_windows.window import MICROSECOND
 
 
@@ -21,7 +21,7 @@ class RunMetrics:
         self._delivering = delivering
 
     def metrics(
-        self, began: int, now: int, state: State, standing: tuple[Standing, ...], restarts: int
+        self, began: int, now: int, state: State, standing: tuple[Query, ...], restarts: int
     ) -> Metrics:
         """All of it. Batches that came to nothing are counted, but tell no latency."""
         gauges, delivering = self._gauges, self._delivering

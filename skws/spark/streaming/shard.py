@@ -28,7 +28,7 @@ from skws.spark.streaming import shard_stats as insight
 from skws.spark.streaming.micro_batch import MicroBatch, unpacked
 from skws.spark.streaming.record_log import Chunk, RecordLog
 from skws.spec.job import Job
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws_purging.retention import Retention
 from skws_schema.evolution import SchemaChange
 
@@ -47,7 +47,7 @@ class Worked:
     told: dict[str, Any]
     chunk: Chunk | None
     dropped: list[int]
-    added: list[Standing]
+    added: list[Query]
     removed: list[str]
     states: dict[str, bytes] = field(default_factory=dict)
     schemas: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Shard:
         self.log = RecordLog()
 
     def begin(
-        self, tables: Iterable[bytes], queries: Iterable[Standing], schemas: Iterable[tuple[str, int]] = ()
+        self, tables: Iterable[bytes], queries: Iterable[Query], schemas: Iterable[tuple[str, int]] = ()
     ) -> None:
         """Static tables, and the queries that stand; chunks of the log come next, oldest first.
 
@@ -150,9 +150,9 @@ class Shard:
     def _load_tables(self, blob: bytes) -> None:
         self._live.load_tables(list(unpacked(blob).records()))
 
-    def _obey(self, commands: Iterable[Command]) -> tuple[list[LiveResult], list[Standing], list[str]]:
+    def _obey(self, commands: Iterable[Command]) -> tuple[list[LiveResult], list[Query], list[str]]:
         results: list[LiveResult] = []
-        added: dict[str, Standing] = {}
+        added: dict[str, Query] = {}
         removed: list[str] = []
         for command in commands:
             results += self._standing.apply(command)

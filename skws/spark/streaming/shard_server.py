@@ -37,7 +37,7 @@ from skws.spark.streaming.record_log import Chunk
 from skws.spark.streaming.setup import Setup
 from skws.spark.streaming.shard import Shard, Worked
 from skws.spec.job import Job
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws_schema.errors import SkwsError
 from skws_schema.memory import explain_refusals
 
@@ -67,7 +67,7 @@ class ShardServer:
             case "begin":
                 self.epoch = -1
                 self._shard = Shard(self._request, self._share)
-                queries = [Standing(**one) for one in message.head["queries"]]
+                queries = [Query.from_dict(one) for one in message.head["queries"]]
                 self._shard.begin(message.blobs, queries, message.head["schemas"])
             case "chunk":
                 self._shard.replay(Chunk(**message.head["chunk"]), message.blobs[0])
@@ -88,7 +88,7 @@ class ShardServer:
             "op": "done",
             "chunk": asdict(worked.chunk) if worked.chunk else None,
             "dropped": worked.dropped,
-            "added": [asdict(one) for one in worked.added],
+            "added": [one.to_dict() for one in worked.added],
             "removed": worked.removed,
             "schemas": worked.schemas,
             "position": self._shard.position,

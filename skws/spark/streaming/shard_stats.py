@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from skws.queries.session import Session
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws_mesh.networks import Prefix, prefix_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ShardStats:
         return cls(waiting, probes, stretches)
 
 
-def told(live: Session, standing: Iterable[Standing]) -> dict[str, Any]:
+def told(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
     """Of one shard, as JSON."""
     # Both in the order in which the operators were made.
     counts = zip(live.waiting(), live.probes(), strict=True)

@@ -48,7 +48,7 @@ from skws.spark.streaming.servers_ahead import KeepersAhead
 from skws.spark.streaming.sessions import Ahead, live_session, stopped, told_shards
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws_schema.errors import SkwsError, UsageError
 from skws_windows.window import MICROSECOND
 
@@ -120,7 +120,7 @@ class SparkWatch:
         return self._delivering.ended or self._delivering.full
 
     @property
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[Query, ...]:
         """The standing queries; none before it runs."""
         return () if self._commanding is None else self._commanding.shown()
 

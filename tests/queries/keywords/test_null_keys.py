@@ -21,7 +21,7 @@ from skws.queries.session import Session
 from skws.queries.windowed.engine import WindowedEngine
 from skws.results.model import Result
 from skws.sources.kafka.reader import final_rows
-from skws.spec.query import PATTERN, Standing
+from skws.spec.query import PATTERN, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Row
@@ -107,7 +107,7 @@ def test_windows_of_expressions_hold_them_all() -> None:
 @pytest.mark.parametrize("window", [CountWindow(9), TimeWindow(100)])
 def test_names_in_matches_of_patterns(window: Window) -> None:
     live = Session(Stream(SCHEMA, window), keywords=False)
-    live.add(Standing("q", "visit v", 1, PATTERN))
+    live.add(Query("visit v", 1, PATTERN, name="q"))
     found = live.take(RecordBatch.of([Record(0, 1, NONE[0]), Record(0, 1, NONE[0]), Record(0, 2, NONE[0])]))
     names = [each.tuples[0].id for each in found]
     assert len(set(names)) == 3

@@ -16,7 +16,7 @@ from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed
 from skws.spark.streaming.record_log import Chunk
 from skws.spark.streaming.shard import Shard, Worked
 from skws.spec.job import Job
-from skws.spec.query import Standing
+from skws.spec.query import Query
 
 
 @dataclass
@@ -27,7 +27,7 @@ class KeptShard:
     share: Part
     tables: list[bytes] = field(default_factory=list)
     chunks: dict[int, tuple[Chunk, bytes]] = field(default_factory=dict)
-    queries: dict[str, Standing] = field(default_factory=dict)
+    queries: dict[str, Query] = field(default_factory=dict)
     states: dict[str, bytes] = field(default_factory=dict)
     schemas: list[tuple[str, int]] = field(default_factory=list)
     next: int = 0

@@ -17,7 +17,7 @@ from skws.keywords import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.results.model import LiveResult
 from skws.sinks.base import Run
-from skws.spec.query import KEYWORDS, WINDOWED, Standing
+from skws.spec.query import KEYWORDS, WINDOWED, Query
 from skws_mesh.networks import Prefix
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
@@ -113,7 +113,7 @@ class Host(ABC, Generic[WatchT]):
 
     @property
     @abstractmethod
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[Query, ...]:
         """The standing queries."""
 
     @abstractmethod

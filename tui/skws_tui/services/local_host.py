@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skws.jobs.local import LocalWatch
 from skws.jobs.pace import Rest, StoppableClock
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws_mesh.networks import Prefix, prefix_of
 from skws_schema.memory import explain_refusals
 from skws_schema.model import Schema
@@ -66,7 +66,7 @@ class LocalHost(Host[LocalWatch]):
         super().after_step()
 
     @property
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[Query, ...]:
         return self.watch.pipeline.worker.standing.shown()
 
     def windows_of(self, name: str) -> Sequence[WindowSpan]:

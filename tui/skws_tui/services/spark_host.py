@@ -10,7 +10,7 @@ from skws.queries.changing import changed
 from skws.spark.streaming.archiving import Archiving
 from skws.spark.streaming.sessions import Ahead
 from skws.spark.streaming.watch import SparkWatch
-from skws.spec.query import Standing
+from skws.spec.query import Query
 from skws_mesh.networks import Prefix
 from skws_schema.model import Schema
 from skws_tui.services.background_job import BackgroundJob
@@ -73,7 +73,7 @@ class SparkHost(Host[SparkWatch]):
         super().answered(answer)
 
     @property
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[Query, ...]:
         return self.watch.standing
 
     def windows_of(self, name: str) -> Sequence[WindowSpan]:

@@ -1,16 +1,18 @@
-"""The request of ``skws windows``, read into a window expression and checked."""
+"""Window expressions read over a schema, with the aggregates wanted of their windows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
+from json import loads
 from typing import Final
 
 from skws.keywords import terms
 from skws.keywords.prefilter import hopeless
 from skws.keywords.query import Term
+from skws.spec.query import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Query
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Schema
 from skws_windows.check.verdict import Verdict, check, compiled
@@ -28,63 +30,63 @@ _AGGREGATE: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*([\w.]+)\s*\))?\s*")
 _ALIASES: Final = {"avg": "mean", "average": "mean", "minimum": "min", "maximum": "max"}
 
 
-@dataclass(frozen=True)
-class WindowsRequest:
-    """An expression, pairs of regular expressions, or an S-MSO formula, over the streams of a schema."""
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """A window expression read over the streams of a schema.
 
-    schema: Schema
-    text: str = ""
-    pairs: tuple[tuple[str, str], ...] = ()
-    formula: str = ""
-    lookback: int = 0
-    selection: Selection | None = None
-    per: tuple[str, ...] = ()
+    ``aggregates``: those wanted of each window, as texts that ``read_aggregate`` takes.
+    """
+
+    alphabet: Alphabet
+    expression: WindowExpression
     aggregates: tuple[str, ...] = ()
-    alphabet: Alphabet = field(init=False)
-    expression: WindowExpression = field(init=False)
 
     def __post_init__(self) -> None:
-        given = [bool(self.text), bool(self.pairs), bool(self.formula)].count(True)
-        if given != 1:
-            several = ", and not several of them" if given else ""
-            raise UsageError(
-                f"expected a window expression, --pair R R2 (may be repeated) or --formula TEXT{several}"
-            )
-        object.__setattr__(self, "alphabet", Alphabet(self.schema, contains_keyword))
-        object.__setattr__(self, "expression", self._expression())
         _check_keywords(self.expression.guards)
+
+    @classmethod
+    def of_text(cls, schema: Schema, text: str, aggregates: tuple[str, ...] = ()) -> WindowPlan:
+        """An expression in words. Raises UsageError if it cannot be read."""
+        alphabet = Alphabet(schema, contains_keyword)
+        return cls(alphabet, parse_expression(text, alphabet), aggregates)
+
+    @classmethod
+    def of(cls, query: Query, schema: Schema) -> WindowPlan:
+        """A query for windows in any of its forms. Raises UsageError if it cannot be read."""
+        alphabet = Alphabet(schema, contains_keyword)
+        return cls(alphabet, _expression(query, alphabet), _listed(query, AGGREGATES))
 
     def verdict(self) -> Verdict:
         """Whether windows can pile up."""
         return check(self.expression, self.alphabet)
 
     def processor(self) -> Processor:
-        """What finds the windows. Raises UsageError for an aggregate that there is not."""
+        """A processor that finds the windows. Raises UsageError for an unknown aggregate."""
         aggregates = [read_aggregate(text, self.alphabet) for text in self.aggregates]
         return Processor(self.compiled(), self.alphabet, aggregates)
 
     def compiled(self) -> WindowExpression:
-        """The expression without what cannot occur."""
+        """The expression without transitions that cannot occur."""
         return compiled(self.expression, Satisfiability(self.alphabet))
 
-    def _expression(self) -> WindowExpression:
-        for name in self.per:
-            _known(name, self.alphabet)
-        selection = self.selection or Selection.EVERY
-        if self.formula:
-            return formula_expression(
-                self.formula, self.alphabet, lookback=self.lookback, selection=selection, per=self.per
-            )
-        if self.pairs:
-            return parse_pairs(
-                self.pairs, self.alphabet, lookback=self.lookback, selection=selection, per=self.per
-            )
-        if self.lookback or self.selection or self.per:
-            raise UsageError(
-                "--lookback, --select and --per go with --pair or --formula; an expression says all that "
-                "itself: 'every open when ... close when ... per user'"
-            )
-        return parse_expression(self.text, self.alphabet)
+
+def _expression(query: Query, alphabet: Alphabet) -> WindowExpression:
+    per = _listed(query, PER)
+    for name in per:
+        _known(name, alphabet)
+    if query.text:
+        return parse_expression(query.text, alphabet)
+    lookback = int(query.options.get(LOOKBACK, 0))
+    selection = Selection(query.options.get(SELECT, Selection.EVERY))
+    formula = query.options.get(FORMULA)
+    if formula is not None:
+        return formula_expression(formula, alphabet, lookback=lookback, selection=selection, per=per)
+    pairs = [(before, window) for before, window in loads(query.options[PAIRS])]
+    return parse_pairs(pairs, alphabet, lookback=lookback, selection=selection, per=per)
+
+
+def _listed(query: Query, option: str) -> tuple[str, ...]:
+    return tuple(loads(query.options.get(option, "[]")))
 
 
 def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
@@ -135,7 +137,7 @@ def _wanted(keyword: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def _ruled_out(keyword: str) -> list[Callable[[str], bool]]:
-    """Conditions of which each holds only for texts without the keyword."""
+    """Conditions that hold only for texts without the keyword."""
     return [hopeless([Term(stem)]) for stem in _wanted(keyword) if stem.isalpha()]
 
 

@@ -1,0 +1,230 @@
+"""Kinds of queries, and the operators that answer them in a session.
+
+A ``QueryKind`` reads texts and groups queries. Each group has an ``Operator``.
+Keyword queries are one group; queries over the same windows are one; a query
+of another kind is a group of its own, with an ``Evaluator``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.keywords.plan import Plan
+from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
+from skws.queries.partitioning import Part
+from skws.queries.stream_state import StreamState
+from skws.results.model import LiveResult
+from skws.spec.query import Query
+from skws.spec.stream import Stream
+from skws_mesh.columnar.operators import OperatorCounts
+from skws_schema.errors import UsageError
+from skws_schema.evolution import SchemaChange, nameable
+from skws_schema.memory import memory_checked
+from skws_schema.model import Schema
+from skws_windows.window import Window
+
+
+class Operator(ABC):
+    """Answers the queries of one group. Results are given by the name of their query."""
+
+    @property
+    def adding_needs_log(self) -> bool:
+        """True if a query that is added now reads the log."""
+        return True
+
+    @property
+    def keeps(self) -> Window | None:
+        """The window for which the log is kept; None if nothing is rebuilt from it."""
+        return None
+
+    @property
+    def waits(self) -> bool:
+        """True if the end of the stream would give results, or release records that wait for earlier ones."""
+        return False
+
+    @abstractmethod
+    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
+        """Static tables, before the stream; gives the results of their rows alone."""
+
+    @abstractmethod
+    def add(self, queries: Sequence[Query]) -> list[LiveResult]:
+        """Answer queries from now on; gives their results that are alive. Raises QueryError, UsageError."""
+
+    @abstractmethod
+    def remove(self, query: Query) -> None:
+        """Stop answering a query."""
+
+    @abstractmethod
+    def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
+        """Process records: those that are not late, as they came, and those that are next in order."""
+
+    def finish(self) -> dict[str, Iterable[LiveResult]]:
+        """The results that waited for more of the stream, which has ended."""
+        return {}
+
+    def count(self, arrived: OrderedBatch) -> int:
+        """The number of results of the next records in order."""
+        found = self.process(arrived.batch, arrived)
+        return sum(matches(result) for results in found.values() for result in results)
+
+    @abstractmethod
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:
+        """Go on with another schema, whose YAML is ``text``; gives the changes to results."""
+
+    def seek(self) -> None:  # noqa: B027 - most operators find the position in their records
+        """The stream has moved to another position; the records up to there are not processed."""
+
+    def snapshot(self) -> dict[str, bytes]:
+        """The states, by query, of what is not rebuilt from the log."""
+        return {}
+
+    @abstractmethod
+    def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
+        """Answer queries from their states on; the operator is new."""
+
+    def origin(self, state: bytes) -> bytes:
+        """Queries of one group whose states have equal origins share an operator again."""
+        return state
+
+    @abstractmethod
+    def load(self) -> Load:
+        """For metrics."""
+
+    def counts(self) -> list[Counts]:
+        """The counts of each engine."""
+        return []
+
+    def waiting(self) -> OperatorCounts:
+        """The operators of a mesh, each with the number of partial results that wait there."""
+        return []
+
+    def probes(self) -> OperatorCounts:
+        """The same operators, each with how often its partial results have looked for partners."""
+        return []
+
+
+class QueryKind(ABC):
+    """A kind of query: how its text is read, and which operator answers it."""
+
+    @abstractmethod
+    def check(self, query: Query, stream: Stream) -> str:
+        """A warning about windows that may pile up; empty if none may.
+
+        Raises QueryError, PatternError, UsageError if the query cannot be answered over the stream.
+        """
+
+    def plan(self, query: Query, stream: Stream) -> Plan | None:  # noqa: ARG002 - for keywords
+        """How keywords are searched; None for other kinds."""
+        return None
+
+    @abstractmethod
+    def window(self, query: Query, stream: Stream) -> Window:
+        """The window that holds for a query."""
+
+    @abstractmethod
+    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+        """Raises SkwsError with the reason if a query cannot go on when the schema changes.
+
+        The query has been checked over ``after`` as a new one would be.
+        """
+
+    @abstractmethod
+    def group(self, query: Query, state: StreamState) -> Hashable | None:
+        """Queries of equal groups share an operator. None if no result of the query belongs to the part."""
+
+    @abstractmethod
+    def operator(self, query: Query, state: StreamState) -> Operator:
+        """A new operator for the group of a query."""
+
+
+class SeparateKind(QueryKind):
+    """A kind whose queries have an evaluator each."""
+
+    def owns(self, query: Query, stream: Stream, part: Part) -> bool:  # noqa: ARG002
+        """Whether results of a query belong to a part; by default one part has the whole query."""
+        return part.owns(query.name)
+
+    @abstractmethod
+    def evaluator(self, query: Query, stream: Stream, part: Part) -> Evaluator:
+        """For a query that was checked."""
+
+    def group(self, query: Query, state: StreamState) -> Hashable | None:
+        return query.name if self.owns(query, state.stream, state.share) else None
+
+    def operator(self, query: Query, state: StreamState) -> Operator:
+        return QueryOperator(self, query, state)
+
+
+class QueryOperator(Operator):
+    """Answers one query with an evaluator."""
+
+    def __init__(self, kind: SeparateKind, query: Query, state: StreamState) -> None:
+        self._kind = kind
+        self._query = query
+        self._state = state
+        self.evaluator = self._new()
+
+    @property
+    def keeps(self) -> Window | None:
+        return self.evaluator.keeps
+
+    @property
+    def waits(self) -> bool:
+        return self._state.order.waits or self.evaluator.waits
+
+    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
+        self.evaluator.load_tables(records)
+        return list(self.evaluator.begin(()))
+
+    def add(self, queries: Sequence[Query]) -> list[LiveResult]:  # noqa: ARG002 - it is known
+        return list(memory_checked(self.evaluator.begin(self._state.logged_in_order())))
+
+    def remove(self, query: Query) -> None:
+        """The operator goes with its query."""
+
+    def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
+        return {self._query.name: self.evaluator.take(arrived)} if len(arrived.batch) else {}
+
+    def finish(self) -> dict[str, Iterable[LiveResult]]:
+        return {self._query.name: self.evaluator.end()}
+
+    def count(self, arrived: OrderedBatch) -> int:
+        return self.evaluator.count(arrived)
+
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
+        """Go on with a new evaluator; results given before are not given again."""
+        former, self.evaluator = self.evaluator, self._new()
+        if self.evaluator.keeps is not None:
+            for _ in self.evaluator.begin(self._state.logged_in_order()):
+                pass
+        return {self._query.name: list(self.evaluator.take_over(former))}
+
+    def snapshot(self) -> dict[str, bytes]:
+        return {self._query.name: self.evaluator.snapshot()} if self.keeps is None else {}
+
+    def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:  # noqa: ARG002
+        self.evaluator.restore(states[self._query.name])
+
+    def load(self) -> Load:
+        return self.evaluator.load()
+
+    def counts(self) -> list[Counts]:
+        return [self.evaluator.counts]
+
+    def _new(self) -> Evaluator:
+        evaluator = self._kind.evaluator(self._query, self._state.stream, self._state.share)
+        evaluator.load_tables(self._state.tables)
+        return evaluator
+
+
+def check_stays(reads: Iterable[str], before: Schema, after: Schema) -> None:
+    """Raises UsageError if a relation that a query reads by name has become another one."""
+    earlier, now = nameable(before).index, nameable(after).index
+    for name in reads:
+        if name in earlier and earlier[name] != now[name]:
+            raise UsageError(
+                f"it reads {name}, which is described otherwise: what it knows of the former would be lost"
+            )

@@ -11,8 +11,7 @@ from skws.explain.branch import Branch
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Phrase, Prefix, Slot
 from skws.queries.keywords.bounded_networks import network_verdict
-from skws.queries.keywords.memory_guard import repairs
-from skws.queries.keywords.memory_verdict import memory_of, told
+from skws.queries.keywords.memory_guard import memory_of, repairs, told
 from skws_bounds.repairs import WINDOW
 from skws_mesh.cngen import CNGen
 from skws_mesh.networks import CandidateNetwork, node_text

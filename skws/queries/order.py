@@ -1,7 +1,7 @@
-"""Where a stream stands: what of a micro-batch comes too late, and which records are next in order.
+"""The order of a stream: ticks and positions of records, and which records are late or next in order.
 
-Records of relations that have gone still had their positions, and moved time
-on: a log that holds them is counted as it was when they came.
+Dropped records of removed relations still have positions and move time on, so
+a log that holds them is read as it was when they came.
 """
 
 from __future__ import annotations
@@ -15,18 +15,77 @@ import numpy as np
 from skws.data.batch import RecordBatch, together
 from skws.data.record import OnLate, Record, unheard
 from skws.queries.evaluator import Counts, OrderedBatch
-from skws.queries.keywords.stream_order import StreamOrder
 from skws.spec.stream import Stream
+from skws_mesh.columnar.columns import Flags, Ints
+from skws_purging.tuples import ALWAYS
+from skws_windows.window import TICKS_PER_ARRIVAL, before_arrival
 
 PASSED_OVER: Final = -1
-"""Instead of the relation of a record that counts no longer, but for the positions of others."""
+"""The relation of a dropped record that still occupies a position."""
+
+
+class StreamOrder:
+    """Gives records ticks: microseconds, or with ``by_count`` those of an ``ArrivalWindow``.
+
+    Records may come up to ``lateness`` after later ones; ``on_late`` is called for those that come later
+    still, which are dropped. Under a count window nothing is late.
+    """
+
+    def __init__(self, *, by_count: bool, lateness: int, on_late: OnLate) -> None:
+        self.now = ALWAYS
+        self._by_count = by_count
+        self._lateness = 0 if by_count else lateness
+        self._on_late = on_late
+        self.position = 0  # where the next tuple stands in the stream
+
+    @property
+    def horizon(self) -> int:
+        """The tick up to which everything is settled: no later record is before it."""
+        return self.now - self._lateness
+
+    def reach(self, tick: int) -> None:
+        """Time has passed up to ``tick``."""
+        self.now = max(self.now, tick)
+
+    def at(self, time: int) -> int:
+        """The tick of an event time between two records."""
+        return before_arrival(self.position) if self._by_count else time
+
+    def accepted(self, batch: RecordBatch) -> tuple[RecordBatch, Ints]:
+        """The records that are not too late, in order of ticks, and their ticks."""
+        if self._by_count:
+            return batch, self._counted(batch)
+        batch = self._without_late(batch)
+        if self._lateness:
+            batch = batch.taken(np.argsort(batch.time, kind="stable"))
+        return batch, batch.time
+
+    def _counted(self, batch: RecordBatch) -> Ints:
+        """Ticks by position: a deletion's is between two arrivals."""
+        deleted = batch.deletes().astype(np.int64)
+        reached: Ints = self.position + np.cumsum(1 - deleted)
+        self.position = int(reached[-1]) if len(reached) else self.position
+        return TICKS_PER_ARRIVAL * (reached - 1) + deleted
+
+    def _without_late(self, batch: RecordBatch) -> RecordBatch:
+        time = batch.time
+        if (time[:1] >= self.horizon).all() and (time[1:] >= time[:-1]).all():
+            return batch  # as is usual
+        reached = np.maximum.accumulate(np.concatenate([[self.now], time[:-1]]))
+        late: Flags = time < reached[: len(batch)] - self._lateness
+        if not late.any():
+            return batch
+        records = batch.taken(np.flatnonzero(late)).records()
+        for record, latest in zip(records, reached[: len(batch)][late].tolist(), strict=True):
+            self._on_late(record, latest)
+        return batch.taken(np.flatnonzero(~late))
 
 
 class Order:
-    """Sorts by time, within a micro-batch and, with a lateness, across them; under a count window nothing.
+    """Sorts micro-batches by time; with a lateness, also across them. Under a count window nothing is sorted.
 
-    ``position``: of the next insertion that is not late. ``now``: how far
-    ticks have come. ``latest``: the latest event time, None before any. ``counts``: of records that came.
+    ``position``: that of the next insertion that is not late. ``now``: the latest tick. ``latest``: the
+    latest event time, None before any. ``counts``: of records so far.
     """
 
     def __init__(self, stream: Stream, on_late: OnLate = unheard) -> None:
@@ -54,12 +113,12 @@ class Order:
         return self.position - insertions(self._waiting)
 
     def seek(self, position: int, now: int) -> None:
-        """The stream up to here is not told, or not all of it."""
+        """Move on; the records up to here are not given, or not all of them."""
         self.position = self._order.position = position
         self._order.reach(now)
 
     def accepted(self, batch: RecordBatch) -> RecordBatch:
-        """What is not late, sorted. To be taken in order, too, before the next batch is accepted."""
+        """The records that are not late, sorted. Call ``in_order`` with them before the next batch."""
         if not len(batch):
             return batch
         if not self._by_count and (np.diff(batch.time) < 0).any():
@@ -80,13 +139,13 @@ class Order:
         self._on_late(record, reached)
 
     def pass_over(self, relations: Collection[int]) -> None:
-        """What waits of some relations counts no longer, but for the positions of others."""
+        """Drop waiting records of some relations; they keep their positions."""
         self._waiting = passed_over(self._waiting, relations)
 
     def in_order(self, accepted: RecordBatch, *, ended: bool = False) -> OrderedBatch:
-        """What is next, now that a batch was accepted; all that waits if the stream has ended.
+        """The records that are next in order after a batch was accepted; all of them if the stream has ended.
 
-        Records that are ``passed_over`` are counted, and left out.
+        Records that were ``passed_over`` take a position, and are left out.
         """
         if not self._lateness:
             return _counting(accepted, self.position - insertions(accepted))
@@ -108,12 +167,12 @@ def _counting(batch: RecordBatch, position: int) -> OrderedBatch:
 
 
 def insertions(batch: RecordBatch) -> int:
-    """How many tuples a batch brings."""
+    """The number of insertions in a batch."""
     return len(batch) - (0 if batch.delete is None else int(batch.delete.sum()))
 
 
 def passed_over(batch: RecordBatch, relations: Collection[int]) -> RecordBatch:
-    """The batch with the records of some relations passed over."""
+    """The batch with the records of some relations dropped; they keep their positions."""
     if not relations or not len(batch):
         return batch
     gone = np.isin(batch.relation, list(relations))
@@ -121,6 +180,6 @@ def passed_over(batch: RecordBatch, relations: Collection[int]) -> RecordBatch:
 
 
 def counting(batch: RecordBatch) -> RecordBatch:
-    """The records that are not passed over."""
+    """The batch without dropped records."""
     stays = batch.relation != PASSED_OVER
     return batch if stays.all() else batch.taken(np.flatnonzero(stays))

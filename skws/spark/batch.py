@@ -18,7 +18,7 @@ from pyspark.storagelevel import StorageLevel
 
 from skws.formats import Replay
 from skws.keywords.plan import Plan
-from skws.queries.keywords.events import COMPLETED, RETRACTED
+from skws.queries.keywords.result_emitter import COMPLETED, RETRACTED
 from skws.results.model import Result
 from skws.spark.evaluate import COUNTED, evaluated
 from skws.spark.lifespans import TUPLES, settled

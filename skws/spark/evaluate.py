@@ -22,11 +22,9 @@ from pyspark.sql import DataFrame
 from skws.data.batch import BATCH, Rows
 from skws.keywords.plan import Plan
 from skws.queries.keywords.collector import expect_long_lived_objects
-from skws.queries.keywords.events import Event
-from skws.queries.keywords.holding import held
 from skws.queries.keywords.operator import KeywordOperator
-from skws.queries.keywords.portions import Portions
-from skws.queries.keywords.tuple_batch import TupleBatch
+from skws.queries.keywords.result_emitter import Event
+from skws.queries.keywords.tuple_batch import Portions, TupleBatch
 from skws.spark.decode import batched, unbatched
 from skws.spark.lifespans import UNMATCHED
 from skws.spark.slices import Slicing
@@ -125,7 +123,7 @@ class SliceRun:
         if self._begin == ALWAYS:
             self.counts["static"] += len(static) + self._finder.table_rows
             self.counts["excluded"] += self._finder.excluded
-            yield from self._finder.telling.events(found, snapshot=True)
+            yield from self._finder.emitter.events(found, snapshot=True)
 
     def stream(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Event]:
         """Insert the stream's tuples, given by start. What came before the slice is inserted apart."""
@@ -136,11 +134,11 @@ class SliceRun:
             self._portions.led_to(sum(map(len, found)))
             if batch[0][3] >= self._begin:
                 self.counts["excluded"] += self._finder.excluded - before
-                yield from self._finder.telling.events(found)
+                yield from self._finder.emitter.events(found)
 
     def held(self) -> Held:
         """What its query holds."""
-        return held(self._finder, {0: self._plan}, ())
+        return self._finder.held({0: self._plan})
 
     def close(self) -> None:
         self._finder.close()

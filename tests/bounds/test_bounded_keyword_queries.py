@@ -14,8 +14,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_engine import BoundedEngine
 from skws.queries.keywords.bounded_networks import network_verdict
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.memory_guard import refuse_unbounded, repairs
-from skws.queries.keywords.memory_verdict import memory_of
+from skws.queries.keywords.memory_guard import memory_of, refuse_unbounded, repairs
 from skws.results.model import Result
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import BadRecordsError, UsageError

@@ -26,8 +26,7 @@ from skws.data.record import OnLate, Record, unheard
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_networks import lasting, lasts_by_key
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.memory_guard import FORCE, refuse_unbounded
-from skws.queries.keywords.memory_verdict import memory_of
+from skws.queries.keywords.memory_guard import FORCE, memory_of, refuse_unbounded
 from skws.results.model import Result
 from skws_bounds.names import Promises
 from skws_mesh.columnar.columns import distinct
@@ -118,9 +117,9 @@ class BoundedEngine(ColumnarEngine):
 
     def snapshot(self) -> bytes:
         """What it holds besides tables: of constant size."""
-        tuples, horizon = self._finder.live.tuples, self._order.horizon
+        tuples, horizon = self._operator.live.tuples, self._order.horizon
         past = (tuples.start != ALWAYS) & (tuples.start < horizon) & (tuples.end >= horizon)
-        alive = map(self._finder.known.member, np.flatnonzero(past).tolist())
+        alive = map(self._operator.known.member, np.flatnonzero(past).tolist())
         return packed(alive, self._recent.records())
 
     def restore(self, state: bytes) -> None:
@@ -144,12 +143,12 @@ class BoundedEngine(ColumnarEngine):
         horizon = self._order.horizon
         if horizon < self._until:
             return
-        tuples = self._finder.live.tuples
+        tuples = self._operator.live.tuples
         passed = np.isin(tuples.relation, self._passing) & (tuples.start < horizon) & (tuples.end > horizon)
         slots = np.flatnonzero(passed)
         if len(slots):
-            self._finder.end(slots, np.full(len(slots), ALWAYS))
-            self._results.forget(slots)
+            self._operator.end(slots, np.full(len(slots), ALWAYS))
+            self._results.shorten(slots, self._operator.live.tuples.end)
 
     def _checked(self, batch: RecordBatch) -> RecordBatch:
         if batch.delete is not None:

@@ -1,10 +1,9 @@
-"""The default in-process engine: batches of records through the columnar meshes of standing queries.
+"""The default engine: batches of records through the columnar meshes of several queries.
 
-Gives what the tuple-at-a-time engine gives, record for record, for streams in
-order of time. Lifespans are settled for a whole batch before it is joined, so
-a result that is found and retracted within one batch gives both records, each
-at its time. With lateness, batches are sorted by time, and a tuple that turns
-out to live longer than it seemed is joined anew.
+It gives the results of the paper's engine, in the same order. Lifespans are
+settled for a whole batch before it is joined, so a result that is found and
+retracted within one batch gives both records, each at its time. With lateness,
+a tuple that turns out to live longer than assumed is joined again.
 """
 
 from __future__ import annotations
@@ -14,24 +13,20 @@ from itertools import chain
 
 import numpy as np
 
-from skws.data.batch import RecordBatch, batched, whole_instants
+from skws.data.batch import RecordBatch, whole_instants
 from skws.data.record import OnLate, Record, unheard
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.emitted_results import EmittedResults
-from skws.queries.keywords.events import Event, Output, in_order
-from skws.queries.keywords.holding import held
 from skws.queries.keywords.lifespan_resolver import LifespanResolver
-from skws.queries.keywords.live_results import Found
+from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
-from skws.queries.keywords.operator import KeywordOperator
-from skws.queries.keywords.portions import Portions
-from skws.queries.keywords.stream_order import StreamOrder
-from skws.queries.keywords.tuple_batch import TupleBatch, natural_ends, of_tuples
+from skws.queries.keywords.operator import KeywordOperator, MeshEngine
+from skws.queries.keywords.result_emitter import Event, Output, in_order
+from skws.queries.keywords.tuple_batch import Portions, TupleBatch, natural_ends, of_tuples
+from skws.queries.order import StreamOrder
 from skws.results.model import Result
 from skws_mesh.columnar import Partials
 from skws_mesh.columnar.columns import Flags, Ints, distinct
-from skws_mesh.columnar.operators import OperatorCounts
 from skws_purging.lifespans import static_tuples
 from skws_purging.tuples import StreamTuple
 from skws_schema.errors import UsageError
@@ -41,14 +36,12 @@ from skws_schema.model import Row, Schema
 from skws_windows.window import CountWindow, Window, with_deletions
 
 
-class ColumnarEngine:
-    """Answers standing queries over one stream.
+class ColumnarEngine(MeshEngine):
+    """Answers queries over one stream, which share its window, its live tuples and their index.
 
-    Queries share the window, what is read of the stream, the live tuples and
-    their index. ``lateness``, in microseconds: records may come that much
-    after later ones; ``on_late`` hears of those that come later still.
-    ``accepts_root`` can leave out results whose root tuple has a row that it
-    refuses.
+    ``lateness``, in microseconds: records may come that much after later ones;
+    ``on_late`` is called for those that come later still. ``accepts_root``:
+    False for the rows of root tuples whose results are left out.
     """
 
     def __init__(
@@ -66,9 +59,9 @@ class ColumnarEngine:
         self.lateness = lateness
         self.counts = Counts()
         self._accepts_root = accepts_root
-        self._finder = self._new_finder(schema)
-        self._portions = Portions(self._finder.matching)
-        self._results = EmittedResults(self._finder)
+        self._operator = self._new_operator(schema)
+        self._portions = Portions(self._operator.matching)
+        self._results = EmittedResults(self._operator)
         self._settling = LifespanResolver(schema, self._lifespans)
         self._queries = AnsweredQueries()
         self._arrived = 0  # records so far
@@ -86,46 +79,42 @@ class ColumnarEngine:
         return engine
 
     def add(self, plan: Plan, name: str | None = None) -> list[Result]:
-        """Answer a query from now on, called ``name`` (else by its text); gives its results alive now.
+        """Answer a query from now on; gives its results that are alive. ``name``: its text by default.
 
-        A query that is answered already, under another name, takes nothing
-        more: its results are told once. Raises UsageError if the name is
-        taken, or the plan is for another stream.
+        A query that is answered under another name costs nothing more: its
+        results are given once. Raises UsageError if the name is taken, or the
+        plan is for another stream.
         """
         name = name or plan.query.text
         if plan.schema != self.schema or plan.window != self.window:
             raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
         number, is_new = self._queries.add(name, plan)
         if not is_new:
-            return [event.result for event in memory_checked(self._results.alive(number, self._order.now))]
-        found = self._finder.add(number, plan)
+            return [event.result for event in memory_checked(self._results.snapshot(number, self._order.now))]
+        found = self._operator.add(number, plan)
         alive = [results.taken(results.end > self._order.now) for results in found]
         return list(memory_checked(self._told(self._report(alive, snapshot=True))))
 
     def remove(self, name: str) -> None:
-        """Answer a query no longer. Raises UsageError if there is none of that name."""
+        """Stop answering a query. Raises UsageError if there is none of that name."""
         number = self._queries.remove(name)
         if number is not None:
             self._results.remove(number)
-            self._finder.remove(number)
+            self._operator.remove(number)
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Take in the static tables, before the stream; give the results of static tuples alone."""
-        before = self._finder.table_rows
-        found = self._finder.open_tables()
+        """Insert the static tables, before the stream; gives the results of static tuples alone."""
+        before = self._operator.table_rows
+        found = self._operator.open_tables()
         static = static_tuples(self.schema, ((self._place(r.relation), r.row) for r in records))
-        self.counts.static += len(static) + self._finder.table_rows - before
-        found += self._finder.insert(of_tuples(static, lambda t: t.occurrence > 0))
+        self.counts.static += len(static) + self._operator.table_rows - before
+        found += self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
         yield from self._told(self._report(found, snapshot=True))
 
-    def process(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Take in stream records in order of arrival. Neighbours with equal time are one instant."""
-        yield from self.process_batches(batched(records))
-
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """Take in stream records as columns."""
+        """Process records as columns."""
         for batch in whole_instants(batches):
-            if self.lateness:  # what is settled together is part of what it leads to
+            if self.lateness:  # results depend on which records are settled together
                 yield from self._batch(batch)
                 continue
             for portion in self._portions.of(batch):
@@ -137,12 +126,12 @@ class ColumnarEngine:
         """Let time pass without a record, up to ``tick``."""
         self._order.reach(tick)
         self._settling.forget(self._order.horizon)
-        self._finder.purge(self._order.horizon)
+        self._operator.purge(self._order.horizon)
 
     def change_schema(self, schema: Schema, time: int, *, moves: bool = True) -> list[Result]:
         """Go on with another schema from event time ``time``; records then refer to its relations.
 
-        Without ``moves`` they refer to those of ``self.schema``, where what stays keeps its position.
+        Without ``moves`` they refer to those of ``self.schema``, in which relations keep their positions.
 
         Gives the retractions of live results over what is gone, then the
         results that new joins make among live tuples. A relation that goes
@@ -153,65 +142,42 @@ class ColumnarEngine:
         change = SchemaChange.between(self.schema, schema)
         queries = self._queries.over(change.after)
         self.expire(self._order.at(time))
-        self._finder.compact(self._order.horizon)
+        self._operator.compact(self._order.horizon)
         retracted = self._results.retracted_by(change, self._order.now, time)
-        before, live = self._finder, self._finder.arrivals(change.removed_relations)
+        before, live = self._operator, self._operator.arrivals(change.removed_relations)
         self.schema = change.after
         self._places = np.array(change.positions, dtype=np.int64) if moves else None
         self._settling.change_schema(change.after)
-        self._finder = self._new_finder(change.after)
-        self._portions = Portions(self._finder.matching)
-        self._results = EmittedResults(self._finder)
+        self._operator = self._new_operator(change.after)
+        self._portions = Portions(self._operator.matching)
+        self._results = EmittedResults(self._operator)
         self._queries = queries
         for number, plan in queries:
-            self._finder.add(number, plan)
-        found = self._finder.open_tables() if before.has_tables else []
-        found += self._finder.insert(live)
-        self._finder.excluded = before.excluded
+            self._operator.add(number, plan)
+        found = self._operator.open_tables() if before.has_tables else []
+        found += self._operator.insert(live)
+        self._operator.excluded = before.excluded
         before.close()
         new = self._results.new_by(change, found, self._order.now)
         return list(self._told(chain([retracted], new)))
 
     def held(self) -> Held:
-        """What its queries hold."""
-        return held(self._finder, dict(self._queries), self._results.held())
+        """What the queries hold."""
+        return self._operator.held(dict(self._queries), self._results.held())
 
     @property
     def position(self) -> int:
-        """Where the next tuple stands in the stream, for count windows."""
+        """The position of the next insertion in the stream, for count windows."""
         return self._order.position
 
     @property
     def now(self) -> int:
-        """The latest tick that the stream has reached."""
+        """The latest tick."""
         return self._order.now
 
     def seek(self, position: int) -> None:
-        """The stream before ``position`` is not told again."""
+        """Move to a position; the records before it are not processed."""
         self._order.position = position
-
-    @property
-    def live_tuples(self) -> int:
-        """Tuples of the window; up to about as many dead ones are not yet purged."""
-        return len(self._finder.live)
-
-    def compact(self, tick: int) -> None:
-        """Purge all that has ended at ``tick``."""
-        self._finder.compact(tick)
-
-    def waiting(self) -> OperatorCounts:
-        """Operators that ever had partials, each with those that wait, once for every join they wait for."""
-        return [count for mesh in self._finder.meshes for count in mesh.waiting()]
-
-    def probes(self) -> OperatorCounts:
-        """The same operators, each with how often its output has looked for partners, by join and partial."""
-        return [count for mesh in self._finder.meshes for count in mesh.probes()]
-
-    @property
-    def carried(self) -> int:
-        """The keywords that live tuples, and rows of tables, carry, of the only query there is."""
-        ((number, _),) = self._queries
-        return self._finder.carried(number)
 
     @property
     def by_count(self) -> bool:
@@ -220,13 +186,13 @@ class ColumnarEngine:
 
     @property
     def idle(self) -> bool:
-        """True if nothing of the stream is remembered."""
-        self._finder.compact(self._order.horizon)
+        """True if no tuple or result of the stream is remembered."""
+        self._operator.compact(self._order.horizon)
         return not (
-            self._finder.entries or len(self._results) or len(self._settling) or self._finder.known.slots
+            self._operator.entries or len(self._results) or len(self._settling) or self._operator.known.slots
         )
 
-    def _new_finder(self, schema: Schema) -> KeywordOperator:
+    def _new_operator(self, schema: Schema) -> KeywordOperator:
         return KeywordOperator(
             schema, self._lifespans, self._accepts_root, self._renumber, on_evict=self._mark
         )
@@ -258,12 +224,12 @@ class ColumnarEngine:
         mine = np.flatnonzero(followed)
         settled = self._settling.settle(batch.taken(mine), ticks.take(mine), places.take(mine))
         self.counts.unmatched_deletions += settled.unmatched
-        retracted = self._results.end([known for known, _ in settled.ended])
+        retracted = self._results.retracted([known for known, _ in settled.ended])
         standing = self._results.rebuilt(settled.prolonged)
         known = settled.new + [t for t, _ in settled.prolonged]
         arrivals = self._arrivals(batch, ticks, places, ~followed, known)
         self._order.reach(int(ticks[-1]))
-        found = self._finder.insert(arrivals, self._order.horizon)
+        found = self._operator.insert(arrivals, self._order.horizon)
         yield from self._told(self._report(found, retracted, told=self._results.by_slots(standing)))
 
     def _count(self, batch: RecordBatch) -> None:
@@ -276,18 +242,18 @@ class ColumnarEngine:
         self.counts.tuples += len(batch) - deletions
 
     def _follow(self, relation: int) -> None:
-        """From its first deletion on a relation's tuples are followed one by one, the live ones included."""
-        tuples = self._finder.live.tuples
+        """Follow the tuples of a relation one by one, from its first deletion on; also those alive."""
+        tuples = self._operator.live.tuples
         slots = np.flatnonzero((tuples.relation == relation) & (tuples.end > self._order.horizon)).tolist()
-        live = [self._finder.known.member(slot) for slot in slots]
+        live = [self._operator.known.member(slot) for slot in slots]
         for known, slot in zip(live, slots, strict=True):
-            self._finder.known.follow(known, slot)
+            self._operator.known.follow(known, slot)
         self._settling.follow(relation, live)
 
     def _arrivals(
         self, batch: RecordBatch, ticks: Ints, places: Ints, plain: Flags, followed: list[StreamTuple]
     ) -> TupleBatch:
-        """The batch's insertions: records that stand for themselves, and tuples that are followed."""
+        """The insertions of a batch: plain records, and tuples that are followed."""
         if not plain.all():
             batch, ticks, places = batch.taken(np.flatnonzero(plain)), ticks[plain], places[plain]
         ends = natural_ends(self._lifespans, ticks)
@@ -302,7 +268,7 @@ class ColumnarEngine:
         snapshot: bool = False,
         told: Set[Found] = frozenset(),
     ) -> Iterator[list[Output]]:
-        self.counts.excluded = self._finder.excluded
+        self.counts.excluded = self._operator.excluded
         return self._results.report(found, retracted or [], snapshot=snapshot, told=told)
 
     def _told(self, pieces: Iterable[Iterable[Output]]) -> Iterator[Result]:

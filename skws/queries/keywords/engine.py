@@ -13,6 +13,7 @@ from operator import attrgetter
 
 from skws.data.record import OnLate, Record, unheard
 from skws.index import with_sources
+from skws.keywords import EXCLUDED
 from skws.keywords.frequencies import KeywordFrequencies
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
@@ -26,8 +27,6 @@ from skws_schema.memory import Held, check, memory_checked, register
 from skws_schema.model import Row, Schema
 from skws_schema.plural import counted
 from skws_windows.window import FOREVER, at_arrival, before_arrival, ticks_per_position
-
-EXCLUDED = -1  # the matcher's answer for tuples that take no part
 
 
 class Engine:

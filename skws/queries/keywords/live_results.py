@@ -1,19 +1,26 @@
-"""Results that were told and are alive, by their members, so that they can be retracted."""
+"""Live results by their members: which ones end, and which are retracted or given again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 
+from skws.queries.keywords.operator import KeywordOperator
+from skws.queries.keywords.result_emitter import Event, Output
 from skws_mesh.columnar import Partials
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import PartialStore
+from skws_purging.tuples import StreamTuple
+from skws_schema.evolution import SchemaChange
 from skws_windows.window import FOREVER
 
 Found: TypeAlias = tuple[int, int, tuple[int, ...]]
 """A result: query, operator, slots of its members."""
+Emitted: TypeAlias = tuple[int, int, list[int | StreamTuple]]
+"""A result given before: query, operator and members, as slots, or as tuples that get new ones."""
 
 
 class LiveResults:
@@ -40,6 +47,11 @@ class LiveResults:
             places = store.end(slots, ends)
             yield store.taken(places)
 
+    def shorten(self, slots: Ints, ends: Ints) -> None:
+        """As ``end``, for results that are not retracted."""
+        for _ in self.end(slots, ends):
+            pass
+
     def take(self, slots: Ints) -> Iterator[Partials]:
         """Results that contain one of the tuples; they are forgotten."""
         for store in self._stores.values():
@@ -49,7 +61,7 @@ class LiveResults:
                 store.keep(~touched)
 
     def released(self, told: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
-        """Results with the ticks at which they are told; they are forgotten. FOREVER: not yet."""
+        """Results that are due, with their ticks; they are forgotten. ``told`` gives FOREVER for others."""
         for store in self._stores.values():
             ticks = told(store.taken(slice(None)))
             due: Flags = ticks < FOREVER
@@ -76,3 +88,93 @@ class LiveResults:
         """Forget what ended at or before ``horizon``, tuples having got new slots."""
         for store in self._stores.values():
             store.compact(horizon, slots)
+
+
+class EmittedResults(LiveResults):
+    """The live results that were given."""
+
+    def __init__(self, operator: KeywordOperator) -> None:
+        super().__init__()
+        self._operator = operator
+        self._emitter = operator.emitter
+
+    def report(
+        self,
+        found: list[Partials],
+        retracted: list[Event],
+        *,
+        snapshot: bool = False,
+        told: Set[Found] = frozenset(),
+    ) -> Iterator[list[Output]]:
+        """Remember results, to retract them later; give them and the retractions.
+
+        Results in ``told`` were given before: they are only remembered. Pieces are consecutive in the output.
+        """
+        for results in found:
+            self.add(results)
+        if told:
+            found = [results.taken(~self._among(results, told)) for results in found]
+        yield from self._emitter.pieces(found, retracted, snapshot)
+
+    def _among(self, results: Partials, told: Set[Found]) -> Flags:
+        return np.array([(row[0], row[1], tuple(row[2])) in told for row in results.rows()], dtype=bool)
+
+    def snapshot(self, query: int, now: int) -> list[Event]:
+        """The results of a query that are alive at ``now``, in order."""
+        alive = self.alive(now)
+        found = [results.taken(results.query == query) for results in alive]
+        return sorted(self._emitter.events(found, snapshot=True))
+
+    def retracted_by(self, change: SchemaChange, now: int, time: int) -> list[Event]:
+        """Retractions of live results over removed relations and joins."""
+        rows = chain.from_iterable(map(Partials.rows, self.alive(now)))
+        uses = self._emitter.tree
+        return [self._emitter.taken_back(*row, time) for row in rows if uses(row).uses_any(*change.removed)]
+
+    def new_by(self, change: SchemaChange, found: list[Partials], now: int) -> Iterator[list[Output]]:
+        """Remember the results over a changed schema; give those that the change adds, in pieces."""
+        new = []
+        for results in found:
+            alive = results.taken(results.end > now)
+            self.add(alive)
+            uses = [self._emitter.tree(row).uses_any(*change.added) for row in alive.rows()]
+            new.append(alive.taken(np.array(uses, dtype=bool)))
+        return self._emitter.pieces(new, [])
+
+    def retracted(self, ended: list[StreamTuple]) -> list[Event]:
+        """Known tuples end; gives the retractions of results that contain them."""
+        known = [t for t in ended if t in self._operator.known.slots]
+        if not known:
+            return []
+        slots = np.array([self._operator.known.slots[t] for t in known])
+        self._operator.end(slots, np.array([t.end for t in known]))
+        rows = chain.from_iterable(map(Partials.rows, self.end(slots, self._operator.live.tuples.end)))
+        return [self._emitter.retraction(*row) for row in rows]
+
+    def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
+        """Release tuples that live longer than assumed; they are to be inserted again.
+
+        Gives the results with them that need not be given again.
+        """
+        slots = self._operator.known.slots
+        moved = {slots[t]: (t, former) for t, former in prolonged if t in slots}
+        if not moved:
+            return []
+        standing = []
+        for results in self.take(np.array(list(moved))):
+            retracted = (results.end < self._emitter.natural_end(results.members)).tolist()
+            for row, end, gone in zip(results.rows(), results.end.tolist(), retracted, strict=True):
+                members = [moved.get(slot, (slot, None)) for slot in row[2]]
+                # Else the tuple's former end had ended the result, which lives again.
+                if not gone or all(end != its_end for _, its_end in members):
+                    standing.append((row[0], row[1], [member for member, _ in members]))
+        self._operator.release([known for known, _ in moved.values()])
+        return standing
+
+    def by_slots(self, standing: list[Emitted]) -> set[Found]:
+        """Results by the slots that their members have now."""
+        slots = self._operator.known.slots
+        return {
+            (query, operator, tuple(m if isinstance(m, int) else slots[m] for m in members))
+            for query, operator, members in standing
+        }

@@ -1,37 +1,129 @@
-"""Refuses keyword queries that no window and no theorem keeps from growing, and tells what would help."""
+"""The memory that keyword queries need without a window: the verdict on all networks, and refusals.
+
+A refusal lists the networks at fault and changes that would make the query bounded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations, islice
 from typing import Final
 
 from skws.keywords.plan import Plan
-from skws.queries.keywords.bounded_networks import ends, has_bounded_key
-from skws.queries.keywords.memory_verdict import Memory, memory_of
+from skws.queries.keywords.bounded_networks import (
+    end_of,
+    ends,
+    has_bounded_key,
+    lasting,
+    network_verdict,
+)
 from skws_bounds.normal_form import Domain
 from skws_bounds.repairs import WINDOW
+from skws_bounds.verdict import Verdict
+from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import QueryError, UsageError
-from skws_schema.model import Attribute, Relation
+from skws_schema.model import Attribute, Relation, Schema
 from skws_windows.window import Unbounded
 
 FORCE: Final = "--force-unbounded"
 _MOST_CHANGES: Final = 3
 _MOST_OFFERED: Final = 6
 _MOST_TRIED: Final = 60
+MOST_NETWORKS: Final = 20_000
+"""The most networks checked for a query, which takes a few seconds."""
+MOST_FAULTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A network that is not bounded, by the name in results, with its relations and its verdict."""
+
+    network: str
+    relations: tuple[int, ...]
+    verdict: Verdict
+
+    @property
+    def reason(self) -> str:
+        return told(self.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The verdict on a query.
+
+    ``bounded``: None if there are too many networks to check. ``looked_at``:
+    the number that was checked: all of a bounded query, else up to ``MOST_FAULTS`` at fault.
+    ``passing``: relations whose tuples need not be kept after their instant
+    from time ``until`` on (microseconds), when finite streams have ended.
+    """
+
+    bounded: bool | None
+    looked_at: int = 0
+    faults: tuple[Fault, ...] = ()
+    passing: frozenset[int] = frozenset()
+    until: int = 0
+
+
+@lru_cache(maxsize=32)
+def memory_of(plan: Plan) -> Memory:
+    """Whether a query can be answered for ever in constant memory with no window."""
+    schema = plan.schema
+    passing = frozenset(n for n, r in enumerate(schema.relations) if not lasting(r))
+    if not passing:
+        return Memory(True)
+    faults: list[Fault] = []
+    until = looked_at = 0
+    for looked_at, tree in enumerate(islice(plan.generator().networks(), MOST_NETWORKS + 1), start=1):
+        if looked_at > MOST_NETWORKS:
+            return Memory(False if faults else None, looked_at - 1, tuple(faults))
+        found = passing.intersection(tree.relations)
+        if not found:
+            continue
+        until = max(until, _end(schema, tree.relations))
+        if not _plainly_bounded(schema, tree.relations, passing):
+            faults += _faults(plan, CandidateNetwork.of(tree))
+            if len(faults) == MOST_FAULTS:
+                break
+    return Memory(not faults, looked_at, tuple(faults), passing, until)
+
+
+def told(verdict: Verdict) -> str:
+    """A verdict on a network in a few words."""
+    if verdict.bounded:
+        return "bounded"
+    return f"not bounded, {verdict.failures[0].message} ({verdict.failures[0].condition})"
+
+
+def _faults(plan: Plan, network: CandidateNetwork) -> Iterator[Fault]:
+    verdict = network_verdict(network, plan.schema)
+    if not verdict.bounded:
+        yield Fault(network.text(plan.schema, plan.keywords), network.relations, verdict)
+
+
+def _plainly_bounded(schema: Schema, relations: Iterable[int], passing: frozenset[int]) -> bool:
+    """True for one stream among tables, as in most bounded networks: no theorem is needed."""
+    streams = [r for r in relations if not schema.relations[r].table]
+    return len(streams) == 1 and streams[0] in passing and not schema.relations[streams[0]].key
+
+
+def _end(schema: Schema, relations: Iterable[int]) -> int:
+    """The end of the last finite stream among some relations, in microseconds."""
+    finite = (schema.relations[r] for r in relations if ends(schema.relations[r]))
+    return max((end_of(r) or 0 for r in finite), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change to a plan, and how it is told to a user."""
+    """A change to a plan, and its description for users."""
 
     text: str
     apply: Callable[[Plan], Plan]
 
 
 def refuse_unbounded(plan: Plan) -> None:
-    """Raises UsageError for a query over endless streams that no constant memory is known to do for."""
+    """Raises UsageError for a query over endless streams that is not known to need constant memory only."""
     if not isinstance(plan.window, Unbounded):
         return
     memory = memory_of(plan)
@@ -40,7 +132,7 @@ def refuse_unbounded(plan: Plan) -> None:
 
 
 def repairs(plan: Plan) -> tuple[str, ...]:
-    """The fewest changes after which all networks of a query are bounded; each has been tried."""
+    """The smallest sets of changes after which all networks of a query are bounded; each has been tried."""
     changes = tuple(_changes(plan))
     tried = 0
     for size in range(1, _MOST_CHANGES + 1):
@@ -79,7 +171,7 @@ def _helps(plan: Plan, chosen: tuple[Change, ...]) -> bool:
 
 
 def _changes(plan: Plan) -> Iterator[Change]:
-    """Changes to what stands in the networks at fault, the mildest first."""
+    """Changes to the relations of networks at fault, the mildest first."""
     at_fault = _at_fault(plan)
     keyed = [r for r in at_fault if r.key]
     endless = [r for r in at_fault if not ends(r)]
@@ -141,7 +233,7 @@ def _boundable(relation: Relation) -> bool:
 
 
 def _bounding(relation: Relation, names: tuple[str, ...]) -> Relation:
-    """Some attributes between bounds, whichever they are."""
+    """Give some attributes bounds; which ones does not matter."""
 
     def bounded(attribute: Attribute) -> Attribute:
         if attribute.name not in names or Domain.of(attribute.type) is Domain.BOOLEAN:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skws.keywords import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.queries.keywords.engine import EXCLUDED
 from skws.results.assemble import Assembler
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar import ColumnarMesh, KeywordBitmaps, LiveTuples

@@ -1,35 +1,44 @@
-"""Batches of tuples with settled lifespans in, results of standing queries out.
+"""Finds the results of keyword queries in batches of tuples with settled lifespans.
 
-What the columnar engine and Spark's slices share. Live tuples and their index
-are there once; queries of one shape share a mesh.
+The columnar engine, windowed queries and the slices of Spark share it. Live
+tuples and their index exist once; queries of one shape share a mesh.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from skws.data.batch import RecordBatch, batched
+from skws.data.record import Record
+from skws.keywords import EXCLUDED
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
-from skws.queries.keywords.engine import EXCLUDED
 from skws.queries.keywords.join_values import JoinValues
-from skws.queries.keywords.meshes import Meshes
+from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.result_emitter import ResultEmitter
 from skws.queries.keywords.tuple_batch import TupleBatch, of_table_rows
 from skws.ranking.judging import Scorer
 from skws.ranking.scoring import Scoring
 from skws.results.directory import TupleDirectory
+from skws.results.model import Result
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar import ColumnarMesh, KeywordBitmaps, LiveTuples, Partials, TupleColumns
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints
 from skws_mesh.columnar.live import InsertedTuples
+from skws_mesh.columnar.operators import OperatorCounts
+from skws_mesh.networks import CandidateNetwork
 from skws_purging.sweep import Sweep
 from skws_purging.tuples import ALWAYS, StreamTuple
 from skws_schema.graph import edges
+from skws_schema.memory import Held
 from skws_schema.model import Row, Schema, sourced
+from skws_schema.plural import counted
 from skws_windows.window import Window, ticks_per_position
 
 if TYPE_CHECKING:
@@ -37,13 +46,16 @@ if TYPE_CHECKING:
     from skws.queries.keywords.indexed_rows import IndexedRows
 
 
-class KeywordOperator:
-    """Finds the results of queries in tuples that arrive by start, and tells them as events.
+_LOOKED_AT: Final = 10_000  # rows of each table: memory is short
 
-    ``accepts_root`` can leave out the results whose root tuple has a row that
-    it refuses. ``on_compact`` hears when slots are renumbered. ``on_evict`` flags
-    the slots that must stay when rows of tables are let go. ``scorer`` makes what
-    gives results their scores.
+
+class KeywordOperator:
+    """Finds results in tuples that come in order of their start; ``emitter`` forms them.
+
+    ``accepts_root``: False for the rows of root tuples whose results are left
+    out. ``on_compact`` is called when slots are renumbered. ``on_evict`` flags
+    the slots that must stay when rows of tables are evicted. ``scorer`` makes
+    the object that scores results.
     """
 
     def __init__(
@@ -69,13 +81,13 @@ class KeywordOperator:
         self._edges = edges(schema)
         self._sweep = Sweep()
         self._scoring = scorer(schema, self.live, self.known)
-        self.telling = ResultEmitter(self.queries, self.live, self.known, self._scoring, window, schema)
+        self.emitter = ResultEmitter(self.queries, self.live, self.known, self._scoring, window, schema)
         self._behind: IndexedRows | None = None
 
     def open_tables(self) -> list[Partials]:
-        """Have the tables with a source of their own behind the live tuples; gives their results.
+        """Open the tables that have a source of their own; gives the results of their rows alone.
 
-        To be called before the stream; once is enough. Raises SkwsError.
+        To be called once, before the stream. Raises SkwsError.
         """
         if self.has_tables or not sourced(self._schema):
             return []
@@ -91,21 +103,21 @@ class KeywordOperator:
         return found
 
     def close(self) -> None:
-        """Let go of the tables behind the live tuples; nothing comes in any more.
+        """Close the tables with a source of their own; nothing is inserted any more.
 
-        Else their many files would stay open until cycles of objects are collected, which is rarely done.
+        Else their many files would stay open until a garbage collection, which is rare.
         """
         self._behind = self.live.reserve = None
         self._scoring.tables({})
 
     @property
     def has_tables(self) -> bool:
-        """True if there are tables behind the live tuples."""
+        """True if tables with a source of their own are open."""
         return self._behind is not None
 
     @property
     def table_rows(self) -> int:
-        """Of all tables with a source of their own."""
+        """The number of rows of all tables with a source of their own."""
         return 0 if self._behind is None else len(self._behind.reserve)
 
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> list[Partials]:
@@ -124,11 +136,11 @@ class KeywordOperator:
         return [self._truly_joined(standing.mesh.add(query, coded)), *self._by_automata(query, 0, coded)]
 
     def remove(self, query: int) -> None:
-        """Answer a query no longer."""
+        """Stop answering a query."""
         self.matching.remove(query)
         self._scoring.remove(query)
         self._meshes.remove(query)
-        self.telling.forget_networks()
+        self.emitter.forget_networks()
         if self._behind is not None:
             self._behind.end(query)
 
@@ -175,7 +187,7 @@ class KeywordOperator:
         )
 
     def _enter(self, new: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
-        """Add tuples to the live ones, where no mesh hears of them; gives the slot of the first."""
+        """Add tuples to the live ones, unseen by meshes; gives the slot of the first."""
         self.known.add(new.relation, new.start, new.rows, new.times)
         first = len(self.live)
         for place, followed in new.followed.items():
@@ -183,12 +195,12 @@ class KeywordOperator:
         return first, self.live.insert(TupleColumns(new.relation, new.start, new.end, keys, new.place))
 
     def _take_in(self, taken: Taken) -> None:
-        """Rows of tables that nobody waits for."""
+        """Insert table rows that no partial result waits for."""
         new = self._put(taken)
         self._enter(new, self._values.of(new.rows))
 
     def _insert_rows(self, taken: Taken) -> list[Partials]:
-        """Rows of tables, as tuples of the stream; gives the results that they complete."""
+        """Insert table rows as tuples of the stream; gives the results that they complete."""
         new = self._put(taken)
         return self._insert(new, self._values.of(new.rows), self.matching.of(new.rows))
 
@@ -198,7 +210,7 @@ class KeywordOperator:
         return of_table_rows(taken.blocks, taken.occurrences)
 
     def _counted(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
-        """The labels that are counted as they come."""
+        """The labels that are counted on insertion."""
         return bitmaps if self._behind is None else self._behind.counted(bitmaps)
 
     def release(self, known: list[StreamTuple]) -> None:
@@ -239,7 +251,7 @@ class KeywordOperator:
         self._sweep.done(horizon, self.entries)
 
     def _leaving(self, horizon: int) -> Ints:
-        """Rows of tables to let go, once there are many; they may come again."""
+        """The slots of table rows to evict, once there are many; they may come again."""
         if self._behind is None or not self._behind.reserve.crowded:
             return NOTHING
         held = np.zeros(len(self.live), dtype=bool)
@@ -250,6 +262,20 @@ class KeywordOperator:
     def meshes(self) -> list[ColumnarMesh]:
         """One for each shape of query."""
         return list(self._meshes)
+
+    def held(self, plans: Mapping[int, Plan], emitted: Iterable[Partials] = ()) -> Held:
+        """What the queries hold, and which holds most. ``plans`` by number; ``emitted``: live results."""
+        results = [*emitted, *(part for mesh in self._meshes for part in mesh.found)]
+        partials = [part for mesh in self._meshes for part in mesh.held()]
+        counts = (
+            (sum(map(len, results)), "result"),
+            (sum(map(len, partials)), "partial result"),
+            (sum(mesh.operators for mesh in self._meshes), "operator"),
+            (len(self.live), "live tuple"),
+        )
+        shown = ", ".join(counted(count, noun) for count, noun in counts if count)
+        text = f"{_largest(self.queries, plans, [*results, *partials])} {shown}"
+        return Held(sum(count for count, _ in counts), text)
 
     @property
     def entries(self) -> int:
@@ -276,7 +302,7 @@ class KeywordOperator:
         return self._meshes.coded(bitmaps)
 
     def _truly_joined(self, results: Partials) -> Partials:
-        """Leave out results that only the integers for their join values held for joined."""
+        """Drop results whose join values differ though their integers are equal."""
         if self._values.all_exact:
             return results
         true = np.array([self._agree(*row) for row in results.rows()], dtype=bool)
@@ -298,3 +324,64 @@ class KeywordOperator:
         if accepts is None:
             return None
         return lambda slots: np.array([accepts(self.known.row(s)) for s in slots.tolist()], dtype=bool)
+
+
+class MeshEngine(ABC):
+    """An engine that answers queries with one operator."""
+
+    _operator: KeywordOperator
+    _queries: AnsweredQueries
+
+    @property
+    def live_tuples(self) -> int:
+        """Tuples that may still join; up to about as many dead ones are not yet purged."""
+        return len(self._operator.live)
+
+    @property
+    def carried(self) -> int:
+        """The keywords, as bits, that live tuples and table rows contain; there is one query."""
+        ((number, _),) = self._queries
+        return self._operator.carried(number)
+
+    def compact(self, tick: int) -> None:
+        """Purge all that has ended at ``tick``."""
+        self._operator.compact(tick)
+
+    def waiting(self) -> OperatorCounts:
+        """Operators that ever had partial results, with those that wait, once for each join they wait for."""
+        return [count for mesh in self._operator.meshes for count in mesh.waiting()]
+
+    def probes(self) -> OperatorCounts:
+        """The same operators, with how often their output has looked for partners, by join and partial."""
+        return [count for mesh in self._operator.meshes for count in mesh.probes()]
+
+    def process(self, records: Iterable[Record]) -> Iterator[Result]:
+        """Process records in order of arrival. Neighbours with equal time are one instant."""
+        yield from self.process_batches(batched(records))
+
+    @abstractmethod
+    def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
+        """Process records as columns."""
+
+
+def _largest(queries: Mapping[int, MeshedQuery], plans: Mapping[int, Plan], rows: list[Partials]) -> str:
+    """The query with the most rows, and the network that most of them are of."""
+    among: Counter[tuple[int, int]] = Counter()
+    for part in rows:
+        every = max(1, len(part) // _LOOKED_AT)
+        some = part.query[::every].astype(np.int64) << 32 | part.operator[::every]
+        codes, times = np.unique(some, return_counts=True)
+        for code, count in zip(codes.tolist(), (times * every).tolist(), strict=True):
+            among[code >> 32, code & 0xFFFFFFFF] += count
+    found = next((key for key, _ in among.most_common() if key[0] in queries), None)
+    if found is None:
+        names = [repr(plan.query.text) for plan in plans.values()]
+        return (
+            f"query {names[0]} holds" if len(names) == 1 else f"{counted(len(names), 'query')[:-1]}ies hold"
+        )
+    number, operator = found
+    tree = queries[number].mesh.network(operator)
+    plan = plans[number]
+    network = CandidateNetwork.of(tree).text(plan.schema, plan.keywords)
+    others = f" (beside {counted(len(plans) - 1, 'other')})" if len(plans) > 1 else ""
+    return f"query {plan.query.text!r}{others}, most of it for the network {network}, holds"

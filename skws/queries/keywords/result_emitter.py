@@ -1,15 +1,19 @@
-"""What meshes find, told as events: results as they are completed, and their retractions."""
+"""Forms results from the rows of meshes, and puts results and retractions in the order of output.
+
+Output is ordered by time; at one time retractions come first, then by id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
-from skws.queries.keywords.events import Completed, Event, Output, completed, one_by_one, retracted
 from skws.queries.keywords.meshes import MeshedQuery
-from skws.queries.keywords.pieces import MOST, in_ranges
 from skws.queries.keywords.tuple_batch import natural_ends
 from skws.ranking.judging import Scorer
 from skws.results.assemble import Named, Reading
@@ -18,7 +22,7 @@ from skws.results.ids import Lanes, digest_of_join, lanes
 from skws.results.model import Result
 from skws.results.together import Readings, leading_lanes, put_together
 from skws_mesh.columnar import LiveTuples, Partials
-from skws_mesh.columnar.columns import Flags, Ints, kinds_of
+from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of
 from skws_mesh.columnar.store import NO_MEMBER
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
@@ -26,12 +30,67 @@ from skws_schema.memory import check
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, MICROSECOND, Window, by_position
 
-_OPERATOR = (1 << 32) - 1
-_EXACT = 1 << 53  # integers up to there are numbers of floating point, too
+_OPERATOR: Final = (1 << 32) - 1
+_EXACT: Final = 1 << 53
+"""Integers up to there are exact as floating-point numbers."""
+MOST: Final = 32_768
+"""Results formed at a time: about ten megabytes of Python objects."""
+
+Keys: TypeAlias = npt.NDArray[np.integer[Any]]
+RETRACTED, COMPLETED = 0, 1
+
+
+class Event(NamedTuple):
+    """A result at its place in the output.
+
+    ``time`` orders deletions between two positions of a count window.
+    """
+
+    tick: int
+    kind: int
+    time: int
+    id: str
+    result: Result
+
+
+class Completed(NamedTuple):
+    """Completed results in the order of output, with their ticks."""
+
+    ticks: list[int]
+    results: list[Result]
+
+
+Output: TypeAlias = Event | Completed
+
+
+def completed(tick: int, result: Result) -> Event:
+    return Event(tick, COMPLETED, 0, result.id, result)
+
+
+def retracted(tick: int, time: int, result: Result) -> Event:
+    return Event(tick, RETRACTED, time, result.id, result)
+
+
+def one_by_one(output: Iterable[Output]) -> Iterator[Event]:
+    """The output as events."""
+    for each in output:
+        if isinstance(each, Completed):
+            yield from map(completed, each.ticks, each.results)
+        else:
+            yield each
+
+
+def in_order(output: Iterable[Output]) -> Iterator[Result]:
+    """The results of the output, sorted."""
+    match list(output):
+        case [Completed(results=results)]:  # as is usual, and half of the work where results are many
+            return iter(results)
+        case several:
+            return (e.result for e in sorted(one_by_one(several), key=itemgetter(0, 1, 2, 3)))
 
 
 class ResultEmitter:
-    """Tells the results of standing ``queries``, whose members are ``live`` tuples."""
+    """Forms the results of ``queries``, whose members are ``live`` tuples."""
 
     def __init__(
         self,
@@ -51,7 +110,7 @@ class ResultEmitter:
         self._window = window
 
     def forget_networks(self) -> None:
-        """A query is gone: let go of what is known of networks; what is wanted again is still at hand."""
+        """Forget the networks of removed queries; those of others are read again when needed."""
         self._readings = Readings(self._reading)
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
@@ -59,7 +118,7 @@ class ResultEmitter:
         return one_by_one(self.output(found, snapshot))
 
     def output(self, found: list[Partials], snapshot: bool = False) -> Iterator[Output]:
-        """The same, many at a time."""
+        """As ``events``, many at a time."""
         for results in found:
             yield from self._completed([results], snapshot)
             for row in results.taken(self._ends_early(results)).rows():
@@ -68,9 +127,9 @@ class ResultEmitter:
     def pieces(
         self, found: list[Partials], events: list[Event], snapshot: bool = False
     ) -> Iterator[list[Output]]:
-        """The same and other events, in pieces that come one after the other in the output.
+        """As ``output``, with other events, in consecutive pieces of the output.
 
-        A piece is made when it is asked for; until the last one all tuples must keep their slots.
+        Pieces are formed lazily; tuples must keep their slots until the last one.
         """
         if sum(map(len, found)) + len(events) <= MOST:  # as is usual
             yield [*events, *self.output(found, snapshot)]
@@ -86,7 +145,7 @@ class ResultEmitter:
             yield from self._piece(some, [*map(events.__getitem__, others.tolist()), *retracted], snapshot)
 
     def _piece(self, found: list[Partials], events: list[Event], snapshot: bool) -> Iterator[list[Output]]:
-        """Few results, or such of one tick, which come after its retractions and in order of their ids."""
+        """Few results; or many of one tick, after its retractions, in order of their ids."""
         if sum(map(len, found)) <= MOST:
             yield [*events, *self._completed(found, snapshot)]
             return
@@ -116,18 +175,18 @@ class ResultEmitter:
         return np.concatenate([np.empty(0, dtype=bool), *parts])
 
     def results(self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool = False) -> list[Result]:
-        """What is found as results, with given lifespans: ALWAYS, FOREVER where not known."""
+        """Rows as results with given lifespans; ALWAYS, FOREVER where not known."""
         return self._together(found, starts, ends, snapshot=snapshot)[0]
 
     def _together(
         self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool
     ) -> tuple[list[Result], Lanes]:
-        """The same, with numbers that are in the order of their ids."""
+        """As ``results``, with numbers in the order of their ids."""
         spans = _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
         return put_together(self._readings, *self._numbered(found), self._joins, *spans, snapshot=snapshot)
 
     def _leading_lanes(self, found: Partials) -> Lanes:
-        """Numbers that are in the order of the ids that results will have."""
+        """Numbers in the order of the ids that results will have."""
         parts = (
             leading_lanes(self._readings, *self._numbered(part), self._joins) for part in found.parts(MOST)
         )
@@ -196,7 +255,7 @@ class ResultEmitter:
 
 
 def _by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
-    """The order of sorted ticks, and at one tick that of ids; None if some are too much alike to tell."""
+    """The order by tick, then by id; None if some ids are too similar to compare."""
     instant = np.cumsum(np.diff(ticks, prepend=ticks[:1]) != 0)
     bits = max(1, int(instant.max(initial=0)).bit_length())
     codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids >> np.uint64(bits)
@@ -206,9 +265,33 @@ def _by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
 
 
 def _seconds(ticks: Ints, known: Flags) -> list[float | None]:
-    """Microseconds as seconds, to the last bit as Python has them; None where not known."""
+    """Microseconds as seconds, to the last bit as Python divides them; None where not known."""
     if known.all() and len(ticks) and ticks.min() >= -_EXACT and ticks.max() <= _EXACT:
         exact: list[float | None] = (ticks / MICROSECOND).tolist()
         return exact
     pairs = zip(ticks.tolist(), known.tolist(), strict=True)
     return [tick / MICROSECOND if it_is else None for tick, it_is in pairs]
+
+
+def in_ranges(keys: Sequence[Keys], most: int = MOST) -> Iterator[list[Ints]]:
+    """Cut keys into ascending ranges; for each range, where its keys are in each array.
+
+    A range has at most ``most`` keys in all, or a single key that occurs more often.
+    """
+    bounds = _bounds(np.sort(np.concatenate(keys)), most)
+    orders = [np.argsort(each, kind="stable") for each in keys]
+    cuts = [
+        np.searchsorted(each[order], bounds, side="right").tolist()
+        for each, order in zip(keys, orders, strict=True)
+    ]
+    begins = (0,) * len(keys)
+    for ends in zip(*cuts, strict=True):
+        yield [order[begin:end] for order, begin, end in zip(orders, begins, ends, strict=True)]
+        begins = ends
+
+
+def _bounds(ordered: Keys, most: int) -> Keys:
+    """The last key of each range."""
+    every = ordered[most - 1 :: most]
+    before = np.searchsorted(ordered, every, side="left") - 1
+    return distinct(np.concatenate([every, ordered[before[before >= 0]], ordered[-1:]]))

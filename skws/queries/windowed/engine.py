@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import count
 from typing import Any
 
 import numpy as np
 
-from skws.data.batch import RecordBatch, batched
+from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.index import with_sources
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.events import Event, completed, in_order
 from skws.queries.keywords.live_results import LiveResults
-from skws.queries.keywords.operator import KeywordOperator
+from skws.queries.keywords.meshes import AnsweredQueries
+from skws.queries.keywords.operator import KeywordOperator, MeshEngine
+from skws.queries.keywords.result_emitter import Event, completed, in_order
 from skws.queries.keywords.tuple_batch import TupleBatch, of_tuples
 from skws.queries.windowed.closed import ClosedWindows, Contents, Holding
 from skws.queries.windowed.members import Members, with_successors
@@ -34,100 +34,82 @@ from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws_mesh.columnar import LiveTuples, Partials
 from skws_mesh.columnar.columns import Flags, Ints
-from skws_mesh.columnar.operators import OperatorCounts
 from skws_mesh.columnar.store import NO_MEMBER
 from skws_purging.lifespans import static_tuples
 from skws_purging.tuples import ALWAYS, StreamTuple
-from skws_schema.errors import UsageError, nearest
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema
 from skws_windows.processor.spans import Closed
 from skws_windows.window import FOREVER, MICROSECOND, ExpressionWindow
 
 
-class WaitingResults:
-    """Results whose tuples are a finder's, with the keys that ``members`` knows."""
+class WaitingResults(LiveResults):
+    """Results that wait for a window to end that holds all their tuples."""
 
-    def __init__(self, finder: KeywordOperator, members: Members, scoring: WindowScoring) -> None:
-        self._finder = finder
+    def __init__(self, operator: KeywordOperator, members: Members, scoring: WindowScoring) -> None:
+        super().__init__()
+        self._operator = operator
         self._members = members
         self._scoring = scoring
-        self._pending = LiveResults()
-
-    def __len__(self) -> int:
-        return len(self._pending)
 
     def add(self, results: Partials) -> None:
-        """Remember results; no window holds those whose keys differ, and static ones wait for none."""
+        """Remember results; not those whose keys differ, nor those of static tuples alone."""
         same, _ = self._members.key_of(results.members)
-        self._pending.add(results.taken(self._streaming(results).any(axis=1) & same))
-
-    def remove(self, query: int) -> None:
-        """Forget those of a query."""
-        self._pending.remove(query)
-
-    def end(self, slots: Ints) -> None:
-        """Tuples have ended; results end with them."""
-        for _ in self._pending.end(slots, self._finder.live.tuples.end):
-            pass
-
-    def compact(self, horizon: int, slots: Ints) -> None:
-        """Forget what has ended, tuples having got new slots."""
-        self._pending.compact(horizon, slots)
+        super().add(results.taken(self._streaming(results).any(axis=1) & same))
 
     def forget(self, closed: Closed) -> None:
-        """Windows that have been told hold these."""
-        for _ in self._released(closed):
+        """Drop the results that windows hold: they were given before."""
+        for _ in self._held(closed):
             pass
 
-    def told(self, closed: Closed, time: Ints, begin: int) -> Iterator[Event]:
-        """Those that windows hold, at the end of the first that does; ``time`` from position ``begin`` on."""
+    def due(self, closed: Closed, time: Ints, begin: int) -> Iterator[Event]:
+        """Results that windows hold, at the end of the first. ``time``: by position from ``begin`` on."""
         if len(closed.last):
             scored = len(self._scoring) > 0
-            contents = Contents(self._finder.live.tuples, self._members.keys, closed) if scored else None
-            for results, ends in self._released(closed):
+            contents = Contents(self._operator.live.tuples, self._members.keys, closed) if scored else None
+            for results, ends in self._held(closed):
                 judged = [None] * len(results) if contents is None else self._judged(results, ends, contents)
                 yield from self._events(results, ends, time[ends - begin], judged)
 
-    def _released(self, closed: Closed) -> Iterator[tuple[Partials, Ints]]:
+    def _held(self, closed: Closed) -> Iterator[tuple[Partials, Ints]]:
         holding = Holding(closed)
-        return self._pending.released(lambda results: self._first_ends(holding, results))
+        return self.released(lambda results: self._first_ends(holding, results))
 
     def _streaming(self, results: Partials) -> Flags:
-        """Which members there are, and no static tuples."""
-        starts = self._finder.live.tuples.start[results.members]
+        """The members that are tuples of streams."""
+        starts = self._operator.live.tuples.start[results.members]
         flags: Flags = (results.members != NO_MEMBER) & (starts != ALWAYS)
         return flags
 
     def _first_ends(self, holding: Holding, results: Partials) -> Ints:
-        """The end of the first window that holds each result while its tuples are there, or FOREVER."""
-        starts, streaming = self._finder.live.tuples.start[results.members], self._streaming(results)
+        """The end of the first window that holds each result while its tuples are alive, or FOREVER."""
+        starts, streaming = self._operator.live.tuples.start[results.members], self._streaming(results)
         first = np.where(streaming, starts, FOREVER).min(axis=1)
         last = np.where(streaming, starts, -1).max(axis=1)
         end = holding.ends(first, last, self._members.key_of(results.members)[1])
         return np.where(end < results.end, end, FOREVER)
 
     def _judged(self, results: Partials, ends: Ints, contents: Contents) -> list[Judged | None]:
-        """Scores by the windows that results are told with."""
-        trees = [self._finder.telling.tree(row) for row in results.rows()]
+        """Scores by the windows that results are given with."""
+        trees = [self._operator.emitter.tree(row) for row in results.rows()]
         return self._scoring.over(results, trees, contents.ended_at(ends), ends, contents)
 
     def _events(
         self, results: Partials, ends: Ints, time: Ints, judged: Sequence[Judged | None]
     ) -> Iterator[Event]:
-        times = self._finder.known.times[results.members]
+        times = self._operator.known.times[results.members]
         began = np.where(self._streaming(results), times, ALWAYS).max(axis=1)
-        made = self._finder.telling.results(results, began, time)
+        made = self._operator.emitter.results(results, began, time)
         columns = (made, ends.tolist(), time.tolist())
         for result, tick, end, score in zip(*columns, judged, strict=True):
             yield completed(tick, result if score is None else score.at(end / MICROSECOND).told(result))
 
 
-class WindowedEngine:
-    """Answers standing queries over the windows of one expression.
+class WindowedEngine(MeshEngine):
+    """Answers queries over the windows of one expression, from the first record on.
 
-    Windows begin with the first record that comes; records come in order of
-    time. Raises UsageError for an expression that cannot be read.
+    Records come in order of time. Raises UsageError for an expression that
+    cannot be read.
     """
 
     def __init__(self, schema: Schema, window: ExpressionWindow) -> None:
@@ -136,12 +118,11 @@ class WindowedEngine:
         self.counts = Counts()
         self._windows = StreamWindows(nameable(schema), window)
         self.tracker = self._windows.tracker
-        self._finder = KeywordOperator(schema, window, on_compact=self._renumber, scorer=self._scorer)
-        self._members = Members(schema, self._finder, self.tracker)
-        self._waiting = WaitingResults(self._finder, self._members, self._scoring)
-        self._names: dict[str, int] = {}
+        self._operator = KeywordOperator(schema, window, on_compact=self._renumber, scorer=self._scorer)
+        self._members = Members(schema, self._operator, self.tracker)
+        self._waiting = WaitingResults(self._operator, self._members, self._scoring)
+        self._queries = AnsweredQueries()
         self._closed = ClosedWindows(self.tracker)
-        self._next = count()
 
     @classmethod
     def of(cls, plan: Plan) -> WindowedEngine:
@@ -151,28 +132,19 @@ class WindowedEngine:
         engine.add(plan)
         return engine
 
-    def add(self, plan: Plan, name: str | None = None) -> list[Result]:
-        """Answer a query from now on; its results are told when windows end, so there are none yet."""
-        name = name or plan.query.text
-        if name in self._names:
-            raise UsageError(f"there is a standing query {name!r} already")
-        self._names[name] = number = next(self._next)
-        for found in self._finder.add(number, plan):
-            self._waiting.add(found)
-        return []
+    def add(self, plan: Plan, name: str | None = None) -> None:
+        """Answer a query from now on; its results are given when windows end."""
+        number, is_new = self._queries.add(name or plan.query.text, plan)
+        if is_new:
+            for found in self._operator.add(number, plan):
+                self._waiting.add(found)
 
     def remove(self, name: str) -> None:
-        """Answer a query no longer. Raises UsageError if there is none of that name."""
-        if name not in self._names:
-            raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
-        number = self._names.pop(name)
-        self._waiting.remove(number)
-        self._finder.remove(number)
-
-    @property
-    def queries(self) -> set[str]:
-        """The names of those that are answered."""
-        return set(self._names)
+        """Stop answering a query. Raises UsageError if there is none of that name."""
+        number = self._queries.remove(name)
+        if number is not None:
+            self._waiting.remove(number)
+            self._operator.remove(number)
 
     @property
     def waiting_results(self) -> int:
@@ -183,25 +155,6 @@ class WindowedEngine:
         """The windows that ended last, in order of their ends, and those that are open, oldest first."""
         return self._windows.stretches()
 
-    def waiting(self) -> OperatorCounts:
-        """Operators that ever had partials, each with those that wait, once for every join they wait for."""
-        return [count for mesh in self._finder.meshes for count in mesh.waiting()]
-
-    @property
-    def carried(self) -> int:
-        """The keywords that live tuples carry, of the only query there is."""
-        ((number, standing),) = self._finder.queries.items()
-        return standing.mesh.carried(number)
-
-    def compact(self, tick: int) -> None:
-        """Purge all that has ended at ``tick``."""
-        self._finder.compact(tick)
-
-    @property
-    def live_tuples(self) -> int:
-        """Tuples that a window may hold; up to about as many others are not yet purged."""
-        return len(self._finder.live)
-
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Take in the static tables, which belong to every window; give the results of them alone."""
         records = with_sources(self.schema, records)
@@ -211,13 +164,9 @@ class WindowedEngine:
         """Take in static tuples; the results of them alone."""
         self.counts.static += len(static)
         self._members.add_static(len(static))
-        found = self._finder.insert(of_tuples(static, lambda t: t.occurrence > 0))
-        self.counts.excluded = self._finder.excluded
-        return list(self._finder.telling.events(found, snapshot=True))
-
-    def process(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Take in stream records in order of time."""
-        yield from self.process_batches(batched(records))
+        found = self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
+        self.counts.excluded = self._operator.excluded
+        return list(self._operator.emitter.events(found, snapshot=True))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Take in stream records as columns, in order of time."""
@@ -235,7 +184,7 @@ class WindowedEngine:
 
     def state(self) -> dict[str, Any]:
         """All that the engine holds but static tables, in plain values."""
-        tuples, known = self._finder.live.tuples, self._finder.known
+        tuples, known = self._operator.live.tuples, self._operator.known
         slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS)).tolist()
         members = [known.member(slot) for slot in slots]
         return {
@@ -263,12 +212,12 @@ class WindowedEngine:
         self._members.add_keys(self.tracker.keys(BatchSource(batch)))
         ends = np.full(len(start), FOREVER, dtype=np.int64)
         new = TupleBatch(batch.relation, batch.rows, start, ends, batch.time, start)
-        for results in self._finder.insert(with_successors(new, np.array(successors, dtype=bool))):
+        for results in self._operator.insert(with_successors(new, np.array(successors, dtype=bool))):
             self._waiting.add(results)
         self._members.follow(set(state["followed"]) - gone)
         self._waiting.forget(self._closed.restore(state["closed"]))
         self.counts = Counts(**state["counts"])
-        self._finder.excluded = self.counts.excluded  # those put back were counted then
+        self._operator.excluded = self.counts.excluded  # those put back were counted then
 
     def events(self, batch: RecordBatch) -> list[Event]:
         """The results that a batch of records in order of time leads to."""
@@ -279,14 +228,14 @@ class WindowedEngine:
         settled = self._members.settle(batch, inserted, spans)
         self.counts.unmatched_deletions += settled.unmatched
         if len(settled.slots):
-            self._finder.end(settled.slots, settled.ends)
-            self._waiting.end(settled.slots)
-        for results in self._finder.insert(settled.arrivals):
+            self._operator.end(settled.slots, settled.ends)
+            self._waiting.shorten(settled.slots, self._operator.live.tuples.end)
+        for results in self._operator.insert(settled.arrivals):
             self._waiting.add(results)
-        self.counts.excluded = self._finder.excluded
-        events = list(self._waiting.told(spans.closed, inserted.time, begin))
+        self.counts.excluded = self._operator.excluded
+        events = list(self._waiting.due(spans.closed, inserted.time, begin))
         self._closed.add(spans.closed)
-        self._finder.purge(self.tracker.position)
+        self._operator.purge(self.tracker.position)
         return events
 
     def _scorer(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> WindowScoring:

@@ -101,17 +101,17 @@ class WindowedQueries(Operator):
     def remove(self, query: Query) -> None:
         del self._queries[query.name], self._plans[query.name]
         self._best.pop(query.name, None)
-        if self._engine is not None and query.text not in self._texts():
-            self._engine.remove(query.text)
+        if self._engine is not None:
+            self._engine.remove(query.name)
 
     def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
         if not len(arrived.batch):
             return {}
         if self._engine is None:
-            self._engine = self._new_engine(self._plans.values())
+            self._engine = self._new_engine()
             self._engine.seek(arrived.position)
         self._saved = None
-        return self._by_name(self._plans, self._engine.process_batches([arrived.batch]))
+        return self._by_name(self._engine.process_batches([arrived.batch]))
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
         state, queries = self._bytes(), list(self._queries.values())
@@ -142,24 +142,24 @@ class WindowedQueries(Operator):
         self._read(queries)
         held = orjson.loads(state)
         if held is not None:
-            self._engine = self._new_engine(self._plans.values())
+            self._engine = self._new_engine()
             self._engine.restore(held)
 
     def _read(self, queries: Sequence[Query]) -> None:
         """Read queries, and have an engine that has begun answer them."""
         for query in queries:
             plan, top = _plan(query, self._state.stream), _top(query)
-            if self._engine is not None and query.text not in self._texts():
-                self._engine.add(plan, query.text)
+            if self._engine is not None:
+                self._engine.add(plan, query.name)
             self._queries[query.name], self._plans[query.name] = query, plan
             if top is not None:
                 self._best[query.name] = BestOfWindows(top, plan.schema)
 
-    def _new_engine(self, plans: Iterable[Plan]) -> WindowedEngine:
+    def _new_engine(self) -> WindowedEngine:
         """An engine with the static tables; the results of static tuples alone are given apart."""
         engine = WindowedEngine(self._state.stream.schema, self._window)
-        for text, plan in sorted({plan.query.text: plan for plan in plans}.items()):
-            engine.add(plan, text)
+        for name, plan in self._plans.items():
+            engine.add(plan, name)
         for _ in engine.load_tables(self._state.tables):
             pass
         return engine
@@ -174,11 +174,11 @@ class WindowedQueries(Operator):
             found += self._chosen(name, results)
         return found
 
-    def _by_name(self, names: Iterable[str], results: Iterable[Result]) -> dict[str, Iterable[LiveResult]]:
+    def _by_name(self, results: Iterable[Result]) -> dict[str, Iterable[LiveResult]]:
         found: defaultdict[str, list[Result]] = defaultdict(list)
         for result in results:
             found[result.query].append(result)
-        return {name: self._chosen(name, found[self._queries[name].text]) for name in names}
+        return {name: self._chosen(name, found[query.text]) for name, query in self._queries.items()}
 
     def _chosen(self, name: str, results: Iterable[Result]) -> Iterable[Result]:
         """The best results of each window, if the query asks for these alone."""
@@ -190,9 +190,6 @@ class WindowedQueries(Operator):
         if self._saved is None:
             self._saved = NOT_BEGUN if self._engine is None else orjson.dumps(self._engine.state())
         return self._saved
-
-    def _texts(self) -> set[str]:
-        return {query.text for query in self._queries.values()}
 
 
 def _plan(query: Query, stream: Stream) -> Plan:

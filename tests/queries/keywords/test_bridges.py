@@ -105,7 +105,7 @@ def test_a_partial_stands_once_whatever_it_waits_for() -> None:
     engine = ColumnarEngine.of(plan(f"{A} {B}", 5, TimeWindow(10)))
     woken = [Record(0, 1, (A, 1, 2)), Record(5, 1, (B, 9, None))]  # no keyword is missing, and nothing joins
     assert not list(engine.process(woken))
-    (mesh,) = engine._finder.meshes
+    (mesh,) = engine._operator.meshes
     assert mesh.partials == 1
     assert [(tree.relations, waiting) for tree, waiting in engine.waiting()] == [((0,), 2)]  # for r1 and r2
     engine.expire(11)
@@ -121,7 +121,7 @@ def test_who_ends_before_its_batch_does_waits_only_for_late_tuples(
     engine = ColumnarEngine.of(replace(plan(f"{A} {B}", 5, TimeWindow(10)), lateness=lateness))
     root, other, last = (Record(0, start, (A, 1, 2)), Record(2, start, (B, 7, 7)), Record(5, 100, (B, 9, 9)))
     assert not list(engine.process([root, other, last]))
-    (mesh,) = engine._finder.meshes
+    (mesh,) = engine._operator.meshes
     assert mesh.partials == stays
     partner = Record(1, start if lateness else 100, (B, 2, None))
     assert len(list(engine.process([partner]))) == stays

@@ -23,7 +23,7 @@ def held(minutes: int) -> tuple[int, int]:
             for _ in engine.process(step):
                 pass
         gc.collect()
-        return tracemalloc.get_traced_memory()[0], engine._finder.entries
+        return tracemalloc.get_traced_memory()[0], engine._operator.entries
     finally:
         tracemalloc.stop()
 

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-import skws.queries.keywords.pieces
-import skws.queries.keywords.portions
 import skws.queries.keywords.result_emitter
+import skws.queries.keywords.tuple_batch
 import skws_mesh.columnar.hash_index
 import skws_mesh.columnar.mesh
 from skws.data.batch import RecordBatch
@@ -25,7 +24,7 @@ from skws.data.record import Record
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.pieces import in_ranges
+from skws.queries.keywords.result_emitter import in_ranges
 from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, TimeWindow, Window
@@ -39,9 +38,9 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "PAIRS", 3)
     monkeypatch.setattr(skws_mesh.columnar.mesh, "_FEW", 0)
     monkeypatch.setattr(skws.queries.keywords.result_emitter, "MOST", 2)
-    monkeypatch.setattr(skws.queries.keywords.pieces.in_ranges, "__defaults__", (2,))
-    monkeypatch.setattr(skws.queries.keywords.portions, "_FIRST", 2)
-    monkeypatch.setattr(skws.queries.keywords.portions, "RESULTS", 4)
+    monkeypatch.setattr(skws.queries.keywords.result_emitter.in_ranges, "__defaults__", (2,))
+    monkeypatch.setattr(skws.queries.keywords.tuple_batch, "_FIRST", 2)
+    monkeypatch.setattr(skws.queries.keywords.tuple_batch, "RESULTS", 4)
 
 
 def _told(plan: Plan, records: list[Record]) -> list[bytes]:
@@ -63,7 +62,7 @@ def test_results_are_those_without_pieces(
             whole.setattr(module, "PAIRS", 1 << 18)
         whole.setattr(skws_mesh.columnar.mesh, "_FEW", 1 << 12)
         whole.setattr(skws.queries.keywords.result_emitter, "MOST", 1 << 15)
-        whole.setattr(skws.queries.keywords.portions, "_FIRST", 2048)
+        whole.setattr(skws.queries.keywords.tuple_batch, "_FIRST", 2048)
         assert _told(plan, records) == cut
 
 

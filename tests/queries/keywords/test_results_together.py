@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.events import Completed, in_order, retracted
-from skws.queries.keywords.result_emitter import _by_tick_and_id
+from skws.queries.keywords.result_emitter import Completed, _by_tick_and_id, in_order, retracted
 from skws.results.assemble import Assembler, Reading, TupleNames, seconds
 from skws.results.ids import digest_of_join, lanes
 from skws.results.model import Op, Result

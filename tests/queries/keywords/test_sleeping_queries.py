@@ -58,7 +58,7 @@ def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
         for record in stream:
             told(engine, *record)
     shared.remove("gamma beta")
-    (mesh,), (other,) = shared._finder.meshes, alone._finder.meshes
+    (mesh,), (other,) = shared._operator.meshes, alone._operator.meshes
     assert (mesh.partials, mesh.labels) == (other.partials, other.labels)
     assert len(mesh._carriers) == len(other._carriers)
     assert mesh.partials > 0

@@ -96,7 +96,7 @@ def test_as_if_alone(
             (r.query, *s) for r in expected for s in shown([r])
         )
     # All are removed by now: nothing of them is left.
-    assert not shared._finder.meshes
+    assert not shared._operator.meshes
     assert not len(shared._results)
 
 

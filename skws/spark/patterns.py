@@ -194,4 +194,4 @@ def _results(pattern: ReplayedPattern, tuples: Iterable[ReadTuple], begin: int) 
 
 
 def _count(pattern: ReplayedPattern, tuples: Iterable[ReadTuple], begin: int) -> Iterator[tuple[Any, ...]]:
-    yield (str(sum(pattern.count(tuples, begin))),)
+    yield (str(sum(pattern.counted(tuples, begin))),)

@@ -69,7 +69,7 @@ def test_a_stream_rebuilt_from_two_windows_goes_on_as_if_it_had_never_ended(
         kept -= 1
     again = PatternStream(query, SCHEMA, window)
     again.seek(places[kept])
-    again.rebuild(RecordBatch.of(records[kept:cut]))
+    list(again.process(RecordBatch.of(records[kept:cut])))
     assert Counter(told(again, records[cut:])) == Counter(expected)
 
 
@@ -90,7 +90,7 @@ def test_a_snapshot_is_what_was_told_and_is_alive(records: list[Record], window:
     query = read_query(PATTERN, SCHEMA)
     whole = PatternStream(query, SCHEMA, window)
     results = told(whole, records)
-    snapshot = PatternStream(query, SCHEMA, window).snapshot([(RecordBatch.of(records), None)])
+    snapshot = PatternStream(query, SCHEMA, window).alive_after([(RecordBatch.of(records), None)])
     assert all(result.snapshot and '"snapshot":true' in result.to_json().decode() for result in snapshot)
     shown = Counter(replace(result, snapshot=False) for result in snapshot)
     match window:

@@ -46,7 +46,7 @@ def test_results_and_counts(text: str, records: list[Record], window: Window, si
         pattern = ReplayedPattern(query, SCHEMA, window)
         found = list(pattern.results(pattern.stream.tuples(RecordBatch.of(records))))
         counted = ReplayedPattern(query, SCHEMA, window)
-        assert sum(counted.count(counted.stream.tuples(RecordBatch.of(records)))) == len(expected)
+        assert sum(counted.counted(counted.stream.tuples(RecordBatch.of(records)))) == len(expected)
     assert Counter(result for _, result in found) == Counter(expected)
     assert [position for position, _ in found] == [result.tuples[-1].position for result in expected]
 
@@ -63,7 +63,7 @@ def test_what_comes_before_a_slice_is_not_told(begin: int, most: int) -> None:
         pattern, counted = (ReplayedPattern(query, SCHEMA, CountWindow(5)) for _ in range(2))
         found = [r for _, r in pattern.results(pattern.stream.tuples(RecordBatch.of(records)), begin)]
         assert Counter(found) == Counter(expected)
-        assert sum(counted.count(counted.stream.tuples(RecordBatch.of(records)), begin)) == len(expected)
+        assert sum(counted.counted(counted.stream.tuples(RecordBatch.of(records)), begin)) == len(expected)
 
 
 def test_more_results_than_could_be_formed_are_counted() -> None:
@@ -71,4 +71,4 @@ def test_more_results_than_could_be_formed_are_counted() -> None:
     query = read_query("Q(x) <- A(_, x, _), B(_, x, _), C(_, x, _)", SCHEMA)
     records = [Record(i % 3, i, ("alpha", 1, 0)) for i in range(600)]
     counted = ReplayedPattern(query, SCHEMA, Unbounded())
-    assert sum(counted.count(counted.stream.tuples(RecordBatch.of(records)))) == 200**3
+    assert sum(counted.counted(counted.stream.tuples(RecordBatch.of(records)))) == 200**3

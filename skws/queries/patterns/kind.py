@@ -7,26 +7,20 @@ shard has the whole pattern, as for a window expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Callable, Hashable
 
-import numpy as np
-
-from skws.data.batch import Ints, RecordBatch
-from skws.queries.evaluator import Evaluator, Load, OrderedBatch
+from skws.queries.evaluator import Evaluator
 from skws.queries.operator import Operator, SeparateKind, check_stays
 from skws.queries.partitioning import Part
-from skws.queries.patterns import PatternQuery, PatternResult, PatternStream, read_query
+from skws.queries.patterns import PatternQuery, PatternStream, read_query
 from skws.queries.patterns.replayed import ReplayedPattern
-from skws.queries.patterns.stream import ReadTuple
 from skws.queries.patterns.whole import WholePatternEvaluator, in_constant_memory, refuse_unbounded_pattern
 from skws.queries.stream_state import StreamState
 from skws.spec.query import ALLOWED, Query
 from skws.spec.stream import Stream
 from skws_schema.evolution import nameable
 from skws_schema.model import Row
-from skws_windows.window import CountWindow, ExpressionWindow, Unbounded, Window
+from skws_windows.window import ExpressionWindow, Unbounded, Window
 
 
 class PatternKind(SeparateKind):
@@ -89,78 +83,8 @@ class PatternKind(SeparateKind):
         if _forgets(pattern, window, stream):
             return WholePatternEvaluator(pattern, stream)
         if stream.finite:
-            return FinitePattern(pattern, stream, window)
-        return PatternEvaluator(pattern, stream, window, _own(pattern, part))
-
-
-class PatternEvaluator(Evaluator):
-    """Answers one pattern. ``own``: the tuples that its results may have; None for all."""
-
-    def __init__(
-        self, query: PatternQuery, stream: Stream, window: Window, own: Callable[[int, Row], bool] | None
-    ) -> None:
-        self.keeps = window
-        # Under a count window records come in order of arrival: a time before the latest counts as it.
-        self._by_arrival = stream.by_count and not isinstance(window, CountWindow)
-        self._latest = np.iinfo(np.int64).min
-        self._pattern = PatternStream(query, nameable(stream.schema), window, own=own)
-
-    def begin(self, past: Iterable[OrderedBatch]) -> Iterable[PatternResult]:
-        """Process the log; gives the results that are alive now."""
-        told = iter(past)
-        first = next(told, None)
-        if first is None:
-            return ()
-        self._pattern.seek(first.position)
-        found = self._pattern.snapshot(map(self._ordered, chain([first], told)))
-        return sorted(found, key=_place)
-
-    def take(self, arrived: OrderedBatch) -> Iterable[PatternResult]:
-        """The results that the next tuples complete.
-
-        The order of those that one tuple completes depends on tuples long gone, so they are sorted.
-        """
-        self._pattern.seek(arrived.position)
-        batch, positions = self._ordered(arrived)
-        return sorted(self._pattern.process(batch, positions), key=_place)
-
-    def load(self) -> Load:
-        return Load(self._pattern.live_tuples, 1, self._pattern.runs)
-
-    def _ordered(self, arrived: OrderedBatch) -> tuple[RecordBatch, Ints | None]:
-        batch = arrived.batch
-        if not self._by_arrival or not len(batch):
-            return batch, arrived.positions
-        time = np.maximum.accumulate(np.maximum(batch.time, self._latest))
-        self._latest = int(time[-1])
-        return replace(batch, time=time), arrived.positions
-
-
-class FinitePattern(Evaluator):
-    """Answers one pattern over a stream that ends: by columns as long as that is fast.
-
-    The results that a tuple completes are given as they are found, unordered: they may exceed memory.
-    """
-
-    def __init__(self, query: PatternQuery, stream: Stream, window: Window) -> None:
-        self.keeps = window
-        self._replayed = ReplayedPattern(query, stream.schema, window)
-
-    def take(self, arrived: OrderedBatch) -> Iterator[PatternResult]:
-        return (result for _, result in self._replayed.results(self._tuples(arrived)))
-
-    def count(self, arrived: OrderedBatch) -> int:
-        return sum(self._replayed.count(self._tuples(arrived)))
-
-    def load(self) -> Load:
-        return Load(self._replayed.stream.live_tuples, 1, self._replayed.stream.runs)
-
-    def _tuples(self, arrived: OrderedBatch) -> Iterator[ReadTuple]:
-        return self._replayed.stream.tuples(arrived.batch, arrived.positions)
-
-
-def _place(result: PatternResult) -> tuple[int, str]:
-    return result.tuples[-1].position, result.id
+            return ReplayedPattern(pattern, stream.schema, window)
+        return PatternStream(pattern, nameable(stream.schema), window, own=_own(pattern, part))
 
 
 def _read(query: Query, stream: Stream) -> tuple[PatternQuery, Window]:

@@ -1,4 +1,4 @@
-"""A pattern over tuples that are all there: by columns as long as that is quick, then by its automaton."""
+"""A pattern over a stream that ends: by columns as long as that is fast, then by its automaton."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from skws.data.batch import BATCH
+from skws.queries.evaluator import Evaluator, Load, OrderedBatch
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream, ReadTuple
 from skws.queries.patterns.text import PatternQuery
@@ -18,25 +19,39 @@ from skws_patterns.evaluation.runs import column_plan
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, Window
 
-_ROWS: Final = 4096  # of results, made Python's at a time
+_ROWS: Final = 4096  # results converted to Python objects at a time
 
 
-class ReplayedPattern:
-    """Evaluates a pattern over tuples in order of time. ``stream`` takes batches of records apart.
+class ReplayedPattern(Evaluator):
+    """Evaluates a pattern over tuples in order of time. ``window`` as for ``stream``, which reads batches.
 
-    ``window`` as for a ``PatternStream``. One of ``results`` and ``count`` is to be asked, again and again.
+    Use either ``results`` or ``counted``. The results that a tuple completes
+    are given as they are found, unordered: they may exceed memory.
     """
 
     def __init__(self, query: PatternQuery, schema: Schema, window: Window | None = None) -> None:
         self.stream = PatternStream(query, schema, window)
+        self.keeps = self.stream.window
         plan = column_plan(query.pcea)
         self._labels = [frozenset({label}) for label in plan.labels] if plan else []
         self._columns = ColumnarEvaluator(plan, self.stream.window) if plan else None
 
+    def take(self, arrived: OrderedBatch) -> Iterator[PatternResult]:
+        return (result for _, result in self.results(self._tuples(arrived)))
+
+    def count(self, arrived: OrderedBatch) -> int:
+        return sum(self.counted(self._tuples(arrived)))
+
+    def load(self) -> Load:
+        return self.stream.load()
+
+    def _tuples(self, arrived: OrderedBatch) -> Iterator[ReadTuple]:
+        return self.stream.tuples(arrived.batch, arrived.positions)
+
     def results(
         self, tuples: Iterable[ReadTuple], begin: int = -FOREVER
     ) -> Iterator[tuple[int, PatternResult]]:
-        """Results with the positions of their last tuples, of those from tick ``begin`` on, in order."""
+        """Results in order, each with the position of its last tuple, which is at tick ``begin`` or later."""
         for batch in _batches(tuples):
             found = self._found(batch)
             if found is None:
@@ -46,8 +61,8 @@ class ReplayedPattern:
             else:
                 yield from self._formed(batch, found, begin)
 
-    def count(self, tuples: Iterable[ReadTuple], begin: int = -FOREVER) -> Iterator[int]:
-        """How many results there are, told bit by bit, none of them formed."""
+    def counted(self, tuples: Iterable[ReadTuple], begin: int = -FOREVER) -> Iterator[int]:
+        """The numbers of results, part by part; results are not formed."""
         for batch in _batches(tuples):
             found = self._found(batch)
             if found is None:
@@ -58,7 +73,7 @@ class ReplayedPattern:
                 yield int((found.last >= first).sum())
 
     def _found(self, batch: Sequence[ReadTuple]) -> Found | None:
-        """The results that a batch completes; None where they are for the automaton."""
+        """The results that a batch completes; None if the automaton is to find them."""
         if self._columns is None:
             return None
         try:

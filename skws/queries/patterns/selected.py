@@ -18,7 +18,7 @@ from skws.queries.keywords.bounded_networks import end_of, ends
 from skws.queries.partitioning import Part
 from skws.queries.patterns.normal_form import choices_of, pattern_query
 from skws.queries.patterns.text import is_formal
-from skws.queries.sql.decide import refuse_unbounded_union
+from skws.queries.sql.report import refuse_unbounded_union
 from skws.queries.sql.result import Added, SqlResult, shown_row
 from skws.queries.sql.synopses import SynopsesEvaluator, SynopsesKind
 from skws.queries.sql.whole import WHOLE, whole_tuples

@@ -1,17 +1,20 @@
-"""One pattern over one stream: batches of records in, results out. What searches and live searches run."""
+"""A pattern over a stream, evaluated by its automaton."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from skws.data.batch import Ints, RecordBatch
+from skws.queries.evaluator import Evaluator, Load, OrderedBatch
 from skws.queries.patterns.history import History, formed, marks_of
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.text import PatternQuery
-from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluation.evaluator import Evaluator as Automaton
 from skws_patterns.evaluation.heap import Valuation
 from skws_schema.errors import PatternError
 from skws_schema.memory import Held, memory_checked, register
@@ -28,7 +31,7 @@ from skws_windows.window import (
 
 
 class ReadTuple(NamedTuple):
-    """A tuple that a pattern reads. ``successor``: as in the names of keyed tuples, None if not known yet."""
+    """A tuple that a pattern reads. ``successor``: whether it replaces one of its key; None if not known."""
 
     position: int
     relation: int
@@ -37,15 +40,16 @@ class ReadTuple(NamedTuple):
     successor: bool | None = None
 
 
-class PatternStream:
+class PatternStream(Evaluator):
     """Evaluates a pattern over records in order of time; deletions are left out.
 
-    ``window``: None for the pattern's own, else the schema's; it is the one
-    that holds. A stream that goes on elsewhere is rebuilt from the records of
-    its last two windows: a result spans one, and the name of a tuple may
-    depend on the window before it. Before that, ``seek`` their position.
-    ``own``: which tuples by relation and row results may be made of, None for
-    all; the others are only counted, and remembered by their keys.
+    ``window``: the one that holds; None for the pattern's own, else the schema's.
+    ``own``: the tuples, by relation and row, that results may have; None for
+    all. Others are only counted, and remembered by their keys.
+
+    The state is rebuilt from the records of the last two windows: a result
+    spans one, and the name of a tuple may depend on the window before it.
+    ``seek`` their position first.
     """
 
     def __init__(
@@ -59,9 +63,10 @@ class PatternStream:
         self.window = window or query.window or parse_window(schema.window)
         if isinstance(self.window, ExpressionWindow):
             raise PatternError("windows of an expression are for skws.queries.windowed.pattern")
-        self.position = 0  # where the next tuple stands in the stream
+        self.keeps = self.window
+        self.position = 0  # of the next insertion in the stream
         self._by_count = isinstance(self.window, CountWindow)
-        self._evaluator = Evaluator(query.pcea, len(schema.relations), self.window)
+        self._automaton = Automaton(query.pcea, len(schema.relations), self.window)
         self._history = History(schema, self.window, query.keywords)
         self._own = own
         self._reads = sorted(query.pcea.relations)
@@ -69,97 +74,119 @@ class PatternStream:
         register(self)
 
     def held(self) -> Held:
-        """What the pattern holds."""
+        """The memory of the pattern."""
         told = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
         return Held(self.entries(), f"pattern {self.query.text!r} holds {told}")
 
     def seek(self, position: int) -> None:
-        """The next tuple stands there in the stream."""
+        """Move to the position of the next insertion."""
         self.position = position
+
+    def begin(self, past: Iterable[OrderedBatch]) -> Iterable[PatternResult]:
+        batches = iter(past)
+        first = next(batches, None)
+        if first is None:
+            return ()
+        self.seek(first.position)
+        return sorted(self.alive_after(map(self._ordered, chain([first], batches))), key=_place)
+
+    def take(self, arrived: OrderedBatch) -> Iterable[PatternResult]:
+        """The results that the next tuples complete.
+
+        The order of those that one tuple completes depends on tuples long gone, so they are sorted.
+        """
+        self.seek(arrived.position)
+        return sorted(self.process(*self._ordered(arrived)), key=_place)
+
+    def load(self) -> Load:
+        return Load(self.live_tuples, 1, self.runs)
+
+    def _ordered(self, arrived: OrderedBatch) -> tuple[RecordBatch, Ints | None]:
+        """Records in order of time: one before the latest, as under a count window, counts as the latest."""
+        batch = arrived.batch
+        if not self._by_count and len(batch):
+            time = np.maximum.accumulate(np.maximum(batch.time, self._now))
+            batch = batch if (time == batch.time).all() else replace(batch, time=time)
+        return batch, arrived.positions
 
     def process(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[PatternResult]:
         """The results that a batch completes, as their last tuples come.
 
-        ``positions`` of its tuples, where they are not one after the other.
+        ``positions`` of the records; None if they are consecutive.
         """
         for _ in self.completing(self.tuples(batch, positions)):
             yield from self.results()
 
-    def rebuild(self, batch: RecordBatch, positions: Ints | None = None) -> None:
-        """Take in records whose results have been told."""
-        for _ in self.completing(self.tuples(batch, positions)):
-            pass
-
-    def snapshot(self, batches: Iterable[tuple[RecordBatch, Ints | None]]) -> list[PatternResult]:
-        """Take in the records up to now, as ``process`` takes them; gives the results alive at the end."""
+    def alive_after(self, batches: Iterable[tuple[RecordBatch, Ints | None]]) -> list[PatternResult]:
+        """The results that are alive after batches, as snapshots; ``process`` describes the batches."""
         found = []
         for batch, positions in batches:
             for _ in self.completing(self.tuples(batch, positions)):
-                for valuation in memory_checked(self._evaluator.results()):
+                for valuation in memory_checked(self._automaton.results()):
                     first = self._history.at(min(valuation)[0])[1]
                     found.append((self.window.end(first), self.formed(valuation, snapshot=True)))
         return [result for end, result in found if end > self._now]
 
     @property
     def live_tuples(self) -> int:
-        """Tuples that are remembered."""
+        """The number of remembered tuples."""
         return len(self._history)
 
     @property
     def runs(self) -> int:
-        """Entries of runs that are remembered."""
-        return self._evaluator.entries()
+        """The number of remembered entries of runs."""
+        return self._automaton.entries()
 
     def entries(self) -> int:
-        """How much is remembered: entries of runs, and tuples."""
+        """The number of remembered entries of runs and tuples."""
         return self.runs + self.live_tuples
 
     def completing(
         self, tuples: Iterable[ReadTuple], begin: int = -FOREVER, *, remember: bool = True
     ) -> Iterator[ReadTuple]:
-        """Take in tuples; stops at each that completes results, from tick ``begin`` on.
+        """Process tuples; gives each that completes results, from tick ``begin`` on.
 
-        ``remember``: what results are formed of, or else they can only be counted.
+        ``remember``: False if results are only counted, so their tuples are not needed.
         """
-        evaluator, history = self._evaluator, self._history
+        automaton, history = self._automaton, self._history
         for taken in memory_checked(tuples):
             position, relation, row, time, successor = taken
             tick = position if self._by_count else time
             if self._own is not None and not self._own(relation, row):
                 history.pass_by(relation, row, tick)
                 continue
-            evaluator.position = position - 1
+            automaton.position = position - 1
             if remember:
                 history.add(position, relation, row, tick, time, successor)
-            if evaluator.update(relation, row, tick) and tick >= begin:
+            if automaton.update(relation, row, tick) and tick >= begin:
                 yield taken
 
     def tick(self, taken: ReadTuple) -> int:
-        """When a tuple comes by the window's clock: a position or a time in microseconds."""
+        """The tick of a tuple: a position, or a time in microseconds."""
         return taken.position if self._by_count else taken.time
 
     def remember(self, taken: ReadTuple) -> None:
-        """Take in a tuple for results that are found elsewhere."""
+        """Remember a tuple for results that are found elsewhere."""
         self._history.add(
             taken.position, taken.relation, taken.row, self.tick(taken), taken.time, taken.successor
         )
 
     def catch_up(self, tuples: Iterable[tuple[int, int, Row, int]]) -> None:
-        """Have the automaton read tuples that are remembered: position, relation, row, tick."""
+        """Have the automaton read remembered tuples: position, relation, row, tick."""
         for position, relation, row, tick in tuples:
-            self._evaluator.position = position - 1
-            self._evaluator.update(relation, row, tick)
+            self._automaton.position = position - 1
+            self._automaton.update(relation, row, tick)
 
     def results(self) -> Iterator[PatternResult]:
         """The results that the last tuple completes."""
-        return map(self.formed, memory_checked(self._evaluator.results()))
+        return map(self.formed, memory_checked(self._automaton.results()))
 
     def how_many(self) -> int:
-        """How many results the last tuple completes, without forming them."""
-        return self._evaluator.count()
+        """The number of results that the last tuple completes; they are not formed."""
+        return self._automaton.count()
 
     def tuples(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[ReadTuple]:
-        """The tuples of a batch that the pattern reads; the others are only counted."""
+        """The tuples of a batch that the pattern reads; others only take a position."""
         inserted = ~batch.deletes()
         if positions is None:
             reached: Ints = self.position + np.cumsum(inserted)
@@ -181,8 +208,12 @@ class PatternStream:
         return formed(self.query.text, self._history, marks, end, snapshot=snapshot)
 
     def _end(self, first: int) -> float | None:
-        """When a result that began at a tick leaves the window, where positions do not tell."""
+        """When a result that began at a tick leaves the window; None under a count window or none."""
         if self._by_count or isinstance(self.window, Unbounded):
             return None
         end = self.window.end(first)
         return None if end >= FOREVER else end / MICROSECOND
+
+
+def _place(result: PatternResult) -> tuple[int, str]:
+    return result.tuples[-1].position, result.id

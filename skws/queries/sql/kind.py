@@ -10,7 +10,7 @@ from skws.data.record import Record
 from skws.index import with_sources
 from skws.queries.evaluator import Counts, OrderedBatch
 from skws.queries.partitioning import Part
-from skws.queries.sql.decide import refuse_unbounded_union
+from skws.queries.sql.report import refuse_unbounded_union
 from skws.queries.sql.result import SqlResult, shown_row
 from skws.queries.sql.synopses import SynopsesEvaluator, SynopsesKind
 from skws.spec.query import Query

@@ -1,4 +1,4 @@
-"""A verdict as JSON and as text."""
+"""The verdict on a query: as JSON, as text, and as the reason to refuse the query."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from skws_bounds.maxref import Failure
 from skws_bounds.normal_form import Atom, Place, Union
 from skws_bounds.repairs import WINDOW, Repair
-from skws_bounds.verdict import Verdict
+from skws_bounds.repairs import repairs as repairs_of
+from skws_bounds.verdict import Verdict, check
+from skws_schema.errors import UsageError
 
 _HEADINGS = {True: "bounded", False: "not bounded", None: "not known to be bounded"}
 _REASONS = {
@@ -22,7 +24,7 @@ _REASONS = {
 
 
 def to_json(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> dict[str, Any]:
-    """The verdict as ``skws bounds check --format json`` prints it; a contract that others rely on."""
+    """The verdict as ``skws bounds check --format json`` prints it; consumers depend on it."""
     return {
         "bounded": verdict.bounded,
         "projection": verdict.projection,
@@ -56,7 +58,7 @@ def _located(text: str, atom: Atom) -> dict[str, Any]:
 
 
 def _column(text: str, place: Place) -> dict[str, Any]:
-    """What is projected out, in place of an atom: there is none to blame."""
+    """A projected column, where no atom is responsible."""
     line, column = _place(text, place.start)
     return {"text": text[place.start : place.end], "line": line, "column": column}
 
@@ -76,7 +78,7 @@ def _lines(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> Iterato
 
 
 def reasons(union: Union, verdict: Verdict) -> Iterator[str]:
-    """The conditions that fail, each with the atoms responsible and their places."""
+    """The conditions that fail, each with the responsible atoms and their places."""
     for failure in verdict.failures:
         yield f"  {failure.condition}: {failure.message}"
         for atom in failure.atoms:
@@ -87,7 +89,7 @@ def reasons(union: Union, verdict: Verdict) -> Iterator[str]:
 
 
 def offers(repairs: Sequence[Repair]) -> Iterator[str]:
-    """What would help."""
+    """Changes that would make a query bounded."""
     yield "any of these would make it bounded:" if repairs else "no few changes would make it bounded, but:"
     yield from (f"  - {repair}" for repair in repairs)
     yield f"  - {WINDOW}"
@@ -98,3 +100,17 @@ def _written(text: str, atom: Atom) -> str:
         return str(atom)
     line, column = _place(text, atom.place.start)
     return f"line {line}, column {column}: {atom}"
+
+
+def refuse_unbounded_union(union: Union, what: str = "this query") -> None:
+    """Raises UsageError with the conditions that fail, the atoms responsible and the smallest repairs."""
+    verdict = check(union)
+    if not verdict.bounded:
+        raise UsageError("\n".join(_refusal(union, verdict, what)))
+
+
+def _refusal(union: Union, verdict: Verdict, what: str) -> Iterator[str]:
+    needs = "needs" if verdict.bounded is False and verdict.certain else "may need"
+    yield f"{what} {needs} unbounded memory:"
+    yield from reasons(union, verdict)
+    yield from offers(repairs_of(union, verdict))

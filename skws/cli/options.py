@@ -264,7 +264,7 @@ def read_lateness(text: str) -> int:
 def _expression_fault(schema: Schema) -> str | None:
     if not isinstance(parse_window(schema.window), ExpressionWindow):
         return None
-    from skws.queries.windowed.check_overlap import window_fault as of_expression  # noqa: PLC0415 - for who has one
+    from skws.queries.windowed.plan import window_fault as of_expression  # noqa: PLC0415 - for who has one
 
     return of_expression(schema)
 

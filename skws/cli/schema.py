@@ -56,7 +56,7 @@ def check(file: SchemaPath) -> None:
         tell(f"warning: {warning}")
     window = parse_window(described.window)
     if isinstance(window, ExpressionWindow):
-        from skws.queries.windowed.check_overlap import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
+        from skws.queries.windowed.plan import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
 
         for line in verdict_lines(described, window):
             tell(f"window: {line}")

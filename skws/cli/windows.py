@@ -194,17 +194,18 @@ def _describe(plan: WindowPlan, output_format: WindowsFormat | None, output: Pat
 def _run(
     job: Job, plan: WindowPlan, output_format: WindowsFormat, output: Path | None, *, quiet: bool
 ) -> None:
+    from skws.queries.evaluator import Counts  # noqa: PLC0415
     from skws.queries.keywords.collector import expect_long_lived_objects  # noqa: PLC0415 - as above
     from skws.queries.windowed import writers  # noqa: PLC0415
-    from skws.queries.windowed.check_overlap import admitted  # noqa: PLC0415
-    from skws.queries.windowed.stream_windows import Counts, windows  # noqa: PLC0415
+    from skws.queries.windowed.plan import check_overlap  # noqa: PLC0415
+    from skws.queries.windowed.stream_windows import windows  # noqa: PLC0415
     from skws.sinks.formats import Writer  # noqa: PLC0415
 
     started = perf_counter()
     replay, log = Replay.open(job.replay, job.schema), BadRecordLog(job.on_error, job.dead_letters)
     expect_long_lived_objects()
     processor = plan.processor()
-    warning = "" if job.allow_unbounded_windows else admitted(plan.verdict(), plan.expression, plan.alphabet)
+    warning = "" if job.allow_unbounded_windows else check_overlap(plan)
     if warning and not quiet:
         tell(warning)
     shown = writers.Shown(plan.alphabet, plan.expression.per, processor.aggregates)
@@ -224,7 +225,7 @@ def _run(
             tell(log.summary())
     if not quiet:
         seconds = perf_counter() - started
-        parts = [counted(processor.records, "record"), counted(counts.windows, "window")]
+        parts = [counted(processor.records, "record"), counted(counts.results, "window")]
         parts += [f"{processor.open_starts:,} still open"] if processor.open_starts else []
         parts += [f"{counted(counts.deletions, 'deletion')} left out"] if counts.deletions else []
         parts += [f"{log.count:,} bad"] if log.count else []

@@ -102,7 +102,7 @@ def _fruitful(count: MeshCount) -> list[ClusterCount]:
 def _window(plan: Plan) -> Branch:
     lines: list[str] = []
     if isinstance(plan.window, ExpressionWindow):
-        from skws.queries.windowed.check_overlap import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
+        from skws.queries.windowed.plan import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
 
         lines = verdict_lines(plan.schema, plan.window)
     return Branch(f"window: {window_text(plan.window)}", tuple(map(Branch, lines)))

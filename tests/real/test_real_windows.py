@@ -9,8 +9,9 @@ import pytest
 from skws.data.record import Record
 from skws.formats import BadRecordLog, Replay
 from skws.keywords import terms
+from skws.queries.evaluator import Counts
 from skws.queries.windowed.plan import WindowPlan
-from skws.queries.windowed.stream_windows import Counts, windows
+from skws.queries.windowed.stream_windows import windows
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.processor.processor import Window

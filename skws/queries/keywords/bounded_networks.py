@@ -1,22 +1,45 @@
-"""Candidate networks as queries, and whether each can be answered for ever in constant memory.
+"""Whether the results of a candidate network can be given for ever in constant memory.
 
-A network is a query whose results show whole tuples (``skws.queries.sql.whole``).
-Rows that replace others by their key are not part of the paper's monotonic
-queries: a relation whose keys are finitely many has finitely many live tuples,
-and any other key is held against a network.
+A network is a query whose results show whole tuples. A whole tuple has an
+identity that nothing bounds, so a tuple of a later result is remembered
+whatever its attributes are; bounded are only tuples that no later one can
+join. The paper's monotonic queries know no rows that replace others by their
+key: a relation with finitely many keys has finitely many live tuples, and any
+other key makes a network unbounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
 
-from skws.queries.sql.whole import told_as_whole, whole_tuples
 from skws_bounds.maxref import Failure
 from skws_bounds.names import attribute_of, promises, stream_of
-from skws_bounds.normal_form import Atom, Domain, Op, Query, Stream, Union
+from skws_bounds.normal_form import Atom, Attr, Domain, Kind, Op, Query, Stream, Union
 from skws_bounds.verdict import Verdict, check
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.model import Relation, Schema
+
+WHOLE: Final = "(whole tuple)"
+"""The identity of a tuple as an attribute; no attribute of a schema has this name."""
+
+
+def whole_tuples(streams: Iterable[Stream], *, every: bool = False) -> tuple[Attr, ...]:
+    """The identities of the tuples of endless streams, which results show; ``every``: of all streams."""
+    shown = (s for s in streams if every or s.kind is Kind.INFINITE)
+    return tuple(Attr(s.alias, WHOLE, Domain.NUMBER) for s in shown)
+
+
+def described_whole(failures: Iterable[Failure]) -> Iterator[Failure]:
+    """Failures, with those of whole tuples described by results."""
+    for failure in failures:
+        if any(a.name == WHOLE for a in failure.attributes):
+            (stream,) = failure.streams
+            message = f"results show each {stream} tuple whole, and more of them may come at any time"
+            yield replace(failure, message=message, columns=())
+        else:
+            yield failure
 
 
 def lasting(relation: Relation) -> bool:
@@ -35,7 +58,7 @@ def lasts_by_key(relation: Relation) -> bool:
 
 
 def has_bounded_key(relation: Relation) -> bool:
-    """True if rows replace each other by a key that has finitely many values."""
+    """True if rows replace others by a key with finitely many values."""
     attributes = [relation.attributes[c] for c in relation.key_columns]
     return bool(attributes) and all(
         Domain.of(a.type) is Domain.BOOLEAN
@@ -45,7 +68,7 @@ def has_bounded_key(relation: Relation) -> bool:
 
 
 def end_of(relation: Relation) -> int | None:
-    """The time from which on a stream has no tuples, in microseconds; None if the schema does not tell."""
+    """The time from which a stream has no tuples, in microseconds; None if the schema does not say."""
     if relation.time is None:
         return None
     last = relation.attributes[relation.columns[relation.time]].max
@@ -76,16 +99,16 @@ def network_query(network: CandidateNetwork, schema: Schema) -> Union:
 
 
 def network_verdict(network: CandidateNetwork, schema: Schema) -> Verdict:
-    """Whether a candidate network can be answered in constant memory with no window at all.
+    """Whether a candidate network needs constant memory only without a window.
 
-    By Theorem 1, and conditions ``key`` (no row takes back results that
-    would have to be remembered) and ``end`` (when a finite stream ends is told).
+    By Theorem 1, and two conditions: ``key`` (no row retracts results that
+    would have to be remembered) and ``end`` (the end of finite streams is known).
     """
     relations = tuple(dict.fromkeys(schema.relations[r] for r in network.relations))
     if all(map(lasting, relations)):
         return Verdict(True, distinct=False, failures=())
     found = check(network_query(network, schema))
-    failures = (*told_as_whole(found.failures), *_replaced(relations), *_endless(relations))
+    failures = (*described_whole(found.failures), *_replaced(relations), *_endless(relations))
     return Verdict(not failures, distinct=False, failures=failures)
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations, product
 from typing import Final
 
-from skws.queries.keywords.bounded_networks import ends
+from skws.queries.keywords.bounded_networks import described_whole, ends, whole_tuples
 from skws.queries.patterns.text import is_formal, text_match
-from skws.queries.sql.whole import told_as_whole, whole_tuples
 from skws_bounds.names import UnknownNameError, attribute_of, promises, resolve, stream_of
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Op, Place, Query, Stream, Union
 from skws_bounds.verdict import Verdict, check
@@ -92,7 +91,7 @@ def pattern_verdict(text: str, schema: Schema) -> Verdict:
         replace(q, output=(t := whole_tuples(q.streams)), names=tuple(map(str, t))) for q in union.queries
     )
     found = check(replace(union, queries=whole))
-    return replace(found, failures=tuple(told_as_whole(found.failures)))
+    return replace(found, failures=tuple(described_whole(found.failures)))
 
 
 def memory_lines(text: str, schema: Schema) -> list[str]:

@@ -21,8 +21,8 @@ from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.operator import Operator, QueryKind
 from skws.queries.ranked import ranking_of, top_of
 from skws.queries.stream_state import StreamState
-from skws.queries.windowed.check_overlap import admit, check_same_windows
 from skws.queries.windowed.engine import WindowedEngine
+from skws.queries.windowed.plan import admit, check_same_windows
 from skws.queries.windowed.window_span import WindowSpan
 from skws.ranking.top import BestOfWindows, check_over_windows
 from skws.results.model import LiveResult, Result

@@ -1,4 +1,4 @@
-"""Window expressions read over a schema, with the aggregates wanted of their windows."""
+"""Window expressions read over a schema, and whether their windows can pile up."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Final
 from skws.keywords import terms
 from skws.keywords.prefilter import hopeless
 from skws.keywords.query import Term
+from skws.queries.windowed.writers import witness_text
 from skws.spec.query import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Query
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
+from skws_schema.evolution import nameable
 from skws_schema.model import Schema
-from skws_windows.check.verdict import Verdict, check, compiled
+from skws_windows.check.verdict import Bound, Verdict, check, compiled
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, Sort
 from skws_windows.guards.satisfiability import Satisfiability
@@ -25,7 +27,9 @@ from skws_windows.language.parse import parse_expression, parse_pairs
 from skws_windows.processor.panes import PREFIXED, Aggregate, monoid
 from skws_windows.processor.panes import names as monoid_names
 from skws_windows.processor.processor import Processor
+from skws_windows.window import ExpressionWindow, Window, parse_window
 
+FLAG: Final = "--allow-unbounded-windows"
 _AGGREGATE: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*([\w.]+)\s*\))?\s*")
 _ALIASES: Final = {"avg": "mean", "average": "mean", "minimum": "min", "maximum": "max"}
 
@@ -146,3 +150,77 @@ def _check_keywords(guards: Sequence[g.Guard]) -> None:
         for atom in g.atoms(guard):
             if isinstance(atom, g.Contains) and not _wanted(atom.keyword):
                 raise UsageError(f"{atom.keyword!r} is too common to be a keyword, or no word")
+
+
+def admit(schema: Schema, window: Window, *, allowed: bool) -> str:
+    """A warning about windows that may pile up; empty if none may, or if that is ``allowed``.
+
+    Raises UsageError for an expression that cannot be read or whose windows
+    pile up; SchemaError if it is the schema's own window.
+    """
+    if not isinstance(window, ExpressionWindow):
+        return ""
+    try:
+        plan = WindowPlan.of_text(schema, window.text)
+        return "" if allowed else check_overlap(plan)
+    except UsageError as error:
+        raise _blamed(error, schema, window) from None
+
+
+def _blamed(error: UsageError, schema: Schema, window: ExpressionWindow) -> SkwsError:
+    own = parse_window(schema.window) == window
+    return SchemaError(f"window of schema {schema.name}: {error}") if own else UsageError(f"window: {error}")
+
+
+def check_overlap(plan: WindowPlan) -> str:
+    """A warning about windows that may pile up or never occur; else empty. Raises UsageError if they do."""
+    verdict = plan.verdict()
+    if verdict.never:
+        return f"warning: {verdict.reason}"
+    bounds = (verdict.open_starts, verdict.windows_per_position)
+    if plan.expression.limits.bounding or all(bound is Bound.BOUNDED for bound in bounds):
+        return ""
+    if Bound.UNBOUNDED in bounds:
+        witness = verdict.witness
+        shown = "" if witness is None else f", as on this stream:\n{witness_text(witness, plan.alphabet)}"
+        raise UsageError(
+            f"windows can pile up without bound: {verdict.reason}{shown}\n"
+            "Choose 'first' or 'longest', give a limit such as 'at most 1000 records' or "
+            f"'within 10 minutes', or allow it by {FLAG}"
+        )
+    return f"warning: windows may pile up without bound: {verdict.reason}"
+
+
+def check_same_windows(before: Schema, after: Schema, window: ExpressionWindow) -> None:
+    """Raises UsageError if other automata find the windows of a changed schema: their state is lost."""
+    was, now = (WindowPlan.of_text(nameable(schema), window.text).compiled() for schema in (before, after))
+    if was != now:
+        raise UsageError("with other relations its windows begin and end by other conditions")
+
+
+def window_fault(schema: Schema) -> str | None:
+    """The error in the window expression of a schema; None if there is none, or no expression."""
+    window = parse_window(schema.window)
+    if not isinstance(window, ExpressionWindow):
+        return None
+    try:
+        WindowPlan.of_text(schema, window.text)
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+def verdict_lines(schema: Schema, window: ExpressionWindow) -> list[str]:
+    """The result of the static check of a window, in lines for people."""
+    plan = WindowPlan.of_text(schema, window.text)
+    verdict = plan.verdict()
+    lines = [
+        f"starts of windows open at one time: {verdict.open_starts}, because {verdict.reason}",
+        f"windows that end with one record: {verdict.windows_per_position}",
+    ]
+    if plan.expression.limits.bounding and verdict.open_starts is not Bound.BOUNDED:
+        lines.append("but no window outlasts its limit")
+    elif verdict.open_starts is not Bound.BOUNDED and verdict.witness is not None:
+        lines.append("as on this stream:")
+        lines += witness_text(verdict.witness, plan.alphabet).splitlines()
+    return lines

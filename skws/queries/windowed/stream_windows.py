@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -15,6 +14,7 @@ from skws.data.batch import Ints, RecordBatch
 from skws.data.blocks import Block
 from skws.formats import BadRecordLog, Replay
 from skws.progress import Progress, ReportProgress, unreported
+from skws.queries.evaluator import Counts
 from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.window_span import RECENT, WindowSpan
 from skws_schema.model import Schema
@@ -128,14 +128,6 @@ class StreamWindows:
             yield WindowSpan(tuple(key), start, end)
 
 
-@dataclass(slots=True)
-class Counts:
-    """Windows found, and deletions left out."""
-
-    windows: int = 0
-    deletions: int = 0
-
-
 def windows(
     processor: Processor,
     replay: Replay,
@@ -153,7 +145,7 @@ def windows(
     batches = replay.batches(log, reported)
     found = (window for batch in batches for window in _of_batch(processor, batch, counts))
     for window in islice(found, limit):
-        counts.windows += 1
+        counts.results += 1
         yield window
 
 

@@ -1,1 +1,1 @@
-"""The live search: standing queries of any kind over one stream, whoever drives it."""
+"""Queries of all kinds over one stream: the session that answers them, and the kinds."""

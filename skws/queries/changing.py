@@ -1,8 +1,8 @@
-"""A schema changed under a live search: what can be done, and how records are read from then on.
+"""Changes of the schema during a search: checks, and the stream afterwards.
 
-Relations and joins keep their positions, and what is gone stays as a hole
-(``skws_schema.evolution``), so records of all times can stand in one log. Records of
-relations that are gone are passed over.
+Relations and joins keep their positions, and removed ones stay as holes
+(``skws_schema.evolution``), so records of all schemas fit in one log. Records
+of removed relations are dropped.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def check_change(
 ) -> Stream:
     """The changed stream. Raises SchemaError, UsageError for a change that cannot be made.
 
-    ``window``: the one that holds whatever the schema says, if there is such.
-    ``shards``: they are made again by the schema that holds then, from records of before.
+    ``window``: the job's own, if any, which the schema's does not replace.
+    ``shards``: the search has shards, which are rebuilt under the new schema from older records.
     """
     given = parse_schema(text, default_name=stream.schema.name)
     change = SchemaChange.between(stream.schema, given)

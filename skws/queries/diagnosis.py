@@ -1,7 +1,6 @@
-"""Why a search found nothing: keywords that no tuple contains, or that meet in no tree.
+"""Why a search found nothing: keywords that no tuple contains, or that no result joins.
 
-Looked into only after a search without results, on a bounded part of the
-replay, so that searches that find something pay nothing for it.
+This runs only after a search without results, on a bounded part of the replay.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SAMPLE_RECORDS: Final = 50_000
 
 @dataclass(slots=True)
 class Sample:
-    """What part of a replay shows: how many tuples satisfy each slot, and all words."""
+    """Counts over a part of a replay: the tuples that satisfy each slot, and all words."""
 
     slots: list[int]
     words: Vocabulary = field(default_factory=Vocabulary)
@@ -32,7 +31,7 @@ class Sample:
 
 
 def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> list[str]:
-    """Lines for the user; none if the replay cannot be read from here."""
+    """Lines for the user; none if the replay cannot be read by this process."""
     try:
         seen = _sample(plan, replay, records)
     except SourceError:  # the files may be on the cluster only
@@ -48,7 +47,7 @@ def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> li
 
 
 def why_apart(plan: Plan, counts: Sequence[int], words: Mapping[str, int], where: str = "") -> list[str]:
-    """A line for each slot that no tuple satisfies; one of ``words`` (folded) may be meant."""
+    """A line for each slot that no tuple satisfies, with a similar one of ``words`` (folded)."""
     return [
         f"0 tuples{where} match {slot.text!r}{_hint(slot, words)}"
         for slot, count in zip(plan.query.slots, counts, strict=True)
@@ -62,7 +61,7 @@ def _sample(plan: Plan, replay: Replay, records: int) -> Sample:
     for split in replay.splits:
         items = iter(read_split(split, plan.schema))
         for item in _insertions(islice(items, share)):
-            _look(item, plan, seen)
+            _count(item, plan, seen)
         seen.whole = seen.whole and next(items, None) is None
     return seen
 
@@ -73,7 +72,7 @@ def _insertions(items: Iterator[Record | BadRecord]) -> Iterator[Record]:
             yield item
 
 
-def _look(record: Record, plan: Plan, seen: Sample) -> None:
+def _count(record: Record, plan: Plan, seen: Sample) -> None:
     seen.tuples += 1
     found = plan.matcher.bitmap(record.relation, record.row)
     for slot in range(len(seen.slots)):
@@ -85,7 +84,7 @@ def _look(record: Record, plan: Plan, seen: Sample) -> None:
 
 
 def _hint(slot: Slot, words: Mapping[str, int]) -> str:
-    """A word of the data near the slot's, if the slot is a single word."""
+    """A similar word of the data, if the slot is a single word."""
     if not isinstance(slot.alternatives[0], Term):
         return ""
     scope, colon, word = slot.text.rpartition(":")

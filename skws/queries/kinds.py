@@ -1,4 +1,4 @@
-"""The kinds of queries by name, each loaded when it is asked for."""
+"""The kinds of queries by name, each loaded on first use."""
 
 from __future__ import annotations
 

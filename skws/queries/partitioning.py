@@ -1,4 +1,4 @@
-"""How the work of a live search is divided. Each result belongs to one shard; tuples go to all of them."""
+"""How shards divide the results of a session. Each result belongs to one shard; all read all tuples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Partitioning(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What belongs to shard ``number`` of ``shards``."""
+    """The results of shard ``number`` among ``shards``."""
 
     number: int
     shards: int
@@ -30,28 +30,28 @@ class Part:
 
     @property
     def whole(self) -> bool:
-        """True if all is its own."""
+        """True if there is one shard."""
         return self.shards == 1
 
     @property
     def first(self) -> bool:
-        """One shard alone counts what all of them see."""
+        """True for the shard that counts what all shards see."""
         return self.number == 0
 
     def accepts(self, key: Any) -> bool:
-        """Whether results that have some value in common, of JSON, are its own."""
+        """Whether results with a common value, which is JSON, belong to the part."""
         return self.shards == 1 or crc32(orjson.dumps(key)) % self.shards == self.number
 
     def accepts_root(self) -> Callable[[Row], bool] | None:
-        """Which root tuples are its own; None for all."""
+        """True for the root tuples that belong to the part; None for all."""
         return None if self.shards == 1 or self.spread is Partitioning.QUERIES else self.accepts
 
     def owns(self, name: str) -> bool:
-        """Whether the query of a name, whole, is its own."""
+        """Whether the whole query of a name belongs to the part."""
         return crc32(name.encode()) % self.shards == self.number
 
     def answers(self, text: str) -> bool:
-        """Whether it takes part in answering the keyword queries of a text, which share their results."""
+        """Whether the part has results of the keyword queries of a text."""
         return self.spread is Partitioning.ROOTS or self.owns(text)
 
 

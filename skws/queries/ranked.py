@@ -55,7 +55,7 @@ _OPTIONS: Final = (*SCORED, SIZE, GROUP, APPEND_ONLY, WINDOW, ALLOWED)
 
 
 def ranking_of(options: Mapping[str, str]) -> RankingChoice | None:
-    """The ranking that options ask for; None if for none. Raises UsageError."""
+    """The ranking in the options of a query; None if there is none. Raises UsageError."""
     if not any(name in options for name in SCORED):
         return None
     length = options.get(HALF_LIFE)
@@ -64,7 +64,7 @@ def ranking_of(options: Mapping[str, str]) -> RankingChoice | None:
 
 
 def top_of(options: Mapping[str, str]) -> TopChoice:
-    """How many of the best options ask for. Raises UsageError."""
+    """The number of best results in the options of a query. Raises UsageError."""
     for name in options:
         if name not in _OPTIONS:
             raise UsageError(f"no option {name!r} of a query{nearest(name, _OPTIONS)}")
@@ -109,7 +109,7 @@ class BestResults(Evaluator):
         self._plan = plan
         self.keeps = plan.window
         self._engine = ColumnarEngine.of(plan)
-        self._times: dict[int, int] = {}  # by tick of the insertions of a batch, where ticks count positions
+        self._times: dict[int, int] = {}  # of the insertions of a batch by tick, under a count window
         self._top = Top(choice, plan.schema, when=self._when)
 
     def load_tables(self, records: Iterable[Record]) -> None:

@@ -1,4 +1,4 @@
-"""Results of several kinds together: in order of time, and back from the lines they were written as."""
+"""Results of all kinds: merged in order of time, and in JSON form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skws.results.model import LiveResult, Result
 
 
 def moment(result: LiveResult) -> float:
-    """When it is told, in seconds since the epoch; static results come first."""
+    """When a result is given, in seconds since the epoch; static results come first."""
     told = result.start if result.op == "+" else result.end
     if isinstance(result, Result) and result.place is not None:
         told = result.place.at
@@ -19,7 +19,7 @@ def moment(result: LiveResult) -> float:
 
 
 def in_order_of_time(parts: Sequence[list[LiveResult]]) -> list[LiveResult]:
-    """The results of several evaluators, each in order, as one list."""
+    """The results of several operators, each in order, as one list."""
     told = [part for part in parts if part]
     if len(told) == 1:
         return told[0]

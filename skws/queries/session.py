@@ -135,9 +135,9 @@ class Session:
     def change_schema(self, text: str) -> list[LiveResult]:
         """Go on with the schema of a YAML text, which was checked (``check_change``).
 
-        Gives retractions of results over what is gone, then what new joins
-        make of the live tuples. Records refer to ``stream.schema``, in which
-        relations keep their positions, before and after. Raises SchemaError.
+        Gives the retractions of results over removed relations and joins, then
+        the results of new joins among live tuples. Records refer to
+        ``stream.schema``, in which relations keep their positions. Raises SchemaError.
         """
         state, before = self._state, self.stream
         state.stream = changed(before, text)

@@ -1,4 +1,4 @@
-"""Where a stream stands, with its tables and the log of what came: what all operators of a session read."""
+"""The state of a stream that all operators of a session read: position, tables and log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skws.spec.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A micro-batch of the log. ``position`` and ``now``: where the stream stood before it."""
+    """A micro-batch of the log. ``position`` and ``now``: those of the stream before it."""
 
     position: int
     now: int
@@ -30,7 +30,7 @@ Past = Callable[[], Iterable[LoggedBatch]]
 class StreamState:
     """``share``: the results that belong to the session. ``tables``: rows of static relations so far.
 
-    ``since``: from which position on a relation counts that came, or came back, with a change of the schema.
+    ``since``: for relations added by a change of the schema, the position from which their records count.
     """
 
     stream: Stream
@@ -42,13 +42,13 @@ class StreamState:
 
     @property
     def time(self) -> int:
-        """The latest event time, as far as it is known."""
+        """The latest event time, as far as known."""
         if self.order.latest is not None or self.stream.by_count:
             return self.order.latest or 0
         return max(self.order.now, 0)
 
     def logged_in_order(self) -> Iterator[OrderedBatch]:
-        """The log as it was given to evaluators that were there."""
+        """The log in order, as evaluators read it."""
         order = Order(self.stream)
         for accepted in self.logged(order):
             arrived = order.in_order(accepted)
@@ -56,7 +56,7 @@ class StreamState:
                 yield arrived
 
     def logged(self, order: Order) -> Iterator[RecordBatch]:
-        """The log as it is read by the schema that holds now; ``order`` accepts its batches."""
+        """The log under the schema that holds now; ``order`` accepts its batches."""
         gone = self.stream.schema.evolution.removed_relations
         for number, logged in enumerate(self.past()):
             if not number:

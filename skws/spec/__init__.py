@@ -1,1 +1,1 @@
-"""A query and the choices that go with it, before anything is parsed or run."""
+"""Queries and jobs with their options, before anything is parsed or run."""

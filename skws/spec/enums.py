@@ -1,4 +1,4 @@
-"""What requests choose from, without what carries it out: so that who only asks loads no engine."""
+"""Choices of a job. They import no engine, so that clients of a job start fast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EngineName(StrEnum):
 
 
 class EvaluatorName(StrEnum):
-    """What evaluates candidate networks: the mesh, automata where they can, or where they pay."""
+    """Evaluators of candidate networks: the mesh; automata where possible; auto: where they are faster."""
 
     AUTO = "auto"
     MESH = "mesh"
@@ -54,11 +54,11 @@ SUFFIXES: Final = {
     ".csv": OutputFormat.CSV,
     ".parquet": OutputFormat.PARQUET,
 }
-"""What names of files end in."""
+"""Formats by the suffixes of files."""
 
 
 def check_master(master: str | None) -> None:
-    """Raises UsageError for what is no master of Spark."""
+    """Raises UsageError if a text is not a Spark master."""
     if master is not None and not _MASTER.fullmatch(master):
         raise UsageError(
             f"--master {master!r}: expected local, local[N], local[*], yarn, spark://HOST:PORT or k8s://URL"

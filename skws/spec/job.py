@@ -1,7 +1,7 @@
-"""A job: which queries to answer over which stream, on which host, and where results go.
+"""A job: queries, the stream they are answered over, the host, and the destinations of results.
 
-Replay files are a stream that ends; all else that names a source goes on. What does not go together is
-one row of ``RULES`` each, whoever asks.
+Replay files are a stream that ends; other sources go on. ``RULES`` lists the combinations of options
+that are refused, for all commands.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ STDOUT: Final = "stdout:table"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Immutable, and checked by ``RULES``: raises UsageError for what does not go together.
+    """Immutable. Raises UsageError for a combination of options in ``RULES``.
 
-    ``queries``: by name, texts being keywords; a search of a replay has one.
-    ``source``: an address for ``skws.sources.addresses``; empty for ``replay``, files sorted by time.
-    ``window``: None for the schema's (a pattern's own goes before that). ``lateness``: microseconds of event
-    time; None for none: a replay is sorted first, so nothing of it is late. ``limit``: the most results.
-    ``force_unbounded``: without a window take queries that need unbounded memory.
-    ``allow_unbounded_windows``: also if windows of an expression can pile up without bound.
-    ``evaluator``: what evaluates the networks of keyword queries; a run may go on with another one.
-    ``mesh``: None for the columnar one, else a layout of the paper's; ``purge`` and ``demand`` are its.
-    ``memory``: what the processes that keep its shards may take together, on one machine.
+    ``queries``: by name; a text is keywords. A search of a replay has one query.
+    ``source``: an address of ``skws.sources.addresses``; empty for ``replay``, files sorted by time.
+    ``window``: None for the schema's, which a pattern's own precedes. ``lateness``: microseconds of event
+    time; None for a replay that is sorted first, so nothing is late. ``limit``: the most results.
+    ``force_unbounded``: accept queries without a window that need unbounded memory.
+    ``allow_unbounded_windows``: accept window expressions whose windows can pile up without bound.
+    ``evaluator``: that of candidate networks; a run may go on with another one.
+    ``mesh``: None for the columnar mesh, else one of the paper's, to which ``purge`` and ``demand`` belong.
+    ``memory``: the memory of all shard processes on one machine.
 
-    Of a source that goes on: ``sinks`` are addresses for ``skws.sinks``; ``checkpoint`` is the folder from
-    which a run goes on after its end, None to keep nothing; ``control`` the folder through which queries are
-    added and removed; ``speed`` that of a replay address, None for the source's own; ``metrics_port``
-    (0: any free one) and ``metrics_file``: None for none; ``packages``: Spark's.
+    For sources that go on: ``sinks``: addresses of ``skws.sinks``. ``checkpoint``: the folder from which a
+    run goes on after its end; None to keep nothing. ``control``: the folder for commands to a run.
+    ``speed``: that of a replay address; None for the source's own. ``metrics_port``: 0 for any free port,
+    None for none. ``metrics_file``: None for none. ``packages``: those of Spark.
     """
 
     queries: Mapping[str, str | Query]
@@ -91,18 +91,18 @@ class Job:
 
     @classmethod
     def search(cls, query: str | Query, schema: Schema, *replay: Path, **options: Any) -> Job:
-        """One query over replay files; ``options``: other fields."""
+        """A job of one query over replay files; ``options``: other fields."""
         asked_for = Query(query) if isinstance(query, str) else query
         return cls({asked_for.text: asked_for}, schema, replay=replay, **options)
 
     @property
     def finite(self) -> bool:
-        """True if its stream ends."""
+        """True if the stream ends."""
         return bool(self.replay)
 
     @property
     def stream(self) -> Stream:
-        """What its queries share."""
+        """The settings that all queries share."""
         return Stream(
             self.schema,
             self.plan_window,
@@ -117,27 +117,27 @@ class Job:
 
     @property
     def asks_keywords(self) -> bool:
-        """True if a query of keywords is among those that are given, or none is."""
+        """True if there is a keyword query, or no query yet."""
         if isinstance(self.plan_window, ExpressionWindow):
-            return False  # they are of another kind then
+            return False  # keywords over an expression are another kind
         return not self.queries or any(query.kind == KEYWORDS for query in self._asked().values())
 
     @property
     def keeps_past(self) -> bool:
-        """Whether a run keeps its latest records, for queries and schemas that come to it later."""
+        """Whether a run keeps recent records for queries and schemas that come later."""
         return self.checkpoint is not None or self.control is not None or not self.queries
 
     @property
     def plan_window(self) -> Window:
-        """The window that holds. Raises UsageError if the schema's cannot be read."""
+        """The window of the job, else of the schema. Raises UsageError if the schema's cannot be read."""
         return self.window or parse_window(self.schema.window)
 
     def named(self) -> dict[str, Query]:
-        """Its queries by name, unchecked. Raises UsageError for a window that cannot be read."""
+        """The queries by name, unchecked. Raises UsageError for a window that cannot be read."""
         return {name: self.standing(name, query) for name, query in self._asked().items()}
 
     def standing(self, name: str, query: Query) -> Query:
-        """The standing query of a name; under a window expression it is told that."""
+        """A query with its name and, if the job has a window expression, with that."""
         own = query.options.get(WINDOW)
         window = self.plan_window if own is None else parse_window(own)
         if query.kind in (KEYWORDS, TOP, PATTERN) and isinstance(window, ExpressionWindow):
@@ -151,7 +151,7 @@ class Job:
 
 
 class Rule(NamedTuple):
-    """What no job may be, and what its author is told; the message may name fields of the ``job``."""
+    """A combination of options that is refused, and the message, which may name fields of the ``job``."""
 
     broken: Callable[[Job], bool]
     message: str
@@ -278,4 +278,4 @@ RULES: Final = (
         "--speed {job.speed:g}: expected a number above 0",
     ),
 )
-"""What does not go together, in the order in which it is looked for."""
+"""Combinations of options that are refused, in the order of the checks."""

@@ -1,4 +1,4 @@
-"""Which ranking a query is answered with, as the user asked for it."""
+"""The ranking of a query and the number of its best results, as the user asked for them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ DEFAULT: Final = "relevance"
 
 @dataclass(frozen=True, slots=True)
 class RankingChoice:
-    """``half_life`` in microseconds: what halves freshness; None for half of a window of time.
+    """``name``: a ranking of ``skws.ranking.rankings``. ``explain``: results show the parts of their score.
 
-    ``name``: one that ``skws.ranking.rankings`` knows. ``explain``: results show the parts of their score.
+    ``half_life``: the microseconds in which freshness halves; None for half of a window of time.
     """
 
     name: str = DEFAULT
@@ -23,7 +23,7 @@ class RankingChoice:
     explain: bool = False
 
     def fading(self, window: Window) -> float | None:
-        """The half-life in seconds; None where nothing fades."""
+        """The half-life in seconds; None if scores do not fade."""
         if self.half_life is not None:
             return self.half_life / MICROSECOND
         return window.length / 2 / MICROSECOND if isinstance(window, TimeWindow) else None
@@ -31,10 +31,10 @@ class RankingChoice:
 
 @dataclass(frozen=True, slots=True)
 class TopChoice:
-    """How many of the best to tell. ``group``: near-duplicates count as one, the best of them is told.
+    """The number of best results. ``group``: near-duplicates count as one, and only the best is given.
 
-    ``append_only``: the user says that nothing is deleted or replaced.
-    Raises UsageError for less than one.
+    ``append_only``: the user promises that nothing is deleted or replaced.
+    Raises UsageError for a number below 1.
     """
 
     size: int

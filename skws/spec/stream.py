@@ -1,4 +1,4 @@
-"""What standing queries of one stream share."""
+"""The settings that all queries of one stream share."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, Unbounded, Window
 
-if TYPE_CHECKING:  # who only asks loads no NumPy
+if TYPE_CHECKING:  # clients of a job load no NumPy
     from skws.data.batch import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Its schema, the window of its queries, and how late its records may come (microseconds of event time).
+    """The schema, the window of queries, and the lateness of records (microseconds of event time).
 
     ``match_names``: a keyword may also be the name of a relation.
-    ``force_unbounded``: without a window take queries that need unbounded memory.
-    ``evaluator``: what evaluates the networks of keyword queries; results do not depend on it.
-    ``finite``: the stream ends, as a replay does, so no query needs a window to end its memory.
-    ``overrides``: the window holds for patterns with a window of their own, too.
-    ``sample``: first records, by which the keywords of a query are ordered; results do not depend on it.
+    ``force_unbounded``: accept queries without a window that need unbounded memory.
+    ``evaluator``: that of candidate networks; results do not depend on it.
+    ``finite``: the stream ends, as a replay does, so queries need no window to bound their memory.
+    ``overrides``: the window also holds for patterns with a window of their own.
+    ``sample``: the first records, by which the keywords of a query are ordered; results do not depend on it.
     """
 
     schema: Schema
@@ -43,7 +43,7 @@ class Stream:
 
     @property
     def bounded(self) -> bool:
-        """True if its keyword queries have to do with constant memory, as nothing expires."""
+        """True if keyword queries must need constant memory only, as nothing expires."""
         return isinstance(self.window, Unbounded) and not self.may_grow
 
     @property

@@ -1,1 +1,1 @@
-"""The in-process engine."""
+"""Keyword queries: the engines that answer them, and their memory."""

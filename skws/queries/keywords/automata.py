@@ -1,9 +1,9 @@
-"""Candidate networks evaluated by automata instead of the mesh: those whose joins are hierarchical.
+"""Automata that evaluate candidate networks instead of the mesh, if their joins are hierarchical.
 
-A network is a conjunctive query over the nodes of the expanded schema; if that
-is hierarchical, an automaton gives its results without ever making a partial
-one (PCEA paper, Theorem 4.1). Deletions, order and tuples that stand for two
-nodes are no matter of the automaton: what it gives is sifted by them.
+A network is a conjunctive query over the nodes of the expanded schema. If the
+query is hierarchical, an automaton finds its results without partial ones
+(PCEA paper, Theorem 4.1). The automaton ignores deletions, the order of
+keywords, and tuples at two nodes; its results are filtered by these.
 Docs: ``patterns/README.md``.
 """
 
@@ -37,12 +37,12 @@ Prefix: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tup
 
 _PAIR: Final = 2
 MOST_NETWORKS: Final = 500
-"""Of more networks none is looked at: the mesh makes its operators when they are first touched."""
+"""With more networks the mesh evaluates all: it makes operators on first use, so none is enumerated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What evaluates a network, and why."""
+    """Whether an automaton evaluates a network, and why."""
 
     tree: Tree
     automaton: bool
@@ -50,9 +50,9 @@ class Choice:
 
 
 def choices(generator: CNGen, *, everything: bool) -> list[Choice] | None:
-    """What evaluates each network; None if there are too many to look at.
+    """The choice for each network; None if there are too many.
 
-    ``everything``: all that automata can evaluate, else where partial results could pile up.
+    ``everything``: automata evaluate all networks they can; else those whose partial results could pile up.
     """
     networks = list(islice(generator.networks(), MOST_NETWORKS + 1))
     if len(networks) > MOST_NETWORKS:
@@ -61,7 +61,7 @@ def choices(generator: CNGen, *, everything: bool) -> list[Choice] | None:
 
 
 def choices_of(plan: Plan, generator: CNGen | None = None) -> list[Choice] | None:
-    """What evaluates each network of a plan; None if nothing is chosen: all are the mesh's."""
+    """The choice for each network of a plan; None if the mesh evaluates all."""
     if not plan.by_automata:
         return None
     generator = generator or plan.generator()
@@ -79,7 +79,7 @@ def _choice(schema: Schema, tree: Tree, *, everything: bool) -> Choice:
 
 
 def _impossible(schema: Schema, tree: Tree) -> str:
-    """Why no automaton evaluates a network; empty if one does."""
+    """Why no automaton can evaluate a network; empty if one can."""
     if len(tree.relations) == 1:
         return "it joins nothing"
     if any(schema.relations[relation].table for relation in tree.relations):
@@ -88,14 +88,14 @@ def _impossible(schema: Schema, tree: Tree) -> str:
 
 
 def _slower(tree: Tree) -> str:
-    """Why the mesh is measured to be faster; empty if it is not."""
+    """Why the mesh is faster, by measurement; empty if it is not."""
     if not all(tree.keywords):
         return "it joins tuples without keywords, of which there are many"
     return "" if len(tree.relations) > _PAIR else "a pair of tuples has no partial results to spare"
 
 
 def network_query(schema: Schema, tree: Tree) -> ConjunctiveQuery:
-    """A network as a query: an atom a node, whose relation is that of the schema; joined columns agree."""
+    """A network as a query: an atom for each node; joined columns share a variable."""
     walked = edges(schema)
     classes: dict[tuple[int, int], str] = {}
     for node in range(1, len(tree.relations)):
@@ -120,16 +120,16 @@ def _merge(classes: dict[tuple[int, int], str], one: tuple[int, int], other: tup
 
 
 class NetworkAutomata:
-    """The automata of one query. Tuples are fed in order of their start, by slot.
+    """The automata of one query. Tuples come in order of their start, by slot.
 
-    ``networks`` with the numbers of their operators; ``width``: the most nodes of a result.
+    ``networks``: by the numbers of their operators.
     """
 
     def __init__(self, generator: CNGen, window: Window, networks: dict[int, Tree]) -> None:
         self._sequence = generator.sequence
         self._width = generator.max_size
-        self._bits = generator.slots + 1  # one more for tuples that are excluded
-        self._ids: Ints = NOTHING  # by slot: how many tuples came before, which stays when slots change
+        self._bits = generator.slots + 1  # one for excluded tuples
+        self._ids: Ints = NOTHING  # by slot: numbers of tuples, which stay when slots change
         self._next = 0
         self._networks = networks
         self._evaluators: list[tuple[int, Evaluator]] = []
@@ -139,9 +139,9 @@ class NetworkAutomata:
         self._read = np.array(sorted(self._reading), dtype=np.int64)
 
     def insert(self, first: int, tuples: TupleColumns, labels: Ints, row: Callable[[int], Row]) -> Partials:
-        """Take in the tuples from slot ``first`` on, given their labels; gives results, of query 0.
+        """The results that the tuples from slot ``first`` on complete, given their labels; of query 0.
 
-        ``row`` gives that of a slot.
+        ``row`` gives the row of a slot.
         """
         nodes = tuples.relation[first:] << self._bits | labels
         self._number(first)
@@ -156,7 +156,7 @@ class NetworkAutomata:
                 evaluator.position = number - 1
                 if evaluator.update(node, values, tick):
                     found[operator] += map(self._members, evaluator.results())
-        parts = [self._sifted(operator, members, tuples) for operator, members in found.items()]
+        parts = [self._filtered(operator, members, tuples) for operator, members in found.items()]
         return Partials.together([Partials.none(self._width), *parts])
 
     def compact(self, slots: Ints) -> None:
@@ -165,7 +165,7 @@ class NetworkAutomata:
         self._ids = self._ids[slots >= 0]
 
     def _number(self, slots: int) -> Ints:
-        """Ids for slots that have none yet; rows of tables, of which nothing is told here, among them."""
+        """Ids for slots that have none yet, rows of tables among them."""
         ids = np.arange(self._next, self._next + slots - len(self._ids), dtype=np.int64)
         self._next += len(ids)
         self._ids = np.concatenate([self._ids, ids])
@@ -178,7 +178,7 @@ class NetworkAutomata:
         pcea = automaton_of(ConjunctiveQuery(query.head, atoms))
         for node in pcea.relations:
             self._reading[node].append(len(self._evaluators))
-        # Ticks of all windows are one axis here, and a window is a length on it.
+        # Whatever ticks count, a window is a number of ticks.
         span = Unbounded() if isinstance(window, Unbounded) else TimeWindow(window.end(0))
         return Evaluator(pcea, len(schema.relations) << self._bits, span)
 
@@ -189,8 +189,8 @@ class NetworkAutomata:
                 members[int(label)] = number
         return members
 
-    def _sifted(self, operator: int, found: list[list[int]], tuples: TupleColumns) -> Partials:
-        """Results of different tuples that are alive at one instant and in order."""
+    def _filtered(self, operator: int, found: list[list[int]], tuples: TupleColumns) -> Partials:
+        """The results of distinct tuples that are alive at one instant, and in the order of keywords."""
         tree = self._networks[operator]
         size = len(tree.relations)
         ids = np.array(found, dtype=np.int64)
@@ -216,14 +216,14 @@ class NetworkAutomata:
 
 
 def _before(tuples: TupleColumns, one: Ints, other: Ints) -> Flags:
-    """Which tuples came before which others; where they are the same one, it does not matter."""
+    """Whether tuples came before others; undefined for equal tuples."""
     first, second = tuples.start[one], tuples.start[other]
     earlier: Flags = (first < second) | ((first == second) & (tuples.place[one] < tuples.place[other]))
     return earlier
 
 
 def prefixes(trees: list[Tree]) -> frozenset[Prefix]:
-    """Networks and what they grow from: the operators that the mesh needs for them."""
+    """Networks and their prefixes: the operators that the mesh needs for them."""
     return frozenset(prefix(tree, size) for tree in trees for size in range(1, len(tree.relations) + 1))
 
 

@@ -1,15 +1,13 @@
-"""The columnar engine for bounded queries: tuples that nothing can join any more are let go.
+"""The columnar engine for bounded queries: it forgets tuples that no later one can join.
 
-What is left is what the synopses of these queries hold: whole tuples of
-tables, of finite streams and of relations with finitely many keys; of endless
-streams those of the current instant alone, which number equal ones.
+It holds the tuples of tables, of finite streams and of relations with
+finitely many keys; of endless streams only those of the current instant.
 
-What a bounded engine holds as bytes, and as records that lead to it again, the names of tuples and all.
-
-That is the tuples alive at a horizon, and the records from there on: within
-the allowed lateness others may still come between them. A tuple's name tells
-whether it replaced another of its key, and how many equal ones came before it
-in its instant; so tuples of the past bring such others, and deletions of them.
+Its state is the tuples alive at the horizon, and the records from there on:
+within the lateness others may come between them. It is restored by processing
+records again. The name of a tuple depends on whether it replaced another of
+its key, and on equal tuples before it in its instant; so such tuples, and
+their deletions, are processed too.
 """
 
 from __future__ import annotations
@@ -37,13 +35,13 @@ from skws_windows.window import Unbounded, Window
 
 
 def packed(alive: Iterable[StreamTuple], recent: Iterable[Record]) -> bytes:
-    """Tuples of a stream without a window that are alive at a horizon, and the records from there on."""
+    """The tuples alive at a horizon and the records from there on, as JSON."""
     past = [(t.relation, t.time, t.row, t.successor, t.occurrence) for t in alive]
     return orjson.dumps([past, list(map(tuple, recent))])
 
 
 def unpacked(state: bytes) -> list[Record]:
-    """Records, by time, that lead to a state."""
+    """Records in order of time that lead to a state."""
     past, recent = orjson.loads(state)
     records = [Record(relation, time, tuple(row), delete) for relation, time, row, delete in recent]
     return sorted([*_leading_to(past), *records], key=attrgetter("time"))
@@ -66,9 +64,9 @@ _ENDLESS = Unbounded()
 
 
 class BoundedEngine(ColumnarEngine):
-    """Answers bounded queries over one stream without a window, in memory that does not grow with it.
+    """Answers bounded queries over one stream without a window, in memory that does not grow.
 
-    A query that is added later is told nothing of what has been let go.
+    A query that is added later gives no results of forgotten tuples.
     """
 
     def __init__(
@@ -93,18 +91,18 @@ class BoundedEngine(ColumnarEngine):
         return found
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """Take in stream records as columns.
+        """Process records as columns.
 
-        Raises BadRecordsError for what the verdicts exclude: a deletion from
-        an endless stream, a value outside the bounds that the schema promises,
-        a NULL in a key whose bounds limit how many tuples are alive.
+        Raises BadRecordsError for records that the verdicts exclude: a deletion
+        from an endless stream, a value outside the bounds in the schema, a NULL
+        in a key whose bounds limit the number of live tuples.
         """
         yield from super().process_batches(map(self._checked, batches))
 
     def expire(self, tick: int) -> None:
-        """Let time pass, and go what came before."""
+        """Let time pass; forget the tuples of earlier instants."""
         self._order.reach(tick)
-        self._let_go()
+        self._forget()
         super().expire(tick)
 
     def change_schema(self, schema: Schema, time: int, *, moves: bool = True) -> list[Result]:
@@ -116,16 +114,16 @@ class BoundedEngine(ColumnarEngine):
         return found
 
     def snapshot(self) -> bytes:
-        """What it holds besides tables: of constant size."""
+        """The state besides tables, of constant size."""
         tuples, horizon = self._operator.live.tuples, self._order.horizon
         past = (tuples.start != ALWAYS) & (tuples.start < horizon) & (tuples.end >= horizon)
         alive = map(self._operator.known.member, np.flatnonzero(past).tolist())
         return packed(alive, self._recent.records())
 
     def restore(self, state: bytes) -> None:
-        """Hold again what a ``snapshot`` was of; before the stream, with tables and queries there."""
+        """Inverse of ``snapshot``; after tables and queries, before the stream."""
         for _ in super().process_batches([RecordBatch.of(unpacked(state))]):
-            pass  # told before
+            pass  # given before
 
     def _know(self, schema: Schema) -> None:
         self._promises = Promises(schema)
@@ -136,10 +134,10 @@ class BoundedEngine(ColumnarEngine):
         yield from super()._batch(batch)
         recent = together([self._recent, batch])
         self._recent = recent.taken(recent.time >= self._order.horizon)
-        self._let_go()
+        self._forget()
 
-    def _let_go(self) -> None:
-        """End the tuples of endless streams that came before this instant; their results stand for ever."""
+    def _forget(self) -> None:
+        """End the tuples of endless streams from earlier instants; their results stay."""
         horizon = self._order.horizon
         if horizon < self._until:
             return

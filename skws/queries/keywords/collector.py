@@ -6,9 +6,9 @@ import gc
 
 
 def expect_long_lived_objects() -> None:
-    """Collect cycles rarely.
+    """Make garbage collections rare.
 
-    A live window is hundreds of thousands of small objects without cycles;
-    Python's default walks them again and again, a third of the engine's time.
+    A live window is hundreds of thousands of small objects without cycles.
+    Python's defaults scan them repeatedly, which takes a third of the engine's time.
     """
     gc.set_threshold(200_000, 20, 20)

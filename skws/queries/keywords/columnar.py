@@ -64,10 +64,10 @@ class ColumnarEngine(MeshEngine):
         self._results = EmittedResults(self._operator)
         self._settling = LifespanResolver(schema, self._lifespans)
         self._queries = AnsweredQueries()
-        self._arrived = 0  # records so far
+        self._arrived = 0  # number of records so far
         self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
         self._on_late = on_late
-        # Where the relations of records stand in the schema; None while it is as it was.
+        # The positions of the relations of records in the schema; None until it changes.
         self._places: Ints | None = None
         register(self)
 
@@ -133,11 +133,11 @@ class ColumnarEngine(MeshEngine):
 
         Without ``moves`` they refer to those of ``self.schema``, in which relations keep their positions.
 
-        Gives the retractions of live results over what is gone, then the
-        results that new joins make among live tuples. A relation that goes
-        takes its tuples with it. Results of tables that come are given when
-        ``load_tables`` is called for their tuples. Raises QueryError if a
-        query cannot be read over the new schema; then nothing has changed.
+        Gives the retractions of live results over removed relations and joins,
+        then the results of new joins among live tuples. The tuples of removed
+        relations are dropped. ``load_tables`` gives the results of new tables.
+        Raises QueryError, and changes nothing, if a query cannot be read over
+        the new schema.
         """
         change = SchemaChange.between(self.schema, schema)
         queries = self._queries.over(change.after)

@@ -1,8 +1,8 @@
-"""The in-process engine: records in order of arrival, results as soon as their last tuple is there.
+"""The paper's engine: a tuple at a time through a mesh of the paper.
 
-Records of one instant are one step: lifespans settle first, then negative
-tuples go through the mesh, then new ones. Within a step results come sorted,
-so that equal replays give equal output whatever the order of ties.
+Records of one instant are one step: first lifespans are settled, then negative
+tuples go through the mesh, then new ones. Results of a step are sorted, so
+equal replays give equal output whatever the order of ties.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from skws_windows.window import FOREVER, at_arrival, before_arrival, ticks_per_p
 
 
 class Engine:
-    """Runs one plan over one stream. ``on_late`` hears of records dropped for coming too late."""
+    """Runs one plan over one stream. ``on_late`` is called for records that come too late."""
 
     def __init__(self, plan: Plan, on_late: OnLate = unheard) -> None:
         self.plan = plan
@@ -44,12 +44,12 @@ class Engine:
         self._position = 0
         self._arrival = count()
         self._now = ALWAYS
-        # Where the relations of records stand in the schema; None while it is as it was.
+        # The positions of the relations of records in the schema; None until it changes.
         self._positions: tuple[int, ...] | None = None
         register(self)
 
     def held(self) -> Held:
-        """What the query holds."""
+        """The memory of the query."""
         counts = (
             (self.mesh.partials, "partial result"),
             (self.mesh.operators, "operator"),
@@ -59,7 +59,7 @@ class Engine:
         return Held(sum(count for count, _ in counts), f"query {self.plan.query.text!r} holds {told}")
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Take in the static tables, before the stream; give the results of static tuples alone."""
+        """Insert the static tables, before the stream; gives the results of static tuples alone."""
         found: list[Found] = []
         rows = ((self._place(r.relation), r.row) for r in with_sources(self.plan.schema, records))
         for static in static_tuples(self.plan.schema, rows):
@@ -68,7 +68,7 @@ class Engine:
         yield from self._completed(found, snapshot=True)
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Take in stream records in order of arrival. Neighbours with equal time are one instant."""
+        """Process records in order of arrival. Neighbours with equal time are one instant."""
         if self.plan.by_count:
             for step in arrivals(records):
                 yield from self._step(self._tick(step[0]), step[0].time, step)
@@ -82,7 +82,7 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """True if nothing of the stream is remembered."""
+        """True if no tuple of the stream is remembered."""
         return not (self.mesh.live_tuples or self.mesh.partials or len(self._lifespans))
 
     def expire(self, tick: int) -> None:
@@ -95,11 +95,11 @@ class Engine:
     def change_schema(self, schema: Schema, time: int) -> list[Result]:
         """Go on with another schema from event time ``time``; records then refer to its relations.
 
-        Gives the retractions of live results over what is gone, then the
-        results that new joins make among live tuples. A relation that goes
-        takes its tuples with it. Results of tables that come are given when
-        ``load_tables`` is called for their tuples. Raises QueryError if the
-        query cannot be read over the new schema; then nothing has changed.
+        Gives the retractions of live results over removed relations and joins,
+        then the results of new joins among live tuples. The tuples of removed
+        relations are dropped. ``load_tables`` gives the results of new tables.
+        Raises QueryError, and changes nothing, if the query cannot be read over
+        the new schema.
         """
         change = SchemaChange.between(self.plan.schema, schema)
         plan = self.plan.over(change.after)
@@ -115,7 +115,7 @@ class Engine:
         return results + list(self._completed(changed.found))
 
     def _tick(self, record: Record) -> int:
-        """Where the next record of a count window stands."""
+        """The tick of the next record under a count window."""
         return before_arrival(self._position) if record.delete else at_arrival(self._position)
 
     def _drop_late(self, records: Iterable[Record]) -> None:
@@ -188,7 +188,7 @@ class Engine:
         return self._assembler.result(op, network, named, start, end, snapshot)
 
     def _known_end(self, members: Members) -> int:
-        # With a count window nobody knows when so many tuples will have come.
+        # Under a count window the time of the end is not known.
         return FOREVER if self.plan.by_count else min(member.end for member in members)
 
 

@@ -1,6 +1,6 @@
-"""The rows of indexed tables among a finder's live tuples: which come and go, and what is counted of all.
+"""The rows of indexed tables among the live tuples: which are inserted and evicted, and counts of all.
 
-Loaded only for who has such tables, as an index needs Arrow.
+Loaded only if there are such tables, as an index needs Arrow.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from skws_schema.model import Schema
 
 
 class IndexedRows:
-    """The reserve behind the live tuples, for the queries of ``meshes``.
+    """The indexed tables behind the live tuples of ``meshes``.
 
-    ``take_in`` puts rows of which no mesh hears among the live tuples;
-    ``insert`` has meshes hear of them, and gives what they find.
+    ``take_in`` puts rows among the live tuples, unseen by meshes; ``insert``
+    also inserts them in meshes, and gives the results.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class IndexedRows:
         scoring.tables(self.reserve.tables)
 
     def open(self) -> list[Partials]:
-        """Take in what the queries there need; gives the results of rows alone."""
+        """Insert the rows that the queries need; gives the results of rows alone."""
         queries = self._meshes.queries
         rows = [self._keyword_rows.add(query, each.matcher, each.max_size) for query, each in queries.items()]
         found = self._inserted(self.reserve.taken(*rows))
@@ -57,7 +57,7 @@ class IndexedRows:
         return found
 
     def begin(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
-        """Take in the rows that a new query needs; ``bitmaps`` are those of live tuples."""
+        """Insert the rows that a new query needs; ``bitmaps`` are those of live tuples."""
         rows = self._keyword_rows.add(query, plan.matcher, plan.max_size)
         if not self._keyword_rows.lazy:
             taken = self.reserve.taken(rows)
@@ -66,28 +66,28 @@ class IndexedRows:
             return
         reached = self.reserve.reached(self._around(ALWAYS, bitmaps))
         seeded = self.reserve.seeded(plan.matcher, plan.max_size)
-        # Of other queries they complete nothing but results of rows alone, which are known.
+        # For other queries they complete only results of rows alone, which are known.
         self._inserted(self.reserve.taken(rows, reached, seeded))
 
     def end(self, query: int) -> None:
-        """A query stands no longer: rows that were held back for it come to who has looked for them."""
+        """A query was removed: insert the rows held back for it that partial results need."""
         former = self._keyword_rows.remove(query)
         asked = [self._live.joining(*each) for mesh in self._meshes for each in mesh.asking()]
         self._inserted(self.reserve.taken(*(self.reserve.missed(former, *each) for each in asked)))
 
     def come_before(self, relation: Ints, keys: Ints, bitmaps: KeywordBitmaps) -> None:
-        """Take in what tuples reach that are about to be inserted; ``bitmaps`` by their number."""
+        """Insert the rows that new tuples reach; ``bitmaps`` by their number."""
         if self._keyword_rows.lazy:
             carrying = np.zeros(len(relation), dtype=bool)
             carrying[bitmaps.tuple] = True
             reached = self.reserve.reached(Tuples(relation, keys, carrying))
-            # These complete nothing but results of rows alone, which are known.
+            # They complete only results of rows alone, which are known.
             self._inserted(self.reserve.taken(reached))
 
     def count(self, query: int) -> int:
-        """Count the rows of a query that are taken in as they are reached, all at once.
+        """Count all rows of a query that are inserted when they are reached.
 
-        Gives how many take no part in it.
+        Gives the number of rows that the query excludes.
         """
         if query not in self._keyword_rows.lazy:
             return 0
@@ -98,7 +98,7 @@ class IndexedRows:
         return self._keyword_rows.excluded(matcher)
 
     def counted(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
-        """The labels of live tuples without those that ``count`` has counted."""
+        """The labels of live tuples that ``count`` has not counted."""
         lazy = list(self._keyword_rows.lazy)
         if not lazy:
             return bitmaps
@@ -106,15 +106,15 @@ class IndexedRows:
         return bitmaps.taken(~(rows & np.isin(bitmaps.query, lazy)))
 
     def carried(self, query: int) -> int:
-        """The keywords of a query that rows contain which are taken in as they are reached."""
+        """The keywords of a query in rows that are inserted when they are reached."""
         if query not in self._keyword_rows.lazy:
             return 0
         return self._keyword_rows.carried(self._meshes.queries[query].matcher)
 
     def leaving(self, horizon: int, held: Flags) -> Ints:
-        """The slots of rows to let go, now that there are many; they may come again.
+        """The slots of rows to evict; they may come again.
 
-        Those ``held``, by slot, stay. Partials with rows that leave end.
+        Rows ``held``, by slot, stay. Partial results with evicted rows end.
         """
         for mesh in self._meshes:
             mesh.mark_carriers(held, leaving=self._keyword_rows.lazy)
@@ -131,7 +131,7 @@ class IndexedRows:
         return [] if taken is None else self._insert(taken)
 
     def _around(self, horizon: int, bitmaps: KeywordBitmaps | None = None) -> Tuples:
-        """The tuples of streams that are alive after ``horizon``, with labels that no mesh knows yet."""
+        """The tuples of streams alive after ``horizon``; ``bitmaps``: labels that no mesh has yet."""
         tuples, carrying = self._live.tuples, np.zeros(len(self._live), dtype=bool)
         for mesh in self._meshes:
             mesh.mark_carriers(carrying)

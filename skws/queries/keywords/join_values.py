@@ -1,8 +1,8 @@
 """The join values of rows as 64-bit integers, column by column.
 
 Equal values give equal integers, whatever their types: 1, 1.0 and True do.
-Integers stand for themselves; other values are hashed, and two of them may
-give the same integer, so results are checked by the values themselves.
+Integers are themselves; other values are hashed. Different values may give the
+same integer, so results are checked by the values.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class JoinValues:
 
     def __init__(self, schema: Schema, key_sets: KeySets) -> None:
         self._schema = schema
-        # Indexes on disk have values that are the same in every process.
+        # Indexes on disk need values that are the same in every process.
         self._lasting = any(relation.source for relation in schema.relations)
         self._key_sets = key_sets
         self._told_apart = [self._tells_apart(edge) for edge in edges(schema)]
         self._all_told_apart = True
 
     def of(self, rows: Rows) -> Ints:
-        """A row of integers each, one for every key set of its relation, then NULL."""
+        """An array of integers: a row for each row, a column for each key set of its relation, then NULL."""
         keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
         for relation, blocks, mine, places in rows.by_relation():
             for key_set, columns in enumerate(self._key_sets.columns[relation]):
@@ -43,11 +43,11 @@ class JoinValues:
 
     @property
     def all_exact(self) -> bool:
-        """True if that holds for all edges."""
+        """True if ``exact`` holds for all edges."""
         return self._all_told_apart and all(self._told_apart)
 
     def exact(self, edge: int) -> bool:
-        """True if values that an edge joins are equal wherever their integers are."""
+        """True if equal integers imply equal values for the columns of an edge."""
         return self._all_told_apart and self._told_apart[edge]
 
     def _column(self, blocks: Sequence[Block], columns: tuple[int, ...]) -> Ints:
@@ -64,7 +64,7 @@ class JoinValues:
         if integers is None:
             return _integers([_integer(value) for value in _values(blocks, columns[0])])
         least = integers == NULL
-        if least.any():  # the one integer that cannot stand for itself
+        if least.any():  # the one integer that stands for NULL
             self._all_told_apart = False
             integers = np.where(least, hash(int(NULL)), integers)
         return integers
@@ -83,7 +83,7 @@ def _values(blocks: Sequence[Block], column: int) -> Iterable[Value]:
 
 
 def _tells_least_apart(integers: Ints | None) -> bool:
-    """False if the one integer is there that cannot stand for itself."""
+    """False if the one integer that stands for NULL occurs."""
     return integers is None or not (integers == NULL).any()
 
 

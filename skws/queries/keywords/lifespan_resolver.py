@@ -1,7 +1,7 @@
-"""Lifespans of the tuples that others may end, batch by batch: what is left of many steps.
+"""Lifespans of tuples that others may end, settled batch by batch.
 
-Tuples of most relations stand for themselves. Those of keyed relations, and of
-others from their first deletion on, are followed one by one.
+Tuples of keyed relations are followed one by one; those of other relations
+from their first deletion on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skws_windows.window import ArrivalWindow, Window
 
 @dataclass(slots=True)
 class Settled:
-    """What a batch did: tuples that are new, and known ones with the ends that they had before it."""
+    """The effects of a batch: new tuples, and known ones with their former ends."""
 
     new: list[StreamTuple] = field(default_factory=list)
     ended: list[tuple[StreamTuple, int]] = field(default_factory=list)
@@ -41,13 +41,13 @@ class LifespanResolver:
         return len(self._lifespans)
 
     def follow(self, relation: int, live: list[StreamTuple]) -> None:
-        """Follow a relation from now on, its live tuples included."""
+        """Follow a relation from now on, also its live tuples."""
         self.relations.add(relation)
         for known in sorted(live, key=lambda t: t.start):
             self._lifespans.remember(known)
 
     def forget(self, horizon: int) -> None:
-        """Drop what no record at or after ``horizon`` can change."""
+        """Forget tuples that no record at or after ``horizon`` can change."""
         self._lifespans.forget(horizon)
 
     def change_schema(self, schema: Schema) -> None:
@@ -59,7 +59,7 @@ class LifespanResolver:
     def settle(self, batch: RecordBatch, ticks: Ints, places: Ints) -> Settled:
         """Apply the records of followed relations, in order of ticks; sets the ends of tuples.
 
-        ``places`` tell in which order they came.
+        ``places``: the order of arrival.
         """
         settled = Settled()
         place = iter(places.tolist())
@@ -70,7 +70,7 @@ class LifespanResolver:
             changes = self._lifespans.step(tick, records)
             settled.unmatched += changes.unmatched
             new.update(dict.fromkeys(changes.inserted))
-            for late in changes.inserted:  # perhaps after what ended it
+            for late in changes.inserted:  # perhaps after the record that ended it
                 self._end(late, late.end, late.end)
             for known, end in changes.ended + changes.prolonged:
                 if known not in new:
@@ -90,7 +90,7 @@ class LifespanResolver:
             known.ended_at = time if isinstance(self._window, ArrivalWindow) else end
 
     def _steps(self, batch: RecordBatch, ticks: Ints) -> Iterator[tuple[int, list[Record]]]:
-        """Instants, as the tuple-at-a-time engine has them; between two arrivals there may be several."""
+        """Instants, as in the paper's engine; between two arrivals there may be several."""
         pairs = zip(ticks.tolist(), batch.records(), strict=True)
         for (tick, _), together in groupby(pairs, key=lambda pair: (pair[0], pair[1].time)):
             yield tick, [record for _, record in together]

@@ -1,4 +1,4 @@
-"""The meshes of standing queries: queries of one shape share one."""
+"""The meshes of queries; queries of one shape share a mesh."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AnsweredQueries:
-    """Queries of one plan, under whatever names, have one number and are answered once."""
+    """Queries by name. Those of one plan have one number, and are answered once."""
 
     def __init__(self) -> None:
         self._names: dict[str, Plan] = {}
@@ -33,11 +33,11 @@ class AnsweredQueries:
         self._next = count()
 
     def __iter__(self) -> Iterator[tuple[int, Plan]]:
-        """The different ones."""
+        """The numbers and plans of different queries."""
         return ((number, plan) for plan, number in self._numbers.items())
 
     def add(self, name: str, plan: Plan) -> tuple[int, bool]:
-        """Take in a query; gives its number, and if it is new. Raises UsageError for a taken name."""
+        """Add a query; gives its number, and whether it is new. Raises UsageError for a taken name."""
         if name in self._names:
             raise UsageError(f"there is a standing query {name!r} already")
         self._names[name] = plan
@@ -47,14 +47,14 @@ class AnsweredQueries:
         return self._numbers[plan], is_new
 
     def remove(self, name: str) -> int | None:
-        """Drop a name; gives the query's number if that was its last. Raises UsageError if there is none."""
+        """Remove a name; gives the query's number if it has no other. Raises UsageError if there is none."""
         if name not in self._names:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
         plan = self._names.pop(name)
         return None if plan in self._names.values() else self._numbers.pop(plan)
 
     def over(self, schema: Schema) -> AnsweredQueries:
-        """The same over a changed schema, numbers kept. Raises QueryError if one cannot be read there."""
+        """The same queries and numbers over a changed schema. Raises QueryError if one cannot be read."""
         changed = AnsweredQueries()
         changed._names = {name: plan.over(schema) for name, plan in self._names.items()}
         changed._numbers = {changed._names[name]: self._numbers[plan] for name, plan in self._names.items()}
@@ -63,7 +63,7 @@ class AnsweredQueries:
 
 
 class MeshedQuery(NamedTuple):
-    """A query that is being answered."""
+    """A query with its mesh."""
 
     mesh: ColumnarMesh
     assembler: Assembler
@@ -73,9 +73,9 @@ class MeshedQuery(NamedTuple):
 
 
 class Meshes:
-    """All meshes over the same live tuples. ``queries`` are the standing ones by number.
+    """All meshes over the same live tuples. ``queries``: by number.
 
-    ``accepts_root`` tells by slot which root tuples results may have.
+    ``accepts_root``: by slot, whether results may have a root tuple.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Meshes:
         return iter(self._meshes.values())
 
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> MeshedQuery:
-        """A mesh, and automata if the plan asks for them, for a query from now on."""
+        """Give a query a mesh, and automata if its plan asks for them."""
         generator = generator or plan.generator()
         mesh, automata = (
             self._split(plan, generator) if plan.by_automata else (self._mesh_of(generator), None)
@@ -102,14 +102,14 @@ class Meshes:
         return standing
 
     def remove(self, query: int) -> None:
-        """Forget a query; its mesh goes with the last one of its shape."""
+        """Remove a query; its mesh goes with the last query of its shape."""
         mesh = self.queries.pop(query).mesh
         mesh.remove(query)
         if not any(standing.mesh is mesh for standing in self.queries.values()):
             self._meshes = {shape: other for shape, other in self._meshes.items() if other is not mesh}
 
     def coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
-        """Labels as their meshes know them."""
+        """Labels in the codes of their meshes."""
         excluded = bitmaps.bitmap == EXCLUDED
         if not excluded.any():
             return bitmaps
@@ -136,15 +136,15 @@ class Meshes:
         apart: tuple[Tree, ...] = (),
         needed: Callable[[Tree], bool] = lambda _: True,
     ) -> ColumnarMesh:
-        """The mesh of a query's shape without the networks that are evaluated ``apart``."""
+        """The mesh of a query's shape without the networks that automata evaluate (``apart``)."""
         shape = (generator.shape, apart)
         if shape not in self._meshes:
             self._meshes[shape] = ColumnarMesh(self._live, generator, self._accepts_root, needed)
         return self._meshes[shape]
 
     def _split(self, plan: Plan, generator: CNGen) -> tuple[ColumnarMesh, NetworkAutomata | None]:
-        """Automata for the networks that they evaluate, and a mesh of what the others need."""
-        # Only for who asks for automata: patterns bring a parser of texts.
+        """Automata for the networks they evaluate, and a mesh for the others."""
+        # Only if automata are asked for: patterns load a parser.
         from skws.queries.keywords.automata import NetworkAutomata, networks_apart, prefix, prefixes  # noqa: PLC0415
 
         apart = networks_apart(plan, generator)

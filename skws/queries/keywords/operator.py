@@ -91,7 +91,7 @@ class KeywordOperator:
         """
         if self.has_tables or not sourced(self._schema):
             return []
-        # Only for who has such tables: an index needs Arrow.
+        # Only if there are such tables: an index needs Arrow.
         from skws.queries.keywords.indexed_rows import IndexedRows  # noqa: PLC0415
 
         self._behind = IndexedRows(
@@ -170,7 +170,7 @@ class KeywordOperator:
         return [self._truly_joined(results) for results in found if len(results)]
 
     def arrivals(self, removed: Collection[int]) -> TupleBatch:
-        """All tuples but those of removed relations and of ``open_tables``, to be inserted elsewhere."""
+        """All tuples but those of removed relations and of ``open_tables``, for another operator."""
         tuples = self.live.tuples
         left = [*removed, *(() if self._behind is None else self._behind.reserve.tables)]
         kept = np.flatnonzero(~np.isin(tuples.relation, left))
@@ -214,7 +214,7 @@ class KeywordOperator:
         return bitmaps if self._behind is None else self._behind.counted(bitmaps)
 
     def release(self, known: list[StreamTuple]) -> None:
-        """Take tuples out, with all partials; they may be inserted again."""
+        """Remove tuples, with all partial results; they may be inserted again."""
         slots = self.known.release(known)
         self.end(slots, np.full(len(slots), ALWAYS))
 
@@ -297,7 +297,7 @@ class KeywordOperator:
             yield replace(found, query=np.full(len(found), query, dtype=np.int64))
 
     def _coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
-        """Labels of live tuples as their meshes know them; those that exclude a tuple are counted."""
+        """Labels of live tuples in the codes of their meshes; those that exclude a tuple are counted."""
         self.excluded += int((self._counted(bitmaps).bitmap == EXCLUDED).sum())
         return self._meshes.coded(bitmaps)
 

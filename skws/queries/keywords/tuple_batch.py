@@ -26,10 +26,10 @@ _SAMPLE: Final = 128  # rows that tell the share with keywords
 class TupleBatch:
     """Tuples in order of their start.
 
-    ``times`` are event times in microseconds; ``place`` grows with the order of
-    arrival. ``followed`` holds, by number here, the tuples that are more than
-    their columns: whose deletion is known, or whose name needs more than their
-    row. ``bitmaps``: None to match keywords here.
+    ``times`` are event times in microseconds; ``place`` is the order of
+    arrival. ``followed``, by number: tuples whose deletion is known, or whose
+    name depends on more than their columns. ``bitmaps``: None if keywords are
+    still to be matched.
     """
 
     relation: Ints
@@ -42,7 +42,7 @@ class TupleBatch:
     bitmaps: KeywordBitmaps | None = None
 
     def merged(self, other: TupleBatch) -> TupleBatch:
-        """These and others, in order of start; both to be matched here."""
+        """These and other tuples in order of start; keywords of both are still to be matched."""
         start, place = np.concatenate([self.start, other.start]), np.concatenate([self.place, other.place])
         order = np.argsort(start, kind="stable")
         number = np.empty_like(order)
@@ -61,7 +61,7 @@ class TupleBatch:
 
 
 def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) -> TupleBatch:
-    """Tuples to be inserted; ``follow`` says which of them are more than their columns."""
+    """A batch of tuples; ``follow``: True for those to follow."""
     relation = np.array([t.relation for t in tuples], dtype=np.int64)
     return TupleBatch(
         relation,
@@ -75,7 +75,7 @@ def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) 
 
 
 def of_table_rows(blocks: Sequence[Block], occurrences: Mapping[int, int]) -> TupleBatch:
-    """Rows of static tables, alive for ever; ``occurrences``: how many equal rows come before, by number."""
+    """Rows of static tables, alive for ever; ``occurrences``: the number of equal rows before, by number."""
     sizes = [len(block) for block in blocks]
     relation = np.repeat([block.relation for block in blocks], sizes).astype(np.int64)
     block = np.repeat(np.arange(len(blocks), dtype=np.int64), sizes)

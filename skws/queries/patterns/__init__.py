@@ -1,4 +1,4 @@
-"""Pattern queries over a replay: from a text to results."""
+"""Pattern queries: texts, evaluation over streams, results."""
 
 from skws.queries.patterns.result import PatternResult, PatternTuple
 from skws.queries.patterns.stream import PatternStream

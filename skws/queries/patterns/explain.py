@@ -1,4 +1,4 @@
-"""What becomes of a pattern: its window, its q-tree if it is a query, its automaton, and its memory."""
+"""Explains a pattern: its window, the q-tree of a conjunctive query, its automaton, and its memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skws_windows.window import Unbounded, Window, parse_window, window_text
 
 
 def pattern_text(text: str, schema: Schema, window: Window | None) -> str:
-    """An explanation to read. Raises PatternError, QueryError."""
+    """The explanation as text. Raises PatternError, QueryError."""
     query = read_query(text, schema)
     used = window or query.window or parse_window(schema.window)
     parts = [f"pattern: {text}", f"window: {window_text(used)}"]

@@ -1,4 +1,4 @@
-"""The tuples of the live window by position, named when a result first shows them."""
+"""The tuples of the live window by position; each is named when a result first shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skws_windows.window import FOREVER, MICROSECOND, Window, by_position, ticks
 
 @dataclass(slots=True)
 class _Seen:
-    """A tuple with what its name is made of."""
+    """A tuple with the parts of its name."""
 
     relation: int
     row: Row
@@ -25,11 +25,11 @@ class _Seen:
     time: int
     occurrence: int
     successor: bool
-    shown: dict[frozenset[str], PatternTuple] | None = None  # made for those that are in results
+    shown: dict[frozenset[str], PatternTuple] | None = None  # of tuples in results
 
 
 class History:
-    """Remembers tuples for as long as a window can show them. ``keywords``: those that labels stand for."""
+    """Remembers tuples while results can have them. ``keywords``: by label, those its tuples contain."""
 
     def __init__(self, schema: Schema, window: Window, keywords: Mapping[str, tuple[str, ...]]) -> None:
         self._relations = schema.relations
@@ -40,7 +40,7 @@ class History:
         self._tuples: OrderedDict[int, _Seen] = OrderedDict()
         self._instant: Counter[tuple[int, Row]] = Counter()
         self._tick = -FOREVER
-        # Where keys were last seen, in two generations: one that is older than a window tells nothing.
+        # Ticks at which keys were last seen, in two generations of a window each.
         self._keys: list[dict[tuple[int, Row], int]] = [{}, {}]
         self._turn = -FOREVER
 
@@ -50,9 +50,9 @@ class History:
     def add(
         self, position: int, relation: int, row: Row, tick: int, time: int, successor: bool | None = None
     ) -> None:
-        """Take in the next tuple; ``tick`` as for the evaluator, ``time`` in microseconds.
+        """Add the next tuple; ``tick`` as for the automaton, ``time`` in microseconds.
 
-        ``successor``: whether a tuple of its key came less than a window ago; None to find out here.
+        ``successor``: whether a tuple of its key came less than a window ago; None if not known.
         """
         tuples = self._tuples
         while tuples and self._window.end(next(iter(tuples.values())).tick) <= tick:
@@ -64,30 +64,30 @@ class History:
         key = self._relations[relation].key_of(row)
         if key is not None:
             successor = self._follows(relation, key, tick) if successor is None else successor
-        elif not self._by_count:  # where no two tuples start together
+        elif not self._by_count:  # by count no two tuples start together
             occurrence = self._instant[relation, row]
             self._instant[relation, row] += 1
         tuples[position] = _Seen(relation, row, tick, time, occurrence, bool(successor))
 
     def forget(self, tick: int) -> None:
-        """Let tuples go that came before a tick, where the window does not tell."""
+        """Forget tuples before a tick, for windows that do not give an end."""
         tuples = self._tuples
         while tuples and next(iter(tuples.values())).tick < tick:
             tuples.popitem(last=False)
 
     def drop(self, positions: Iterable[int]) -> None:
-        """Let tuples go that no later result shows, as its caller knows."""
+        """Forget tuples that no later result shows."""
         for position in positions:
             del self._tuples[position]
 
     def pass_by(self, relation: int, row: Row, tick: int) -> None:
-        """A tuple that no result shows here, though later ones may replace it."""
+        """Note a tuple that no result here shows, but that later ones may replace."""
         key = self._relations[relation].key_of(row)
         if key is not None:
             self._follows(relation, key, tick)
 
     def _follows(self, relation: int, values: Row, tick: int) -> bool:
-        """True if another tuple of the key started less than a window ago; remembers this one."""
+        """True if another tuple of the key started less than a window ago; notes this one."""
         if tick >= self._turn:
             self._keys = [{}, self._keys[0]]
             self._turn = self._window.end(tick)
@@ -99,7 +99,7 @@ class History:
         return before is not None and tick < self._window.end(before)
 
     def tuples(self) -> Iterator[tuple[int, int, Row, int, bool]]:
-        """What is remembered: position, relation, row, time, successor."""
+        """The remembered tuples: position, relation, row, time, successor."""
         for position, seen in self._tuples.items():
             yield position, seen.relation, seen.row, seen.time, seen.successor
 
@@ -112,7 +112,7 @@ class History:
         return seen.time, seen.tick
 
     def shown(self, position: int, labels: frozenset[str]) -> PatternTuple:
-        """The tuple at a position, in a result where it has some labels."""
+        """The tuple at a position, with its labels in a result."""
         seen = self._tuples[position]
         if seen.shown is None:
             seen.shown = {}
@@ -137,7 +137,7 @@ class History:
 
 
 def marks_of(valuation: Valuation) -> Sequence[Mark]:
-    """Marks by position, one for each, also where a tuple was read more than once."""
+    """Marks in order of position, one for each tuple, even if it was read more than once."""
     marks = sorted(valuation, key=itemgetter(0))
     if len({position for position, _ in marks}) == len(marks):
         return marks
@@ -150,7 +150,7 @@ def marks_of(valuation: Valuation) -> Sequence[Mark]:
 def formed(
     query: str, history: History, marks: Sequence[Mark], end: float | None, *, snapshot: bool = False
 ) -> PatternResult:
-    """A result of its marks in order; ``end``: when it ends, in seconds since the epoch."""
+    """The result of marks in order; ``end``: in seconds since the epoch."""
     tuples = tuple([history.shown(position, labels) for position, labels in marks])
     return PatternResult(
         query,

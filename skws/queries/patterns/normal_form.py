@@ -1,10 +1,10 @@
-"""Patterns and conjunctive queries as select-project-join queries, whose memory can be decided.
+"""Patterns and conjunctive queries as select-project-join queries, for verdicts on their memory.
 
-A pattern is a union: one query for each choice among its alternatives. Tuples
-have positions in the stream, which are the application time here: ``a ; b`` is
-``b.position > a.position``, and two tuples of one relation have different ones.
-A match is told once: where two choices may have one in common, or one choice
-finds it in two ways, each order of its letters is a query of its own.
+A pattern is a union: a query for each choice among its alternatives. The
+application time is the position in the stream: ``a ; b`` is
+``b.position > a.position``, and two tuples of one relation have different
+positions. Each match counts once: if two choices may share a match, or one
+choice finds it in two ways, each order of its letters is a separate query.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from skws_windows.window import Window
 POSITION: Final = "position"
 MOST_CHOICES: Final = 256
 MOST_UNORDERED: Final = 7
-"""Letters whose orders are looked at one by one."""
+"""The most letters whose orders are enumerated."""
 _OPS: Final = {op.value: op for op in Op}
-"""Both say ``<``, ``<=`` and so on."""
+"""Patterns and bounds write operators alike."""
 
 
 def pattern_query(text: str, schema: Schema, shown: tuple[str, ...] | None = None) -> Union:
-    """What a pattern asks for, ``shown`` being projected out.
+    """A pattern as a union of queries that output the attributes ``shown``.
 
-    Without ``shown`` it is the head of a conjunctive query, and the whole
-    tuples of a pattern. Duplicates are preserved: each match counts. Raises
-    PatternError, and UsageError for names in ``shown`` that mean nothing.
+    By default these are the head of a conjunctive query, and the whole tuples
+    of a pattern. Duplicates are preserved: each match counts. Raises
+    PatternError, and UsageError for unknown names in ``shown``.
     """
     if is_formal(text):
         parsed = parse_conjunctive_query(text, schema)
@@ -64,7 +64,7 @@ def pattern_query(text: str, schema: Schema, shown: tuple[str, ...] | None = Non
 class Choices:
     """A pattern as a union, and its own window if it has one.
 
-    ``letters``: what the streams of each query read; ``readings``: what that asks.
+    ``letters``: those that the streams of each query read; ``readings``: the conditions on them.
     """
 
     union: Union
@@ -74,10 +74,10 @@ class Choices:
 
 
 def choices_of(text: str, schema: Schema, shown: tuple[str, ...] | None) -> Choices:
-    """As ``pattern_query``, of a text in the user's language."""
+    """As ``pattern_query``, for a text in the user's language."""
     pattern = parse_pattern(text, schema)
     readings = checked(pattern, schema, text_match(schema)).readings
-    choices = _told_apart(_choices(pattern.expression))
+    choices = _disjoint(_choices(pattern.expression))
     queries = tuple(_choice(pattern, schema, c, shown) for c in choices)
     return Choices(
         Union(queries, distinct=False, text=text), pattern.window, tuple(c.letters for c in choices), readings
@@ -85,7 +85,7 @@ def choices_of(text: str, schema: Schema, shown: tuple[str, ...] | None) -> Choi
 
 
 def pattern_verdict(text: str, schema: Schema) -> Verdict:
-    """Whether a pattern's matches, with their whole tuples, can be told for ever in constant memory."""
+    """Whether a pattern's matches, with their whole tuples, can be given for ever in constant memory."""
     union = pattern_query(text, schema)
     whole = tuple(
         replace(q, output=(t := whole_tuples(q.streams)), names=tuple(map(str, t))) for q in union.queries
@@ -95,7 +95,7 @@ def pattern_verdict(text: str, schema: Schema) -> Verdict:
 
 
 def memory_lines(text: str, schema: Schema) -> list[str]:
-    """What a pattern would remember if nothing expired, to be shown where the window is ``none``."""
+    """The memory of a pattern without a window, in lines for users."""
     try:
         verdict = pattern_verdict(text, schema)
     except PatternError as error:
@@ -106,7 +106,7 @@ def memory_lines(text: str, schema: Schema) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Letters that are read, and which has to come before which (positions in ``letters``)."""
+    """Letters, and pairs of them in order, as places in ``letters``."""
 
     letters: tuple[Letter, ...]
     before: tuple[tuple[int, int], ...] = ()
@@ -118,7 +118,7 @@ class _Choice:
         return _Choice(self.letters + other.letters, (*self.before, *moved, *across))
 
     def words(self) -> Iterator[tuple[Letter, ...]]:
-        """The orders in which its letters may come. Raises PatternError if they are too many to look at."""
+        """The possible orders of the letters. Raises PatternError if there are too many."""
         if len(self.letters) > MOST_UNORDERED:
             raise PatternError(
                 f"alternatives of more than {MOST_UNORDERED} tuples overlap; nothing is told of them"
@@ -145,8 +145,8 @@ def _choices(expression: Expression) -> list[_Choice]:
     return _few(found)
 
 
-def _told_apart(choices: list[_Choice]) -> list[_Choice]:
-    """The same matches, each in one choice only, and there in one way."""
+def _disjoint(choices: list[_Choice]) -> list[_Choice]:
+    """Choices with the same matches, each in one choice and in one way."""
     spelt = [tuple(sorted(c.letters)) for c in choices]
     words: dict[tuple[Letter, ...], None] = {}
     found: list[_Choice] = []
@@ -196,7 +196,7 @@ def _stream(schema: Schema, relation: int, name: str, others: list[Stream]) -> S
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Conditions as atoms over the tuples of one choice; a variable may stand for several, or none."""
+    """Conditions as atoms over the tuples of one choice; a variable has any number of tuples."""
 
     text: str
     schema: Schema

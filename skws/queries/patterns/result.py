@@ -1,4 +1,4 @@
-"""A result of a pattern, and its JSON form, which consumers depend on."""
+"""Results of patterns and their JSON form, which consumers depend on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from skws.results.model import JsonRow, Op
 
 @dataclass(frozen=True)
 class PatternTuple:
-    """One tuple of a result: what it stands for in the pattern, and its position in the stream (from 0).
+    """A tuple of a result. ``labels``: its variables in the pattern; ``position``: in the stream, from 0.
 
-    ``identity`` is its part in the ids of results.
+    ``identity``: its part in the ids of results.
     """
 
     relation: str
@@ -39,7 +39,7 @@ class PatternTuple:
 
     @cached_property
     def json(self) -> orjson.Fragment:
-        """The JSON form as text: one tuple is in many results."""
+        """The JSON form as text, made once: a tuple is in many results."""
         return orjson.Fragment(orjson.dumps(self.to_dict()))
 
 
@@ -47,9 +47,9 @@ class PatternTuple:
 class PatternResult:
     """Tuples that satisfy a pattern together, in order of their positions.
 
-    ``start``: when the last of them came, in seconds since the epoch; ``end``:
-    when the first of them leaves the window, None where that is not known.
-    ``snapshot``: it was there before the pattern was.
+    ``start``: the time of the last tuple, in seconds since the epoch. ``end``:
+    when the first tuple leaves the window; None if not known. ``snapshot``:
+    the result was there before the pattern.
     """
 
     query: str
@@ -61,7 +61,7 @@ class PatternResult:
 
     @property
     def op(self) -> Op:
-        """A result of a pattern is never taken back."""
+        """Results of patterns are never retracted."""
         return "+"
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class PatternResult:
 
     @classmethod
     def from_dict(cls, shown: dict[str, Any]) -> PatternResult:
-        """Inverse of ``to_dict``, but for what went into the id."""
+        """Inverse of ``to_dict``, but for ``identity``."""
         tuples = tuple(
             PatternTuple(
                 one["relation"],
@@ -91,7 +91,7 @@ class PatternResult:
 
     @classmethod
     def from_json(cls, line: bytes) -> PatternResult:
-        """Inverse of ``to_json``, likewise; for input that skws wrote itself."""
+        """Inverse of ``to_json``, but for ``identity``; for input that skws wrote."""
         return cls.from_dict(orjson.loads(line))
 
     def _with(self, tuples: list[Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Patterns whose matches show attributes instead of whole tuples, in constant memory.
 
-Positions are the time of the synopses: each tuple is a step of its own. Every
-letter is a relation of its own, of the tuples that satisfy its conditions.
+Synopses take positions as time, so each tuple is a step. Each letter is a
+relation of its own: that of the tuples that satisfy its conditions.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from skws_windows.window import MICROSECOND, Unbounded, Window
 Accepts: TypeAlias = Callable[[Row], bool]
 Feeds: TypeAlias = Mapping[int, tuple[tuple[str, Accepts], ...]]
 _NEVER: Final = 2**63
-"""No position: that finite streams have ended is told by the time of records."""
+"""Not a position: the time of records says when finite streams have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A pattern and what is shown of its matches.
+    """A pattern with the attributes of its matches.
 
-    ``union`` is what is decided; ``run`` the same over ``schema``, whose
-    relations are letters. ``feeds``: by the place of a relation in the
-    stream's schema, the letters that read its tuples, and which of them.
-    ``window`` is the pattern's own. ``until``: when the last of its finite
-    streams has ended, in microseconds; None where that is not told.
+    ``union``: the query for verdicts; ``run``: the same over ``schema``, whose
+    relations are letters. ``feeds``: by the number of a relation in the
+    stream's schema, its letters, each with the condition on its tuples.
+    ``until``: when the last finite stream ends, in microseconds; None if not
+    known. ``window``: the pattern's own.
     """
 
     union: Union
@@ -58,7 +58,7 @@ class Selected:
 
 
 def names_of(select: str) -> tuple[str, ...]:
-    """The attributes of a list with commas."""
+    """The attributes in a list separated by commas."""
     return tuple(name.strip() for name in select.split(",") if name.strip())
 
 
@@ -93,9 +93,9 @@ def selected(text: str, schema: Schema, shown: tuple[str, ...]) -> Selected:
 
 
 def by_positions(text: str, schema: Schema) -> Selected:
-    """Read a pattern whose matches show the number of its choice, and their positions.
+    """Read a pattern whose matches show the number of their choice, and their positions.
 
-    Each row that it is run on has the position of its tuple behind its values.
+    Each row of a run has the position of its tuple after its values.
     """
     pattern = selected(text, schema, ())
     queries = tuple(
@@ -109,14 +109,14 @@ def by_positions(text: str, schema: Schema) -> Selected:
     )
 
 
-def told(pattern: Selected, added: Added) -> SqlResult:
-    """What the tuples of one time add as a result, which names its query by its text."""
+def result_of(pattern: Selected, added: Added) -> SqlResult:
+    """A row that the tuples of one time add, as a result."""
     row = shown_row(pattern.union, added.values)
     return SqlResult.of(pattern.union.text, added.time / MICROSECOND, row, added.times)
 
 
 def refuse_unbounded_selection(pattern: Selected, window: Window, *, forced: bool = False) -> None:
-    """Raises UsageError if a pattern is not for synopses under its window: with why, and what would help."""
+    """Raises UsageError, with reasons and repairs, if synopses cannot evaluate a pattern under its window."""
     text = pattern.union.text
     if not isinstance(window, Unbounded):
         raise UsageError(
@@ -128,7 +128,7 @@ def refuse_unbounded_selection(pattern: Selected, window: Window, *, forced: boo
 
 
 class SelectedRun:
-    """A pattern at work on the tuples of a stream, in order of time; ``tables``: rows of static relations.
+    """Evaluates a pattern over a stream in order of time. ``tables``: rows of static relations.
 
     Raises UsageError if the synopses would not be bounded.
     """
@@ -147,13 +147,13 @@ class SelectedRun:
 
     @property
     def entries(self) -> int:
-        """What is in memory, besides the results of the current time."""
+        """The number of entries in memory, besides the results of the current time."""
         return self._run.entries
 
     def take(self, relation: int, time: int, row: Row) -> Iterator[Added]:
-        """The next tuple; gives what those of the time before added once that is over.
+        """Process the next tuple; gives the results of an earlier time when it is over.
 
-        ``time`` in microseconds. Raises BadRecordsError where a row breaks a bound of the schema.
+        ``time`` in microseconds. Raises BadRecordsError if a row exceeds a bound of the schema.
         """
         if time != self._now:
             yield from self.end()
@@ -162,7 +162,7 @@ class SelectedRun:
             self._found[values] += count
 
     def completed(self, relation: int, time: int, row: Row) -> list[tuple[Output, int]]:
-        """The same, giving at once what this tuple adds by itself."""
+        """As ``take``, but gives the results of this tuple at once."""
         if self._pattern.until is not None and time >= self._pattern.until:
             self._run.end_finite()
         rows = {name: [row] for name, accepts in self._pattern.feeds.get(relation, ()) if accepts(row)}
@@ -173,18 +173,18 @@ class SelectedRun:
 
     @property
     def waits(self) -> bool:
-        """True if the current time has added something that was not given yet."""
+        """True if there are results of the current time."""
         return bool(self._found)
 
     def end(self) -> Iterator[Added]:
-        """What the tuples of the current time added, as no more of it will come."""
+        """The results of the current time, which is over."""
         found, self._found = self._found, Counter()
         for values, count in found.items():
             assert self._now is not None  # noqa: S101 - a tuple has come
             yield Added(self._now, values, count)
 
     def snapshot(self) -> Any:
-        """All that it holds, as JSON; tables apart."""
+        """The state without tables, as JSON."""
         return [self._position, self._now, list(self._found.items()), self._run.snapshot()]
 
     def restore(self, state: Any) -> None:
@@ -209,7 +209,7 @@ def _until(schema: Schema, read: Iterable[int]) -> int | None:
 
 
 def _same_domains(union: Union) -> None:
-    """Raises UsageError if alternatives show values of different kinds in one column."""
+    """Raises UsageError if alternatives show values of different types in one column."""
     for column in zip(*(q.output for q in union.queries), strict=True):
         if len({term.domain.family for term in column}) > 1:
             kinds = " and ".join(dict.fromkeys(f"{term} is of type {term.domain}" for term in column))
@@ -251,17 +251,17 @@ class SelectedEvaluator(SynopsesEvaluator):
         self._run = SelectedRun(self._pattern, self._tables)
 
     def take(self, arrived: OrderedBatch) -> Iterator[SqlResult]:
-        """Raises BadRecordsError where a row breaks a bound of the schema; deletions are left out."""
+        """Raises BadRecordsError if a row exceeds a bound of the schema; deletions are left out."""
         for record in arrived.batch.records():
             if not record.delete:
-                yield from map(self._told, self._run.take(record.relation, record.time, record.row))
+                yield from map(self._result, self._run.take(record.relation, record.time, record.row))
 
     @property
     def waits(self) -> bool:
         return self._run.waits
 
     def end(self) -> Iterator[SqlResult]:
-        return map(self._told, self._run.end())
+        return map(self._result, self._run.end())
 
     @property
     def _entries(self) -> int:
@@ -273,8 +273,8 @@ class SelectedEvaluator(SynopsesEvaluator):
     def _go_on(self, state: Any) -> None:
         self._run.restore(state)
 
-    def _told(self, added: Added) -> SqlResult:
-        return told(self._pattern, added)
+    def _result(self, added: Added) -> SqlResult:
+        return result_of(self._pattern, added)
 
 
 def _read(query: Query, stream: Stream) -> Selected:

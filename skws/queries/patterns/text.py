@@ -1,4 +1,4 @@
-"""What the text of a pattern means: one of two forms, and keywords as everywhere in skws."""
+"""Reads the text of a pattern in either form; its keywords are those of keyword queries."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _FORMAL: Final = re.compile(r"\s*\w+\s*\([^()]*\)\s*(<-|:-)")
 
 @dataclass(frozen=True, slots=True)
 class PatternQuery:
-    """A text with the automaton it became. ``window``: None where the text does not say.
+    """A pattern with its automaton. ``window``: None if the text has none.
 
-    ``source`` is what was parsed; ``keywords``: for each label the texts that
-    its tuples contain; ``root``: by what its tuples can be sharded, None if by nothing.
+    ``source``: the parsed text. ``keywords``: by label, the texts that its
+    tuples contain. ``root``: the value that all tuples of a result share;
+    None if there is none.
     """
 
     text: str
@@ -64,7 +65,7 @@ def read_query(text: str, schema: Schema) -> PatternQuery:
 
 
 def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]:
-    """What ``~`` means: a keyword query that the tuple satisfies on its own, looked for in some columns."""
+    """The operator ``~``: a keyword query that a tuple satisfies by itself, in some columns."""
 
     def match(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
         described = schema.relations[relation]

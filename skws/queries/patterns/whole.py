@@ -1,9 +1,9 @@
-"""Patterns that show whole tuples of an endless stream without a window, where constant memory does.
+"""Patterns with whole tuples over endless streams without a window, in constant memory.
 
-That is where each match has one tuple of an endless stream, which comes when
-all tuples of finite streams that it joins are there. Synopses find matches by
-the positions of their tuples; the tuples are remembered that a later match or a
-name can need: those of finite streams, and of the current instant.
+Such a match has one tuple of an endless stream, which comes after all tuples
+of finite streams that it joins. Synopses find matches by the positions of
+their tuples. Tuples of finite streams and of the current instant are
+remembered, for later matches and for names.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, Unbounded
 
 _MOST_TRIED: Final = 100
-"""Attributes that are tried one by one."""
+"""The most attributes of a relation to try."""
 
 
 def refuse_whole_tuples(text: str, schema: Schema) -> None:
-    """Raises UsageError with the conditions that fail, and the attributes that could be shown for ever."""
+    """Raises UsageError with the conditions that fail, and the attributes that could be shown."""
     raise UsageError("\n".join(_refusal(text, schema)))
 
 
@@ -56,7 +56,7 @@ def _refusal(text: str, schema: Schema) -> Iterator[str]:
 
 
 def showable(text: str, schema: Schema) -> tuple[str, ...] | None:
-    """The attributes that a pattern can show for ever in constant memory; None if not even a count can be.
+    """The attributes that a pattern can show in constant memory; None if not even a count is possible.
 
     Raises PatternError.
     """
@@ -78,7 +78,7 @@ def showable(text: str, schema: Schema) -> tuple[str, ...] | None:
 
 
 def refuse_unbounded_pattern(text: str, schema: Schema) -> None:
-    """Raises UsageError if no constant memory does for the matches of a pattern, with their whole tuples."""
+    """Raises UsageError if the matches of a pattern, with whole tuples, need more than constant memory."""
     if not _bounded(text, schema):
         refuse_whole_tuples(text, schema)
     for why in _excluded(text, schema):
@@ -86,7 +86,7 @@ def refuse_unbounded_pattern(text: str, schema: Schema) -> None:
 
 
 def in_constant_memory(text: str, schema: Schema) -> bool:
-    """Whether a pattern is not refused."""
+    """Whether ``refuse_unbounded_pattern`` accepts a pattern."""
     return _bounded(text, schema) and not any(_excluded(text, schema))
 
 
@@ -94,11 +94,11 @@ def _bounded(text: str, schema: Schema) -> bool:
     try:
         return pattern_verdict(text, schema).bounded is True
     except PatternError:
-        return False  # it is no select-project-join
+        return False  # not a select-project-join
 
 
 def _excluded(text: str, schema: Schema) -> Iterator[str]:
-    """What the theorem does not speak of."""
+    """Reasons that the theorem does not cover."""
     pattern = by_positions(text, schema)
     if pattern.until is None:
         yield "it reads a finite stream, but no max of its time tells when it ends"
@@ -122,21 +122,21 @@ class WholePatternEvaluator(SynopsesEvaluator):
         self._schema = schema
         self._history = self._no_history()
         self._endless = {n for n in self._pattern.feeds if not ends(schema.relations[n])}
-        self._passing: list[int] = []  # positions of tuples of these that are remembered
+        self._passing: list[int] = []  # positions of their remembered tuples
         self._now = -FOREVER
 
     def take(self, arrived: OrderedBatch) -> Iterator[PatternResult]:
-        """Raises BadRecordsError where a row breaks a bound of the schema; deletions are left out."""
+        """Raises BadRecordsError if a row exceeds a bound of the schema; deletions are left out."""
         self._order.seek(arrived.position)
         for position, relation, row, time, _ in self._order.tuples(arrived.batch, arrived.positions):
-            self._let_go(time)
+            self._forget(time)
             self._remember(position, relation, row, time)
             found = self._run.completed(relation, time, (*row, position))
             results = (self._result(choice, positions) for (choice, *positions), _ in found)
             yield from sorted(results, key=lambda result: result.id)
 
-    def _let_go(self, time: int) -> None:
-        """Forget tuples of endless streams from before this instant, once finite ones have ended."""
+    def _forget(self, time: int) -> None:
+        """Forget tuples of endless streams before this instant, once finite ones have ended."""
         if time > self._now and self._pattern.until is not None and time >= self._pattern.until:
             self._history.drop(self._passing)
             self._passing.clear()
@@ -176,7 +176,7 @@ class WholePatternEvaluator(SynopsesEvaluator):
 
 
 def _labels(text: str, schema: Schema) -> list[list[frozenset[str]]]:
-    """What each stream of each choice stands for: its variable, or the number of its atom."""
+    """For each choice, the label of each stream: its variable, or the number of its atom."""
     if is_formal(text):
         return [[frozenset({str(n)}) for n in range(len(parse_conjunctive_query(text, schema).atoms))]]
     return [[frozenset({x.variable}) for x in letters] for letters in choices_of(text, schema, ()).letters]

@@ -1,1 +1,1 @@
-"""Keyword search over a database as it is now: an index of it, and the best results first."""
+"""Keyword search over a database as it is now, best results first."""

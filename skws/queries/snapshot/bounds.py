@@ -1,8 +1,8 @@
-"""Upper bounds on scores: of all results of a size, of a network, of the rows joined so far.
+"""Upper bounds on scores: of results of a size, of a network, of rows joined so far.
 
-A bound is the score of a result with the missing keywords in the tuples where
-they weigh most, and joins whose values no other tuple shares. It holds for
-``monotone`` rankings; other rankings prune nothing.
+A bound is the score of a result whose missing keywords are in the tuples where
+they weigh most, with joins whose values no other tuple shares. It holds for
+``monotone`` rankings; others prune nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SURE: Final = 1 + 1e-9  # bounds are computed in another order than scores
 
 
 class Bounds:
-    """Bounds for one query, and the least score that a result needs, by the scores found so far.
+    """Bounds for one query.
 
-    ``least``: that score; -inf until ``most`` results are found, and always if all are wanted.
+    ``least``: the least score of a wanted result; -inf until ``most`` are found, or if all are wanted.
     """
 
     def __init__(self, plan: Plan, keyword_rows: KeywordRows, ranking: Ranking) -> None:
@@ -40,7 +40,7 @@ class Bounds:
         self._monotone: bool = getattr(ranking, "monotone", False)
         self._slots = range(len(plan.keywords))
         self._most: int | None = None
-        self._scores: list[float] = []  # the best ones, as many as are wanted
+        self._scores: list[float] = []  # the best, as many as are wanted
         self.least = -inf
         self.uses_joins = ranking.uses_joins
         self.best_of = cache(self._find_best)
@@ -62,21 +62,21 @@ class Bounds:
 
     @property
     def known(self) -> bool:
-        """Whether rows have bounds, and only some results are wanted."""
+        """True if rows have bounds, and only some results are wanted."""
         return self._product is not None and self._most is not None
 
     @property
     def pay(self) -> bool:
-        """Whether bounds of rows that lack keywords are worth the counting.
+        """Whether bounds of rows without all keywords pay.
 
-        Not before there are results to compare with, nor if they have pruned too little.
+        They do not before there are results to compare with, nor if they have pruned too little.
         """
         if not self.known or self.least == -inf:
             return False
         return self._tried < _TRIED or self._left_out * _WORTH >= self._tried
 
     def tried(self, rows: int, left_out: int) -> None:
-        """Note that so many rows got bounds, and how many of them were pruned."""
+        """Note the number of rows that got bounds, and of those that were pruned."""
         self._tried += rows
         self._left_out += left_out
 
@@ -92,7 +92,7 @@ class Bounds:
             self.least = self._scores[0]
 
     def of_size(self, size: int) -> float:
-        """The bound of all results with so many tuples or more."""
+        """The bound of results with ``size`` tuples or more."""
         if not self._monotone:
             return inf
         joins = tuple(JoinFan("", 1) for _ in range(size - 1))
@@ -100,10 +100,10 @@ class Bounds:
         return prod(part.value for part in parts) * _SURE
 
     def of_rows(self, tree: Tree, size: int) -> Callable[[Weights, tuple[int, ...]], float]:
-        """The bound of results with so many tuples that a tree grows into.
+        """The bound of results with ``size`` tuples that a tree grows into.
 
-        Its arguments are each keyword's greatest weight in the tree's rows, and how many rows share the
-        values of joins. Keywords that later nodes may contain count with their greatest weight of all.
+        Its arguments are each keyword's greatest weight in the tree's rows, and the fans of joins.
+        Keywords that later nodes may contain count with their greatest weight.
         """
         open_slots = self._open(tree) if size > len(tree.relations) else 0
         best = tuple(weight if open_slots >> slot & 1 else 0.0 for slot, weight in enumerate(self._best))

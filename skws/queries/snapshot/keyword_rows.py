@@ -1,4 +1,4 @@
-"""The tuples that contain keywords of a query, by relation and keyword bitmap, and their texts."""
+"""The rows that contain keywords of a query, by relation and keyword bitmap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REMEMBERED = 200_000  # rows without keywords
 
 
 class _Counted(NamedTuple):
-    """How often a keyword occurs in a column of a row; the column is None for the relation's name."""
+    """Occurrences of a keyword in a column of a row; the column is None for the relation's name."""
 
     slot: int
     column: int | None
@@ -28,7 +28,7 @@ class _Counted(NamedTuple):
 
 
 class KeywordRows:
-    """The rows of an index with keywords of a query. ``labels[r]``: bitmaps that are not the usual one."""
+    """The rows of an index with keywords of a query. ``labels[r]``: bitmaps by row, without ``usual`` ones."""
 
     def __init__(self, plan: Plan, index: DatabaseIndex) -> None:
         self.plan = plan
@@ -44,22 +44,22 @@ class KeywordRows:
         self._find()
 
     def usual(self, relation: int) -> int:
-        """The bitmap of rows without words of the query: the keywords in the relation's name."""
+        """The bitmap of rows without words of the query: keywords in the relation's name."""
         return self.plan.matcher.named(relation)
 
     def label(self, relation: int, number: int) -> int:
-        """The bitmap of a row; EXCLUDED if it takes no part."""
+        """The bitmap of a row; EXCLUDED if the query leaves it out."""
         return self.labels[relation].get(number, self.usual(relation))
 
     def carrying(self, relation: int, bitmap: int) -> Iterator[int]:
-        """The rows that contain exactly some keywords."""
+        """The rows with exactly the keywords of a bitmap."""
         labels = self.labels[relation]
         if bitmap == self.usual(relation):
             return (number for number in self._index.numbers(relation) if number not in labels)
         return (number for number, label in labels.items() if label == bitmap)
 
     def weighed(self, relation: int, bitmap: int) -> Iterator[int]:
-        """As ``carrying``, but only one of the rows that have the keywords by their relation's name alone."""
+        """As ``carrying``, with one row for all that have keywords by their relation's name alone."""
         if bitmap != self.usual(relation):
             yield from self.carrying(relation, bitmap)
             return
@@ -76,7 +76,7 @@ class KeywordRows:
         return found
 
     def count(self, slot: int) -> int:
-        """How many rows contain a keyword."""
+        """The number of rows that contain a keyword."""
         total = 0
         for relation, labels in enumerate(self.labels):
             total += sum(label >= 0 and label >> slot & 1 for label in labels.values())
@@ -90,14 +90,14 @@ class KeywordRows:
         return self._sizes[relation]
 
     def load(self, relation: int, numbers: Iterable[int]) -> None:
-        """Read rows that are needed soon, all at once."""
+        """Read rows at once that are needed soon."""
         if len(self._others) > _REMEMBERED:
             self._others.clear()
         absent = [n for n in numbers if (relation, n) not in self._rows and (relation, n) not in self._others]
         self._others.update(((relation, n), row) for n, row in self._index.rows(relation, absent))
 
     def row(self, relation: int, number: int) -> Row:
-        """Any row, with keywords or without."""
+        """A row, with or without keywords."""
         place = relation, number
         if place in self._rows:
             return self._rows[place]
@@ -127,7 +127,7 @@ class KeywordRows:
 
     def weights(self, relation: int, number: int) -> tuple[float, ...]:
         """The weight of each keyword in a row."""
-        # Rows with a keyword in their relation's name alone are all alike.
+        # Rows with keywords in their relation's name alone are alike.
         place = (relation, number) if (relation, number) in self._counted else (relation, -1)
         known = self._weights.get(place)
         if known is None:

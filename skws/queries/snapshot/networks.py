@@ -1,9 +1,9 @@
-"""Results of one size: candidate networks grown node by node, each with the rows that it holds so far.
+"""Results of one size: candidate networks grown node by node, each with its rows so far.
 
-A network grows only while it holds rows (S-KWS paper, Section 3.2, on
-snapshots), so few of a schema's many networks are ever made. If only the best
+A network grows only while it has rows (S-KWS paper, Section 3.2, on
+snapshots), so few of a schema's many networks are made. If only the best
 results are wanted, rows with heavier keywords grow first, and rows that cannot
-lead to one of the best not at all, as long as the bounds pay.
+lead to one of the best are dropped, as long as the bounds pay.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from skws_schema.graph import Edge, edges
 from skws_schema.memory import memory_checked
 from skws_schema.model import Schema
 
-_REMEMBERED: Final = 200_000  # values, and rows that they lead to
+_REMEMBERED: Final = 200_000  # values and partners
 _Columns: TypeAlias = tuple[int, tuple[int, ...]]
 
 
 class Probes:
-    """Looks up many join values of an edge at once, and remembers the answers."""
+    """Looks up many join values of an edge at once, and caches the answers."""
 
     def __init__(self, schema: Schema, index: DatabaseIndex) -> None:
         self._edges = edges(schema)
@@ -42,7 +42,7 @@ class Probes:
         self._held = 0
 
     def partners(self, edge: Edge, values: Collection[JoinValue]) -> dict[JoinValue, list[int]]:
-        """The rows that these values, and perhaps others, lead to."""
+        """The partners of values, and perhaps of others."""
         place = edge.target, edge.target_columns
         self._forget()
         known = self._partners.setdefault(place, {})
@@ -55,7 +55,7 @@ class Probes:
         return known
 
     def fans(self, edge: Edge, values: Collection[JoinValue]) -> dict[JoinValue, int]:
-        """How many rows share each value, on the busier side of the join."""
+        """The number of rows with each value, on the side of the join with more."""
         sides = [
             self._counts(one.target, one.target_columns, values)
             for one in (edge, self._edges[edge.id ^ 1])
@@ -89,9 +89,9 @@ _BOUND: Final = itemgetter(0)
 class Held(NamedTuple):
     """Joined rows, one for each node of a tree.
 
-    ``bound``: no result that contains them has a better score. ``fans``: how
-    many rows share the values of all or some joins. ``weights``: each keyword's
-    greatest weight, empty until it is needed.
+    ``bound``: that of the scores of results with them. ``fans``: the number of
+    rows that share the value of each join, as far as known. ``weights``: each
+    keyword's greatest weight, empty until needed.
     """
 
     bound: float
@@ -102,14 +102,14 @@ class Held(NamedTuple):
 
 @dataclass(slots=True)
 class _Grown:
-    """A tree that lacks a keyword, and its rows, those with the least bound first."""
+    """A tree without all keywords, and its rows, those with the least bound first."""
 
     tree: Tree
     rows: list[Held]
 
 
 class NetworkResults:
-    """All results of a query in an index, except those that ``bounds`` prunes."""
+    """The results of a query in an index, without those that ``bounds`` prunes."""
 
     def __init__(self, keyword_rows: KeywordRows, index: DatabaseIndex, bounds: Bounds) -> None:
         self._keyword_rows = keyword_rows
@@ -121,7 +121,7 @@ class NetworkResults:
         self._probes = Probes(self._schema, index)
 
     def of_size(self, size: int) -> Iterator[tuple[Tree, Held]]:
-        """Networks of so many nodes, each with the rows of a result, in the order of the tree."""
+        """Results of ``size`` tuples: networks, each with the rows of its nodes."""
         generator = self._generator(size)
         extensions = cache(generator.extensions)
         waiting: list[tuple[float, int, _Grown]] = []
@@ -129,7 +129,7 @@ class NetworkResults:
 
         def wait(tree: Tree, rows: list[Held]) -> None:
             rows.sort(key=_BOUND)
-            # Of equal bounds the newest first: fewer wait.
+            # The newest of equal bounds first: fewer wait.
             heappush(waiting, (-rows[-1].bound, -next(order), _Grown(tree, rows)))
 
         for relation, bitmap in generator.roots:
@@ -156,14 +156,14 @@ class NetworkResults:
                     wait(new, found)
 
     def fans(self, tree: Tree, held: Held) -> Iterator[tuple[str, int]]:
-        """Each join by name, with how many rows share its value at most."""
+        """Each join by name, with the number of rows that share its value."""
         for node in range(1, len(tree.edges)):
             known = len(held.fans) == len(held.numbers) - 1
             fan = held.fans[node - 1] if known else self._fan(tree, held, node)
             yield self._schema.joins[tree.edges[node] // 2].name, fan
 
     def joined(self, tree: Tree, held: Held) -> bool:
-        """Whether rows agree in the values of their joins; the index compares hashes."""
+        """Whether the values of joins are equal; the index compares hashes only."""
         for node in range(1, len(tree.edges)):
             edge = self._edges[tree.edges[node]]
             row = self._keyword_rows.row(edge.target, held.numbers[node])
@@ -198,7 +198,7 @@ class NetworkResults:
         return self._weighed(root, held, size)
 
     def _extended(self, tree: Tree, rows: Sequence[Held], size: int) -> list[Held]:
-        """The rows of a tree whose last node is new, given those of the tree without it."""
+        """The rows of a tree, given those of the tree without its last node."""
         relation, bitmap, parent = tree.relations[-1], tree.keywords[-1], tree.parents[-1]
         if bitmap not in self._bitmaps[relation]:
             return []
@@ -229,14 +229,14 @@ class NetworkResults:
         best: Weights | None,
         size: int,
     ) -> Iterator[tuple[Held, JoinValue]]:
-        """The rows that may lead to a wanted result, with their values and fans of a new join.
+        """The rows that may lead to a wanted result, with values and fans of a new join.
 
         ``best``: the keywords' greatest weights in the new node, None if it contains no keyword.
         """
         bounds, of_rows = self._bounds, self._bounds.of_rows(tree, size)
         least, counted = bounds.least, bounds.uses_joins
         weighty = [(self._with_weights(tree, held), value) for held, value in valued]
-        # Rows that cannot matter with any fan need no count.
+        # Rows that are hopeless with any fan need no count.
         valued = [
             (held, value)
             for held, value in weighty
@@ -250,7 +250,7 @@ class NetworkResults:
                 yield Held(bound, held.numbers, fans, held.weights), value
 
     def _with_weights(self, tree: Tree, held: Held) -> Held:
-        """The same rows with the weights of keywords, computed unless they are known."""
+        """The rows with the weights of their keywords."""
         if held.weights:
             return held
         nodes = zip(tree.relations, tree.keywords, held.numbers, strict=False)  # the tree has a new node
@@ -258,7 +258,7 @@ class NetworkResults:
         return held._replace(weights=tuple(map(max, zip(*weights, strict=True))))
 
     def _weighed(self, tree: Tree, rows: Iterator[Held], size: int) -> list[Held]:
-        """Rows whose last one contains keywords, with their weights; without those that are pruned."""
+        """Rows with weights, the last of which contains keywords; without pruned ones."""
         if not self._bounds.known:
             return list(rows)
         found, of_rows, least = [], self._bounds.of_rows(tree, size), self._bounds.least
@@ -274,7 +274,7 @@ class NetworkResults:
         return found
 
     def _scored(self, tree: Tree, rows: list[Held], size: int) -> list[Held]:
-        """Rows of results, the best first: their bounds are their scores, up to rounding."""
+        """Rows of results, best first: bounds are scores, up to rounding."""
         if not self._bounds.known or not rows:
             return rows
         fans: list[tuple[int, ...]] = []
@@ -289,14 +289,14 @@ class NetworkResults:
         return sorted(scored, key=_BOUND, reverse=True)
 
     def _fans_at(self, tree: Tree, rows: list[Held], node: int) -> list[int]:
-        """How many rows share the value of the join that leads to a node, in each of some results."""
+        """For each result the number of rows that share the value of the join to a node."""
         edge, parent = self._edges[tree.edges[node]], tree.parents[node]
         values = [self._value(edge, held.numbers[parent]) for held in rows]
         shared = self._probes.fans(edge, set(values))
         return [shared[value] for value in values]
 
     def _led(self, edge: Edge, bitmap: int, values: dict[JoinValue, None]) -> dict[JoinValue, list[int]]:
-        """The rows with exactly some keywords that values lead to."""
+        """The partners of values, with exactly the keywords of a bitmap."""
         if bitmap != self._keyword_rows.usual(edge.target):
             return self._indexed(edge, bitmap)
         labels = self._keyword_rows.labels[edge.target]
@@ -304,7 +304,7 @@ class NetworkResults:
         return {value: [n for n in known[value] if n not in labels] for value in values}
 
     def _indexed(self, edge: Edge, bitmap: int) -> dict[JoinValue, list[int]]:
-        """Rows with exactly some keywords by join value; they are few, so this goes without the index."""
+        """Rows with exactly the keywords of a bitmap, by join value; few, so the index is not used."""
         key = edge.target, bitmap, edge.target_columns
         found = self._by_value.get(key)
         if found is None:

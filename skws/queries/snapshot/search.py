@@ -1,4 +1,4 @@
-"""Searches a snapshot: the best results first, with early stop."""
+"""Searches a snapshot, best results first, with early stop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORDS = 200_000
 
 
 def why_nothing(plan: Plan, keyword_rows: KeywordRows, index: DatabaseIndex) -> list[str]:
-    """Lines for the user."""
+    """Lines for the user on why nothing was found."""
     if not any(relation.search_columns for relation in plan.schema.relations) and not plan.query.match_names:
         return ["no column is searched for words: --schema FILE can say which are (type: text)"]
     counts = [keyword_rows.count(slot) for slot in range(len(plan.query.slots))]
@@ -40,7 +40,7 @@ def why_nothing(plan: Plan, keyword_rows: KeywordRows, index: DatabaseIndex) -> 
 
 @dataclass(slots=True)
 class Effort:
-    """How far a search went: the ``size`` of the last networks, and the number of results in them."""
+    """The ``size`` of the last networks searched, and the number of results so far."""
 
     size: int = 0
     found: int = 0
@@ -72,7 +72,7 @@ class SnapshotSearch:
         return why_nothing(self._plan, self._keyword_rows, self._index)
 
     def results(self, most: int | None = None) -> Iterator[Result]:
-        """At most so many, best first; of equal scores the smaller id first."""
+        """The ``most`` best results, best first; of equal scores the smaller id first."""
         waiting: list[tuple[float, float, str, Result]] = []
         rank = 0
         self._bounds.want(most)

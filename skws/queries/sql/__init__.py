@@ -1,1 +1,1 @@
-"""Queries in SQL that need only constant memory: their verdict as users read it, and running them."""
+"""Queries in SQL that need constant memory only: their evaluation, and verdicts for users."""

@@ -1,4 +1,4 @@
-"""What a query in SQL puts out in a live search, and its JSON form, which consumers depend on."""
+"""Results of SQL and of selected patterns, and their JSON form, which consumers depend on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skws_bounds.run import Output
 
 
 class Added(NamedTuple):
-    """A result that the tuples of one time added: microseconds, its values, and how many times."""
+    """A row added by the tuples of one time: microseconds, values, and the number of times."""
 
     time: int
     values: Output
@@ -24,7 +24,7 @@ class Added(NamedTuple):
 
 
 def shown_row(union: Union, values: Output) -> JsonRow:
-    """A row by the names of its columns, time stamps as ISO 8601 in UTC."""
+    """A row by names of columns; time stamps are ISO 8601 in UTC."""
     query = union.queries[0]
     shown = (
         iso(value) if term.domain is Domain.TIMESTAMP else value
@@ -34,7 +34,7 @@ def shown_row(union: Union, values: Output) -> JsonRow:
 
 
 def line_of(told: dict[str, Any]) -> bytes:
-    """A line of JSON; counts may have more than 64 bits, which not every writer takes."""
+    """A line of JSON; counts may exceed the 64 bits that orjson takes."""
     try:
         return orjson.dumps(told)
     except TypeError:
@@ -43,7 +43,7 @@ def line_of(told: dict[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SqlRow:
-    """The row of a result, in the place of tuples."""
+    """The row of a result, in place of tuples."""
 
     id: str
     row: JsonRow = field(hash=False)
@@ -53,7 +53,7 @@ class SqlRow:
 
 @dataclass(frozen=True, slots=True)
 class SqlResult:
-    """A row that the tuples of one time add, ``count`` times; ``start`` is that time, in seconds."""
+    """A row added ``count`` times by the tuples of one time, ``start``, in seconds."""
 
     query: str
     id: str

@@ -1,1 +1,1 @@
-"""Window expressions over replays: what ``skws windows`` runs, writes and draws."""
+"""Queries over the windows of expressions, and the windows themselves (``skws windows``)."""

@@ -14,7 +14,7 @@ from skws_windows.processor.spans import ANY, Closed, Tracker
 from skws_windows.window import FOREVER
 
 _WIDE = 1 << 40
-"""More than any position: numbers of keys go above it."""
+"""Greater than any position; numbers of keys are multiples of it."""
 
 
 class Holding:
@@ -27,8 +27,8 @@ class Holding:
     def ends(self, first: Ints, last: Ints, key: Ints) -> Ints:
         """For each result the end of the first window from ``first`` or before to ``last`` or after.
 
-        ``key`` has the codes of what the result's tuples have of the window's key,
-        ANY for what none of them has. FOREVER where no window holds it.
+        ``key``: codes of the fields of the window's key in the result's tuples,
+        ANY for fields that none has. FOREVER if no window holds the result.
         """
         found = np.full(len(first), FOREVER, dtype=np.int64)
         if not len(self._closed.last) or not len(first):
@@ -41,7 +41,7 @@ class Holding:
         return found
 
     def _ordered(self, fields: Flags) -> _Ordered:
-        """The windows by what their keys have in some fields."""
+        """The windows by some fields of their keys."""
         name = tuple(fields.tolist())
         if name not in self._known:
             closed = self._closed
@@ -50,7 +50,7 @@ class Holding:
 
 
 class _Ordered:
-    """Windows by key, then end; ``_least[n]`` has the least start of 2**n windows from each on."""
+    """Windows by key, then end; ``_least[n]``: from each window on, the least start of 2**n windows."""
 
     def __init__(self, first: Ints, last: Ints, key: Ints) -> None:
         self._keys, group = numbered(key)
@@ -64,7 +64,7 @@ class _Ordered:
             self._least.append(np.minimum(below[:-step], below[step:]))
 
     def ends(self, first: Ints, last: Ints, key: Ints) -> Ints:
-        """As for ``Holding``, keys being whole."""
+        """As for ``Holding``, with whole keys."""
         distinct, inverse = numbered(key)
         numbers = {code: number for number, code in enumerate(map(tuple, self._keys.tolist()))}
         group = np.array([numbers.get(tuple(code), -1) for code in distinct.tolist()], dtype=np.int64)[
@@ -77,11 +77,11 @@ class _Ordered:
         return np.where(held, self._last[inside], FOREVER)
 
     def _next(self, place: Ints, first: Ints) -> Ints:
-        """The next place from each on with a start of ``first`` or before; by leaps that get shorter."""
+        """The next place from each on with a start of ``first`` or before, by leaps of decreasing length."""
         size = len(self._last)
         for level in range(len(self._least) - 1, -1, -1):
             least = self._least[level]
-            # Leap over a stretch in which no start is early enough.
+            # Leap over windows whose starts are all too late.
             can = place < len(least)
             late = np.zeros(len(place), dtype=bool)
             late[can] = least[place[can]] > first[can]
@@ -90,7 +90,7 @@ class _Ordered:
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
-    """Distinct keys, and each one's number; all the same where keys have no fields."""
+    """The distinct keys, and the number of each key; all are equal if keys have no fields."""
     if not key.shape[1]:
         return np.zeros((1, 0), dtype=np.int64), np.zeros(len(key), dtype=np.int64)
     distinct, inverse = np.unique(key, axis=0, return_inverse=True)
@@ -98,11 +98,11 @@ def numbered(key: Ints) -> tuple[Ints, Ints]:
 
 
 class Contents:
-    """By number of the window: tuples from its first to its last record that go with its key; static ones.
+    """The tuples of each window: static ones, and those from its first to its last record that fit its key.
 
-    ``tuples`` are all by slot, in order of their starts, which are positions;
-    ``keys`` the codes of what they have of the window's key. A tuple that a
-    deletion ended before the record after the window's last is not in it.
+    ``tuples``: all by slot, in order of their starts, which are positions.
+    ``keys``: codes of the fields of the window's key. A tuple is not in a window
+    if a deletion ended it before the record after the window's last.
     """
 
     def __init__(self, tuples: TupleColumns, keys: Ints, closed: Closed) -> None:
@@ -116,13 +116,13 @@ class Contents:
 
     @classmethod
     def of_static(cls, tuples: TupleColumns) -> Contents:
-        """One window that holds nothing but static tuples."""
+        """A window of static tuples only."""
         none = np.empty((len(tuples.start), 0), dtype=np.int64)
         nothing = Closed(np.array([0]), np.array([-1]), np.empty((1, 0), dtype=np.int64), np.array([0]))
         return cls(tuples, none, nothing)
 
     def ended_at(self, last: Ints) -> Ints:
-        """The numbers of the windows that end with some records."""
+        """The numbers of the windows that end with records."""
         found: Ints = np.searchsorted(self._closed.last, last)
         return found
 
@@ -139,7 +139,7 @@ class Contents:
         return inside
 
     def hold(self, slots: Ints, window: Ints) -> Flags:
-        """Whether each tuple is in a window of its own."""
+        """Whether each tuple is in its window."""
         start, end = self._tuples.start[slots], self._tuples.end[slots]
         first, last = self._closed.first[window], self._closed.last[window]
         inside = (start >= first) & (start <= last) & _goes_with(self._keys[slots], self._closed.key[window])
@@ -153,18 +153,18 @@ def _goes_with(keys: Ints, wanted: Ints) -> Flags:
 
 
 Row: TypeAlias = tuple[int, int, Sequence[Any], int]
-"""Positions of first and last record, values of the key, time of the first."""
+"""Positions of the first and last record, values of the key, time of the first."""
 
 
 class ClosedWindows:
-    """Remembered by batch; the positions and keys are those of a tracker."""
+    """Windows that ended while tuples in them are still live; positions and keys are those of a tracker."""
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
         self._closed: list[Closed] = []
 
     def add(self, closed: Closed) -> None:
-        """Windows that have ended; those before the oldest open one are forgotten."""
+        """Add windows that ended; forget those before the oldest open one."""
         if len(closed.last):
             self._closed.append(closed)
         self._closed = [each for each in self._closed if each.last[-1] >= self._tracker.horizon]
@@ -184,7 +184,7 @@ class ClosedWindows:
         ]
 
     def restore(self, state: Sequence[Row]) -> Closed:
-        """Remember what a ``state`` was of; gives it as one."""
+        """Inverse of ``state``; gives the windows as one batch."""
         first, last, keys, began = tuple(zip(*state, strict=True)) or ((), (), (), ())
         closed = Closed(
             np.array(first, dtype=np.int64),

@@ -1,8 +1,8 @@
-"""The automata of a window expression as pictures: Graphviz' DOT, or SVG drawn here.
+"""The automata of a window expression as Graphviz' DOT, or as SVG.
 
-The SVG has the states of an automaton in a line, transitions as arcs above
-(forwards) and below (backwards), and the guards in a legend: a guard is often
-longer than the arc it belongs to.
+The SVG has the states of an automaton in a line, with transitions as arcs
+above (forwards) and below (backwards). Guards are in a legend, as they are
+often longer than their arcs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STYLE: Final = (
 
 
 def automata(expression: WindowExpression) -> Iterator[tuple[str, LookbackAutomaton]]:
-    """Each automaton with what it is for."""
+    """Each automaton with its title."""
     for number, pair in enumerate(expression.pairs, start=1):
         of = f" {number}" if len(expression.pairs) > 1 else ""
         yield f"before the window{of}", pair.before
@@ -36,7 +36,7 @@ def automata(expression: WindowExpression) -> Iterator[tuple[str, LookbackAutoma
 
 
 def to_dot(expression: WindowExpression) -> str:
-    """A digraph with a cluster for each automaton; final states have a double border."""
+    """A digraph with a cluster for each automaton; final states have double borders."""
     clusters = []
     for number, (title, automaton) in enumerate(automata(expression)):
         start, state = f"s{number}", f"q{number}_"
@@ -52,7 +52,7 @@ def to_dot(expression: WindowExpression) -> str:
 
 
 def to_svg(expression: WindowExpression) -> str:
-    """One picture, automata below each other."""
+    """One picture, with the automata below each other."""
     parts: list[str] = []
     top, width = 0.0, 300.0
     for title, automaton in automata(expression):
@@ -68,7 +68,7 @@ def to_svg(expression: WindowExpression) -> str:
 
 
 def _drawn(title: str, automaton: LookbackAutomaton, top: float) -> tuple[list[str], float, float]:
-    """The elements of one automaton, and the room they take."""
+    """The elements of one automaton, and their width and height."""
     span = max((abs(p - q) for p, _, q in automaton.transitions), default=1)
     rise = 30 + 22 * max(span, 1)
     axis = top + 30 + rise

@@ -1,9 +1,9 @@
-"""Keyword queries over window expressions: a result's tuples all lie in one window.
+"""Keyword queries over window expressions: all tuples of a result are in one window.
 
-The tracker of windows reads a batch first. It says when tuples leave the last
-window that may hold them, so the mesh joins live tuples only, once, however
-many windows overlap. Results wait until a window ends that holds all their
-tuples; then they are told, if none of these was deleted meanwhile.
+The tracker of windows reads a batch first. It tells when tuples leave the last
+window that may hold them, so the mesh joins live tuples once, however many
+windows overlap. A result waits until a window ends that holds all its tuples;
+it is given then, unless one of them was deleted.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class WindowedEngine(MeshEngine):
     @classmethod
     def of(cls, plan: Plan) -> WindowedEngine:
         """An engine with one query, whose window is an expression."""
-        assert isinstance(plan.window, ExpressionWindow)  # noqa: S101 - who calls has looked
+        assert isinstance(plan.window, ExpressionWindow)  # noqa: S101 - the caller has checked
         engine = cls(plan.schema, plan.window)
         engine.add(plan)
         return engine
@@ -148,7 +148,7 @@ class WindowedEngine(MeshEngine):
 
     @property
     def waiting_results(self) -> int:
-        """Results that wait for their window to end."""
+        """The number of results that wait for a window to end."""
         return len(self._waiting)
 
     def stretches(self) -> list[WindowSpan]:
@@ -156,12 +156,14 @@ class WindowedEngine(MeshEngine):
         return self._windows.stretches()
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Take in the static tables, which belong to every window; give the results of them alone."""
+        """Insert the static tables, which are in every window; gives the results of static tuples alone."""
         records = with_sources(self.schema, records)
-        yield from self._told(self.load(static_tuples(self.schema, ((r.relation, r.row) for r in records))))
+        yield from self._counted(
+            self.load(static_tuples(self.schema, ((r.relation, r.row) for r in records)))
+        )
 
     def load(self, static: list[StreamTuple]) -> list[Event]:
-        """Take in static tuples; the results of them alone."""
+        """Insert static tuples; gives the results of these alone."""
         self.counts.static += len(static)
         self._members.add_static(len(static))
         found = self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
@@ -169,21 +171,21 @@ class WindowedEngine(MeshEngine):
         return list(self._operator.emitter.events(found, snapshot=True))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """Take in stream records as columns, in order of time."""
+        """Process records as columns, in order of time."""
         for batch in batches:
             if len(batch):
-                yield from self._told(self.events(batch))
+                yield from self._counted(self.events(batch))
 
     def seek(self, position: int) -> None:
-        """The stream before ``position`` is not told."""
+        """Move to a position; the records before it are not processed."""
         self.tracker.position = position
 
     def go_on_from(self, windows: dict[str, Any]) -> None:
-        """The stream goes on where no window is open; ``windows`` is the state of the tracker there."""
+        """Go on where no window is open; ``windows``: the state of the tracker there."""
         self.tracker.restore(windows)
 
     def state(self) -> dict[str, Any]:
-        """All that the engine holds but static tables, in plain values."""
+        """The state without static tables, in plain values."""
         tuples, known = self._operator.live.tuples, self._operator.known
         slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS)).tolist()
         members = [known.member(slot) for slot in slots]
@@ -196,10 +198,10 @@ class WindowedEngine(MeshEngine):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Hold what a ``state`` was of; the queries and tables are those of then, and nothing else came.
+        """Inverse of ``state``, for an engine with the same queries and tables, before the stream.
 
-        The schema may have changed since, if windows are found as before:
-        tuples of relations that are gone are left out.
+        The schema may have changed if the same automata find the windows:
+        tuples of removed relations are left out.
         """
         self.tracker.restore(state["tracker"])
         gone = self.schema.evolution.removed_relations
@@ -217,10 +219,10 @@ class WindowedEngine(MeshEngine):
         self._members.follow(set(state["followed"]) - gone)
         self._waiting.forget(self._closed.restore(state["closed"]))
         self.counts = Counts(**state["counts"])
-        self._operator.excluded = self.counts.excluded  # those put back were counted then
+        self._operator.excluded = self.counts.excluded  # restored tuples were counted before
 
     def events(self, batch: RecordBatch) -> list[Event]:
-        """The results that a batch of records in order of time leads to."""
+        """The results of a batch in order of time."""
         deletes = batch.deletes()
         self.counts.deletions += int(deletes.sum())
         self.counts.tuples += len(batch) - int(deletes.sum())
@@ -247,7 +249,7 @@ class WindowedEngine(MeshEngine):
         self._scoring.renumber(slots)
         self._waiting.compact(horizon, slots)
 
-    def _told(self, events: list[Event]) -> Iterator[Result]:
+    def _counted(self, events: list[Event]) -> Iterator[Result]:
         for result in in_order(events):
             self.counts.results += 1
             yield result

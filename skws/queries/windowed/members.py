@@ -1,13 +1,8 @@
-"""The tuples that windows may hold: when each of them ends, and which key it goes with.
+"""The tuples that windows may hold: their ends, and their keys. Ticks are positions in the stream.
 
-A tuple ends when the last window that may hold it has, when it is deleted, or
-when another of its key replaces it. Ticks are positions in the stream.
-
-Which tuples deletions and replacements end, where ticks are positions in the stream.
-
-A key has one tuple at a time: the next with it, or a deletion, ends it. Of
-equal rows without a key a deletion ends the oldest that a window may still
-hold.
+A tuple ends with the last window that may hold it, by a deletion, or when
+another of its key replaces it. Of equal rows without a key, a deletion ends
+the oldest that a window may still hold.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from skws_windows.window import FOREVER
 
 @dataclass(slots=True)
 class Ended:
-    """What records ended: positions with the ticks of the ends; and new tuples that replaced another."""
+    """Ended tuples, by position, with the ticks of their ends; and new tuples that replaced another."""
 
     ends: dict[int, int] = field(default_factory=dict)
     successors: set[int] = field(default_factory=set)
@@ -40,7 +35,7 @@ class Ended:
 
 
 class Deletions:
-    """Follows tuples of keyed relations, and of others from their first deletion on."""
+    """Tuples that records end: those of keyed relations, and of others from their first deletion on."""
 
     def __init__(self, schema: Schema) -> None:
         self.relations = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
@@ -51,7 +46,7 @@ class Deletions:
         return len(self._known)
 
     def follow(self, relation: int, live: Iterable[tuple[int, Row]]) -> None:
-        """Follow a relation from now on; ``live`` are its live tuples by position, in order."""
+        """Follow a relation from now on; ``live``: its live tuples with their positions, in order."""
         self.relations.add(relation)
         for position, row in live:
             self._known.setdefault(identity(self._schema, relation, row), []).append(position)
@@ -60,8 +55,8 @@ class Deletions:
         """Records of followed relations: (tick, relation, row, delete), in order.
 
         The tick of an insertion is its position; that of a deletion is the
-        position of the next insertion. ``held_until`` gives the last tick at
-        which a window may hold the tuple at a position.
+        position of the next insertion. ``held_until``: the last tick at which a
+        window may hold the tuple at a position.
         """
         ended = Ended()
         for tick, relation, row, delete in records:
@@ -79,13 +74,13 @@ class Deletions:
         return ended
 
     def keep(self, positions: Collection[int]) -> None:
-        """Forget all tuples but those at some positions."""
+        """Forget tuples at other positions."""
         kept = {key: [p for p in live if p in positions] for key, live in self._known.items()}
         self._known = {key: live for key, live in kept.items() if live}
 
 
 class Settled(NamedTuple):
-    """What a batch does to tuples: known ones that end, by slot, and new ones with their ends."""
+    """The effects of a batch: known tuples that end, by slot, and new ones with their ends."""
 
     slots: Ints
     ends: Ints
@@ -94,10 +89,10 @@ class Settled(NamedTuple):
 
 
 class Members:
-    """Of one finder, whose tuples have the keys of a tracker's windows."""
+    """The tuples of an operator, with the keys of a tracker's windows."""
 
-    def __init__(self, schema: Schema, finder: KeywordOperator, tracker: Tracker) -> None:
-        self._finder = finder
+    def __init__(self, schema: Schema, operator: KeywordOperator, tracker: Tracker) -> None:
+        self._operator = operator
         self._tracker = tracker
         self._deletions = Deletions(schema)
         self._keys = np.zeros((0, len(tracker.fields)), dtype=np.int64)  # by slot
@@ -113,15 +108,15 @@ class Members:
         return self._deletions.relations
 
     def add_keys(self, keys: Ints) -> None:
-        """Of tuples that are about to be entered."""
+        """Add the keys of tuples that are inserted next."""
         self._keys = np.concatenate([self._keys, keys])
 
     def add_static(self, count: int) -> None:
-        """Static tuples are about to be entered: they go with all keys."""
+        """Add the keys of static tuples that are inserted next: they fit all."""
         self.add_keys(np.full((count, self._keys.shape[1]), ANY, dtype=np.int64))
 
     def settle(self, batch: RecordBatch, inserted: RecordBatch, spans: Spans) -> Settled:
-        """When tuples end, as far as a batch tells; the tracker has read ``inserted``, its insertions."""
+        """The tuples that a batch ends or inserts; the tracker has read ``inserted``, its insertions."""
         deletes = batch.deletes()
         begin = self._tracker.position - len(inserted)
         ticks = begin + np.cumsum(~deletes) - ~deletes
@@ -134,14 +129,14 @@ class Members:
 
     def follow(self, relations: Iterable[int]) -> None:
         """Follow deletions of relations from now on."""
-        tuples, known = self._finder.live.tuples, self._finder.known
+        tuples, known = self._operator.live.tuples, self._operator.known
         for relation in relations:
             alive = (tuples.relation == relation) & (tuples.end == FOREVER) & (tuples.start != ALWAYS)
             slots = np.flatnonzero(alive).tolist()
             self._deletions.follow(relation, ((int(tuples.start[slot]), known.row(slot)) for slot in slots))
 
     def key_of(self, members: Ints) -> tuple[Flags, Ints]:
-        """Whether the tuples of each result agree on the key, and its codes: ANY where none has the field."""
+        """Whether the tuples of each result agree on the key, and its codes: ANY for fields that none has."""
         codes = self._keys[members]
         codes[members == NO_MEMBER] = ANY
         greatest = codes.max(axis=1, initial=ANY)
@@ -149,13 +144,13 @@ class Members:
         return ((least == FOREVER) | (least == greatest)).all(axis=1), greatest
 
     def renumber(self, slots: Ints) -> None:
-        """Tuples have got new slots; those below 0 are gone."""
+        """Tuples get new slots; those below 0 are dropped."""
         kept = np.flatnonzero(slots >= 0)
         keys = np.empty((len(kept), self._keys.shape[1]), dtype=np.int64)
         keys[slots[kept]] = self._keys[kept]
         self._keys = keys
         if len(self._deletions):
-            self._deletions.keep(set(self._finder.live.tuples.start.tolist()))
+            self._deletions.keep(set(self._operator.live.tuples.start.tolist()))
 
     def _held(self, inserted: RecordBatch, begin: int, spans: Spans, *, seen: bool = False) -> Ints:
         """The last ticks at which windows may hold the tuples of a batch."""
@@ -165,19 +160,19 @@ class Members:
         return held
 
     def _leaving(self, spans: Spans, *, seen: bool = False) -> dict[int, int]:
-        """The known tuples that leave in a batch: slots, with the last ticks of windows that hold them."""
-        tuples, times = self._finder.live.tuples, self._finder.known.times
+        """The known tuples that leave in a batch: slots, with the last ticks at which windows hold them."""
+        tuples, times = self._operator.live.tuples, self._operator.known.times
         alive = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS))
         left = spans.leaving(tuples.start[alive], times[alive], self._keys[alive], seen=seen)
         gone = left < FOREVER
         return dict(zip(alive[gone].tolist(), left[gone].tolist(), strict=True))
 
     def _ended(self, batch: RecordBatch, inserted: RecordBatch, ticks: Ints, spans: Spans) -> Ended:
-        """What deletions and replacements of a batch end, by position."""
+        """The tuples that deletions and replacements of a batch end, by position."""
         followed = np.flatnonzero(np.isin(batch.relation, list(self.followed)))
         if not len(followed):
             return Ended()
-        tuples = self._finder.live.tuples
+        tuples = self._operator.live.tuples
         begin = self._tracker.position - len(inserted)
         held = self._held(inserted, begin, spans, seen=True)
         left = self._leaving(spans, seen=True)
@@ -193,7 +188,7 @@ class Members:
         return self._deletions.step(zip(*columns, strict=True), held_until)
 
     def _ends(self, left: dict[int, int], ended: Ended) -> tuple[Ints, Ints]:
-        """Known tuples that leave, or are deleted or replaced: slots, and ticks."""
+        """The slots and ticks of known tuples that leave, or are deleted or replaced."""
         ends = {slot: tick + 1 for slot, tick in left.items()}
         for position, tick in ended.ends.items():
             slot = self._slot(position)
@@ -202,15 +197,15 @@ class Members:
         return np.array(list(ends), dtype=np.int64), np.array(list(ends.values()), dtype=np.int64)
 
     def _slot(self, position: int) -> int | None:
-        """Where the tuple at a position is kept."""
-        starts = self._finder.live.tuples.start
+        """The slot of the tuple at a position."""
+        starts = self._operator.live.tuples.start
         slot = int(np.searchsorted(starts, position))
         return slot if slot < len(starts) and starts[slot] == position else None
 
     def _arrivals(
         self, inserted: RecordBatch, begin: int, held: Ints, spans: Spans, ended: Ended
     ) -> TupleBatch:
-        """The new tuples that any window may hold."""
+        """The new tuples that a window may hold."""
         ends = np.where(held == FOREVER, FOREVER, held + 1)
         for position, tick in ended.ends.items():
             if position >= begin:
@@ -224,7 +219,7 @@ class Members:
 
 
 def with_successors(new: TupleBatch, which: Flags) -> TupleBatch:
-    """Some of the tuples have replaced another of their key, and their names say so."""
+    """Mark the tuples that replaced another of their key: their names depend on it."""
     new.followed = {
         place: StreamTuple(
             int(new.relation[place]),

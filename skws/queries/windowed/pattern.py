@@ -1,8 +1,8 @@
-"""A pattern over window expressions: the tuples of a result all lie in one window.
+"""Patterns over window expressions: all tuples of a result are in one window.
 
-The tracker of windows reads a batch first, so each tuple is read knowing the
-oldest window that is open. What a tuple completes waits until a window ends
-that holds all of it. Deletions are left out, as in all patterns.
+The tracker of windows reads a batch first, so the start of the oldest open
+window is known for each tuple. A match waits until a window ends that holds
+it. Deletions are left out, as in all patterns.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Held(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What waits until a window of its key ends that holds it; ``lane`` knows its tuples."""
+    """A match that waits for a window of its key to end; ``lane`` has its tuples."""
 
     marks: Sequence[Mark]
     key: Code
@@ -92,72 +92,72 @@ class WindowedPattern:
 
     @property
     def live_tuples(self) -> int:
-        """Tuples that a window may hold."""
+        """The number of tuples that a window may hold."""
         return sum(len(lane.history) for lane in self._lanes.values())
 
     @property
     def runs(self) -> int:
-        """Entries of runs that are remembered."""
+        """The number of remembered entries of runs."""
         return sum(lane.evaluator.entries() for lane in self._lanes.values())
 
     @property
     def waiting(self) -> int:
-        """Matches that wait for their window to end."""
+        """The number of matches that wait for a window to end."""
         return len(self._waiting)
 
     def seek(self, position: int) -> None:
-        """The stream before ``position`` is not told."""
+        """Move to a position; the records before it are not processed."""
         self.tracker.position = position
 
     def go_on_from(self, windows: dict[str, Any]) -> None:
-        """The stream goes on where no window is open; ``windows`` is the state of the tracker there."""
+        """Go on where no window is open; ``windows``: the state of the tracker there."""
         self.tracker.restore(windows)
 
     def process(self, batch: RecordBatch) -> Iterator[PatternResult]:
-        """The results whose first window ends in a batch, by its end, their last tuples, and their ids."""
+        """The results whose first window ends in a batch, by its end, their last tuple, and their id."""
         return (result for *_, result in self.ended(batch))
 
     def ended(self, batch: RecordBatch) -> list[tuple[int, int, str, PatternResult]]:
-        """The same, each after the positions of its window's end and of its last tuple, and its id."""
+        """As ``process``; before each result the positions of its window's end and last tuple, and its id."""
         return self.ended_by(self._windows.feed(batch))
 
     def ended_by(self, found: Found) -> list[tuple[int, int, str, PatternResult]]:
-        """The same for a batch that others have fed to the windows."""
+        """As ``ended``, for a batch that the windows have read."""
         inserted, begin, spans = found
         if not len(inserted):
             return []
         self._take(self._held(inserted, begin, spans))
-        told = self._told(spans.closed, inserted.time, begin)
+        results = self._due(spans.closed, inserted.time, begin)
         self._closed.add(spans.closed)
         self._forget(spans)
-        return told
+        return results
 
     def state(self) -> dict[str, Any]:
-        """All that is held, in plain values."""
+        """The state in plain values."""
         return {"tracker": self.tracker.state(), **self.held()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Hold what a ``state`` was of."""
+        """Inverse of ``state``."""
         self.tracker.restore(state["tracker"])
         self.hold(state)
 
     def held(self) -> dict[str, Any]:
-        """All that is held but for the windows, in plain values."""
+        """The state without the windows, in plain values."""
         tuples = sorted(seen for lane in self._lanes.values() for seen in lane.history.tuples())
         return {"tuples": tuples, "closed": self._closed.state()}
 
     def hold(self, state: dict[str, Any]) -> None:
-        """Inverse of ``held``, where the windows stand as they did then."""
+        """Inverse of ``held``, after the windows are restored."""
         records = [Record(relation, time, tuple(row), False) for _, relation, row, time, _ in state["tuples"]]
         keys = self.tracker.keys(BatchSource(RecordBatch.of(records))).tolist()
         tuples = zip(state["tuples"], records, keys, strict=True)
-        # What is kept may all be in one window.
+        # Remembered tuples may all be in one window.
         self._take(
             Held(position, record.relation, record.row, record.time, tuple(key), ANY, successor)
             for (position, *_, successor), record, key in tuples
         )
-        told = self._first_ends(self._closed.restore(state["closed"]))
-        self._waiting = list(compress(self._waiting, (told == FOREVER).tolist()))
+        ends = self._first_ends(self._closed.restore(state["closed"]))
+        self._waiting = list(compress(self._waiting, (ends == FOREVER).tolist()))
 
     def _held(self, batch: RecordBatch, begin: int, spans: Spans) -> Iterator[Held]:
         """The tuples of a batch that the pattern reads and a window may hold."""
@@ -181,19 +181,19 @@ class WindowedPattern:
                 if key is not None:
                     self._waiting.append(Match(marks, key, lane))
 
-    def _told(self, closed: Closed, time: Ints, begin: int) -> list[tuple[int, int, str, PatternResult]]:
-        """The matches that windows hold; they wait no longer."""
+    def _due(self, closed: Closed, time: Ints, begin: int) -> list[tuple[int, int, str, PatternResult]]:
+        """The results of matches that windows hold; these wait no longer."""
         if not len(closed.last) or not self._waiting:
             return []
         ends = self._first_ends(closed)
-        told = []
+        due = []
         for place in np.flatnonzero(ends < FOREVER).tolist():
             marks, _, lane = self._waiting[place]
             end = int(ends[place])
             result = formed(self.query.text, lane.history, marks, time.item(end - begin) / MICROSECOND)
-            told.append((end, marks[-1][0], result.id, result))
+            due.append((end, marks[-1][0], result.id, result))
         self._waiting = list(compress(self._waiting, (ends == FOREVER).tolist()))
-        return sorted(told, key=lambda each: each[:3])
+        return sorted(due, key=lambda each: each[:3])
 
     def _first_ends(self, closed: Closed) -> Ints:
         """The end of the first window that holds each match, or FOREVER."""
@@ -206,7 +206,7 @@ class WindowedPattern:
         return keys.reshape(len(self._waiting), len(self.tracker.fields))
 
     def _forget(self, spans: Spans) -> None:
-        """Let go what no window can hold any more."""
+        """Forget tuples and matches that no window can hold any more."""
         if self._waiting:
             first = np.array([match.marks[0][0] for match in self._waiting], dtype=np.int64)
             times = [match.lane.history.at(match.marks[0][0])[0] for match in self._waiting]
@@ -218,8 +218,8 @@ class WindowedPattern:
                 lane.forget(FOREVER if oldest is None else oldest)
             if oldest is None:
                 self._lanes.pop(code, None)
-        # Nothing was told of keys without records in the batch: matches go with the tuples they begin with.
-        # None is lost, since windows that end later begin at starts that are live now, or come later.
+        # For keys without records in the batch, matches go with their first tuples. None is lost: windows
+        # that end later begin at starts that are live now, or come later.
         self._waiting = [match for match in self._waiting if match.marks[0][0] in match.lane.history]
 
     def _oldest(self) -> int | None:
@@ -227,17 +227,17 @@ class WindowedPattern:
 
 
 class _Lane:
-    """Runs over the tuples of one key, or of all. ``keys``: those of its tuples, by position."""
+    """Runs over the tuples of one key, or of all."""
 
     def __init__(self, query: PatternQuery, schema: Schema, window: ExpressionWindow) -> None:
         self.evaluator = Evaluator(query.pcea, len(schema.relations), window)
         self.history = History(schema, window, query.keywords)
         self._relations = schema.relations
-        self._latest: dict[tuple[int, Row], int] = {}  # where the keys of relations were last seen
+        self._latest: dict[tuple[int, Row], int] = {}  # positions at which keys of relations were last seen
         self._keys: dict[int, Code] = {}
 
     def take(self, held: Held) -> Iterator[Sequence[Mark]]:
-        """The matches that the next tuple completes, their marks in order; to be read before the next."""
+        """The matches that the next tuple completes, with marks in order; read them before the next tuple."""
         position, relation, row, time, key, oldest, successor = held
         follows = self._follows(held)
         self.history.add(position, relation, row, position, time, follows if successor is None else successor)
@@ -250,7 +250,7 @@ class _Lane:
         return map(marks_of, found)
 
     def key(self, marks: Sequence[Mark]) -> Code | None:
-        """What tuples have of the window's key, ANY for what none of them has; None if they differ."""
+        """The window's key in the tuples, ANY for fields that none has; None if they differ."""
         agreed = []
         for values in zip(*(self._keys[position] for position, _ in marks), strict=True):
             own = set(values) - {ANY}
@@ -260,7 +260,7 @@ class _Lane:
         return tuple(agreed)
 
     def forget(self, oldest: int) -> None:
-        """No window holds what came before a position."""
+        """Forget tuples before a position: no window holds them."""
         self.history.forget(oldest)
         if len(self._keys) > 2 * len(self.history):
             self._keys = {position: key for position, key in self._keys.items() if position >= oldest}

@@ -1,7 +1,7 @@
-"""Scores of results over windows: a result is judged by the tuples of the window that it is told with.
+"""Scores of results over windows, by the tuples of the window that a result is given with.
 
-All that a score counts (texts, keywords, tuples that share a value) is
-counted among the tuples of that window and the static ones, once it has ended.
+Texts, keywords and tuples that share a value are counted among the tuples of
+that window and the static ones, when it has ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NONE: Final = -1
 
 
 class WindowScoring:
-    """A scorer of a finder. Of each tuple it knows the lengths of its texts, and the keywords in them."""
+    """Scores the results of an operator. It has the lengths of texts, and the keywords in them, by tuple."""
 
     def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
         self._schema = schema
@@ -42,20 +42,20 @@ class WindowScoring:
         self._marks: dict[int, dict[Place, Ints]] = {}  # of each query, by slot: keywords as bits
 
     def __len__(self) -> int:
-        """How many queries have a ranking."""
+        """The number of queries with a ranking."""
         return len(self._queries)
 
     def __contains__(self, query: int) -> bool:
         return query in self._queries
 
     def tables(self, tables: Mapping[int, TableTexts]) -> None:
-        """Windows have whole tables among their tuples."""
+        """Ignored: windows have whole tables among their tuples."""
 
     def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
-        """Nor are there any others."""
+        """Ignored: windows have whole tables among their tuples."""
 
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
-        """Judge the results of a query, if its plan asks for it; ``bitmaps`` are those of live tuples."""
+        """Score the results of a query if its plan asks for it; ``bitmaps`` are those of live tuples."""
         ranked = Ranked.of(plan)
         if ranked is None:
             return
@@ -69,7 +69,7 @@ class WindowScoring:
         self._marks.pop(query, None)
 
     def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
-        """The tuples from slot ``first`` on just came; ``bitmaps`` by slot."""
+        """Tuples were inserted from slot ``first`` on; ``bitmaps`` by slot."""
         if not self._queries:
             return
         _extend(self._lengths, self._lengths_of(rows))
@@ -78,13 +78,13 @@ class WindowScoring:
             _extend(self._marks[query], self._marks_of(ranked.keywords, slots, first))
 
     def ended(self, slots: Ints, ticks: Ints) -> None:
-        """What ended is known of the tuples themselves."""
+        """Ignored: the tuples have their ends."""
 
     def forget(self, horizon: int) -> None:
-        """What is purged goes when slots are renumbered."""
+        """Ignored: purged tuples go when slots are renumbered."""
 
     def renumber(self, slots: Ints) -> None:
-        """Tuples have got new slots; those below 0 are gone."""
+        """Tuples get new slots; those below 0 are dropped."""
         kept = np.flatnonzero(slots >= 0)
         for columns in (self._lengths, *self._marks.values()):
             for place, column in columns.items():
@@ -107,7 +107,7 @@ class WindowScoring:
     def over(
         self, results: Partials, trees: list[Tree], window: Ints, tick: Ints, contents: Contents
     ) -> list[Judged | None]:
-        """The scores of results, each over its tree, told at its tick with a window by number."""
+        """The scores of results, each with its tree, its tick, and the number of its window."""
         counted: dict[int, _Counts] = {}
 
         def inside(edge: Ints, member: Ints, rows: Ints) -> Ints:
@@ -131,7 +131,7 @@ class WindowScoring:
         return judged
 
     def _fans(self, edge: Ints, member: Ints, window: Ints, contents: Contents) -> Ints:
-        """How many tuples of a window each edge leads to; counted once for each value and window."""
+        """The number of tuples of a window that each edge leads to; each value is counted once a window."""
         counts = np.zeros(len(edge), dtype=np.int64)
         known, hashes = self._live.wanted(edge, member)
         asked = np.flatnonzero(known)
@@ -155,7 +155,7 @@ class WindowScoring:
         return found
 
     def _marks_of(self, keywords: Keywords, slots: Ints, first: int) -> dict[Place, Ints]:
-        """The keywords in the texts of some slots, all of which from ``first`` on are there."""
+        """The keywords in the texts of some slots, by slot from ``first`` on."""
         size = len(self._live) - first
         found = {place: np.zeros(size, dtype=np.int64) for place in self._lengths}
         relations = self._live.tuples.relation
@@ -170,7 +170,7 @@ class WindowScoring:
 
 
 class _Counts:
-    """What the tuples of one window say about keywords, each place looked at once."""
+    """Counts of texts and keywords among the tuples of one window, each made once."""
 
     def __init__(
         self, slots: Ints, lengths: Mapping[Place, Ints], marks: Mapping[int, Mapping[Place, Ints]]
@@ -182,7 +182,7 @@ class _Counts:
         self._containing: dict[tuple[int, Place, int], int] = {}
 
     def texts(self, query: int, place: Place, keyword: int) -> tuple[int, int, int]:
-        """The texts of a place: how many, their characters, and how many contain a keyword of a query."""
+        """Of the texts of a place: their number, their characters, and the number with a keyword."""
         if place not in self._texts:
             lengths = self._lengths[place][self._slots]
             there = lengths[lengths != _NONE]

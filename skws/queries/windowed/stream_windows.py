@@ -137,7 +137,7 @@ def windows(
     limit: int | None = None,
     report: ReportProgress = unreported,
 ) -> Iterator[Window]:
-    """The windows of a replay in order of their ends. Raises BadRecordsError, SourceError."""
+    """The windows of a replay by their ends, without deletions. Raises BadRecordsError, SourceError."""
 
     def reported(done: int) -> None:
         report(Progress("reading", done, replay.size_bytes))

@@ -1,4 +1,4 @@
-"""Windows drawn on a line of time, a row a key: what has ended, and what is open still."""
+"""Windows on a line of time, a row for each key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skws_schema.model import Value
 from skws_windows.processor.run import Key
 
 RECENT: Final = 200
-"""Windows that have ended and are remembered for being drawn."""
+"""The number of ended windows that are remembered to be drawn."""
 LABEL: Final = 16
 
 
@@ -28,8 +28,8 @@ class WindowSpan:
 class Row:
     """The windows of one key as a line of characters.
 
-    ``[`` and ``]`` are the first and the last record of a window, ``=`` what is
-    between, ``>`` the edge of one that is open, ``|`` a window of one cell.
+    ``[`` and ``]`` are the first and the last record of a window, ``=`` is
+    between them, ``>`` the edge of an open window, ``|`` a window of one cell.
     """
 
     label: str
@@ -44,8 +44,8 @@ def timeline(
 ) -> list[Row]:
     """The windows of up to ``rows`` keys, open ones first, drawn in ``width`` cells up to ``now``.
 
-    ``since``: the time at the left edge; None for the first start that is
-    given. Where windows overlap, later ones are drawn over earlier ones.
+    ``since``: the time at the left edge; None for the first start. Later
+    windows are drawn over earlier ones.
     """
     if not stretches or width < 1:
         return []

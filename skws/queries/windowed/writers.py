@@ -1,4 +1,4 @@
-"""Windows as JSON lines and as a table, and the verdict of the static check as JSON."""
+"""Windows as JSON lines and as a table; the verdict of the static check as JSON and as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CELL: Final = 14
 
 
 class Shown:
-    """How the values of one request are shown: times in seconds, or in ISO 8601 for people."""
+    """How keys and aggregates are written: times in seconds."""
 
     def __init__(self, alphabet: Alphabet, per: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
         self.per = tuple(per)
@@ -38,12 +38,12 @@ class Shown:
         ]
 
     def key(self, key: Key) -> Value | list[Value]:
-        """None without keys, the value of one, a list of several."""
+        """None without fields, the value of one field, a list for several."""
         values = [_seconds(v) if timed else v for v, timed in zip(key, self._key_times, strict=True)]
         return (values[0] if len(values) == 1 else values) if values else None
 
     def values(self, window: Window) -> dict[str, Value]:
-        """The aggregates by their names."""
+        """The aggregates by name."""
         pairs = zip(self.aggregates, window.aggregates, self._times, strict=True)
         return {str(a): _seconds(v) if timed else v for a, v, timed in pairs}
 
@@ -67,7 +67,7 @@ class WindowLines(Encoder[Window]):
 
 
 class WindowTable(Encoder[Window]):
-    """A heading, then one line a window. ``cut``: cells are cut to their widths."""
+    """A heading, then a line for each window. ``cut``: cells are cut to their widths."""
 
     def __init__(self, shown: Shown, *, cut: bool) -> None:
         self._shown = shown
@@ -96,7 +96,7 @@ class WindowTable(Encoder[Window]):
 
 
 def verdict_json(verdict: Verdict, expression: WindowExpression, alphabet: Alphabet) -> bytes:
-    """The verdict of the static check, with the stream that proves windows to pile up where they do."""
+    """The verdict of the static check, with a stream on which windows pile up if they can."""
     limits = expression.limits
     found = {
         "open_starts": verdict.open_starts,
@@ -115,7 +115,7 @@ def verdict_json(verdict: Verdict, expression: WindowExpression, alphabet: Alpha
 
 
 def _witness(witness: Witness, alphabet: Alphabet) -> dict[str, object]:
-    """The stream as records of a replay: prefix, then the loop again and again, then the suffix."""
+    """The stream as records of a replay: prefix, repeated loop, suffix."""
     relations = alphabet.schema.relations
     return {
         "prefix": witness.prefix,
@@ -136,7 +136,7 @@ def _witness(witness: Witness, alphabet: Alphabet) -> dict[str, object]:
 
 
 def witness_text(witness: Witness, alphabet: Alphabet) -> str:
-    """The same for people, a record a line."""
+    """The stream of a witness as text, a line for each record."""
     relations = alphabet.schema.relations
     lines = []
     for number, record in enumerate(witness.records):

@@ -12,32 +12,32 @@ from skws.results.model import LiveResult, Result
 
 def moment(result: LiveResult) -> float:
     """When a result is given, in seconds since the epoch; static results come first."""
-    told = result.start if result.op == "+" else result.end
+    time = result.start if result.op == "+" else result.end
     if isinstance(result, Result) and result.place is not None:
-        told = result.place.at
-    return -1.0 if told is None else told
+        time = result.place.at
+    return -1.0 if time is None else time
 
 
 def in_order_of_time(parts: Sequence[list[LiveResult]]) -> list[LiveResult]:
     """The results of several operators, each in order, as one list."""
-    told = [part for part in parts if part]
-    if len(told) == 1:
-        return told[0]
-    return sorted((result for part in told for result in part), key=moment)
+    found = [part for part in parts if part]
+    if len(found) == 1:
+        return found[0]
+    return sorted((result for part in found for result in part), key=moment)
 
 
 def read_result(line: bytes) -> LiveResult:
     """A result of any kind from its JSON form; for input that skws wrote itself."""
-    told = orjson.loads(line)
-    if "network" in told:
-        return Result.from_dict(told)
-    if "count" in told:
+    shown = orjson.loads(line)
+    if "network" in shown:
+        return Result.from_dict(shown)
+    if "count" in shown:
         from skws.queries.sql.result import SqlResult  # noqa: PLC0415 - for who has asked for SQL
 
         return SqlResult.from_dict(json.loads(line))  # counts may have more than 64 bits
     from skws.queries.patterns.result import PatternResult  # noqa: PLC0415 - for who has asked for a pattern
 
-    return PatternResult.from_dict(told)
+    return PatternResult.from_dict(shown)
 
 
 def written(result: LiveResult) -> bytes:

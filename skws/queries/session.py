@@ -206,10 +206,10 @@ class Session:
         if SHARED in states:
             self._keywords.restore(states, [q for q in self._queries.values() if q.kind == KEYWORDS])
 
-    def stretches(self, name: str) -> list[WindowSpan]:
+    def window_spans(self, name: str) -> list[WindowSpan]:
         """The windows, ended and open, of a query over a window expression; none for other queries."""
         operator = self.operators.get(self._placed.get(name))
-        spans = getattr(operator, "stretches", None)
+        spans = getattr(operator, "window_spans", None)
         return [] if spans is None else list(spans())
 
     def load(self) -> Load:

@@ -115,7 +115,7 @@ def test_a_finite_stream_whose_end_is_not_told() -> None:
     schema = parse_schema(YAML.replace(', max: "1970-01-01T00:00:20Z"', ""))
     query = Plan(schema, parse_query("sale:red price:blue", schema), Unbounded(), 3)
     (fault,) = memory_of(query).faults
-    assert fault.reason == "not bounded, price is finite, but no max of its time tells when it ends (end)"
+    assert fault.reason == "not bounded, price is finite, but no max of its time says when it ends (end)"
     alone = Plan(schema, parse_query("product:red price:blue", schema), Unbounded(), 3)
     assert memory_of(alone).bounded
 

@@ -65,8 +65,11 @@ def test_the_state_does_not_grow() -> None:
 @pytest.mark.parametrize(
     ("attributes", "why"),
     [
-        ("{n: integer}, key: [n]", "the name of each a tuple tells if it replaced another of its key"),
-        ("{n: integer}, finite: true", "no max of its time tells when it ends"),
+        (
+            "{n: integer}, key: [n]",
+            "the name of each a tuple depends on whether it replaced another of its key",
+        ),
+        ("{n: integer}, finite: true", "no max of its time says when it ends"),
     ],
 )
 def test_what_the_theorem_does_not_speak_of_is_refused(attributes: str, why: str) -> None:

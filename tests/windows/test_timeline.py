@@ -42,4 +42,4 @@ def test_an_engine_tells_its_windows() -> None:
             [Record(0, S, (1, "ada")), Record(0, 2 * S, (2, "eve")), Record(1, 3 * S, (1, "lamp"))]
         )
     )
-    assert engine.stretches() == [WindowSpan((1,), S, 3 * S), WindowSpan((2,), 2 * S, None)]
+    assert engine.window_spans() == [WindowSpan((1,), S, 3 * S), WindowSpan((2,), 2 * S, None)]

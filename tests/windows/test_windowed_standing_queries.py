@@ -235,11 +235,11 @@ def test_patterns_have_the_windows_of_keyword_queries_to_show() -> None:
     keyword = Query("lamp").over(WINDOW, allowed=False).named("keyword", 4)
     live = searching([keyword, Query.of_pattern("order o").named("pattern", 4)], {})
     rng, seen = random.Random(11), set()
-    assert live.stretches("pattern") == []
+    assert live.window_spans("pattern") == []
     for part in range(6):
         made = [r._replace(time=r.time + 60_000_000 * part) for r in stream(rng, 5)]
         live.take(RecordBatch.of(made))
-        shown = live.stretches("pattern")
-        assert shown == live.stretches("keyword")
+        shown = live.window_spans("pattern")
+        assert shown == live.window_spans("keyword")
         seen |= {stretch.end is None for stretch in shown}
     assert seen == {True, False}

@@ -121,12 +121,12 @@ def _replaced(relations: tuple[Relation, ...]) -> Iterator[Failure]:
             yield Failure("key", message, streams=(relation.name,))
     for relation in relations:
         if lasts_by_key(relation):
-            message = f"each {endless[0].name} is joined anew when a row of {relation.name} replaces another"
+            message = f"each {endless[0].name} is joined again when a row of {relation.name} replaces another"
             yield Failure("key", message, streams=(relation.name,))
 
 
 def _endless(relations: tuple[Relation, ...]) -> Iterator[Failure]:
     for relation in relations:
         if relation.finite and not relation.table and end_of(relation) is None:
-            message = f"{relation.name} is finite, but no max of its time tells when it ends"
+            message = f"{relation.name} is finite, but no max of its time says when it ends"
             yield Failure("end", message, streams=(relation.name,))

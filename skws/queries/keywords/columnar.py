@@ -93,7 +93,7 @@ class ColumnarEngine(MeshEngine):
             return [event.result for event in memory_checked(self._results.snapshot(number, self._order.now))]
         found = self._operator.add(number, plan)
         alive = [results.taken(results.end > self._order.now) for results in found]
-        return list(memory_checked(self._told(self._report(alive, snapshot=True))))
+        return list(memory_checked(self._counted(self._report(alive, snapshot=True))))
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
@@ -109,7 +109,7 @@ class ColumnarEngine(MeshEngine):
         static = static_tuples(self.schema, ((self._place(r.relation), r.row) for r in records))
         self.counts.static += len(static) + self._operator.table_rows - before
         found += self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
-        yield from self._told(self._report(found, snapshot=True))
+        yield from self._counted(self._report(found, snapshot=True))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Process records as columns."""
@@ -159,7 +159,7 @@ class ColumnarEngine(MeshEngine):
         self._operator.excluded = before.excluded
         before.close()
         new = self._results.new_by(change, found, self._order.now)
-        return list(self._told(chain([retracted], new)))
+        return list(self._counted(chain([retracted], new)))
 
     def held(self) -> Held:
         """What the queries hold."""
@@ -230,7 +230,7 @@ class ColumnarEngine(MeshEngine):
         arrivals = self._arrivals(batch, ticks, places, ~followed, known)
         self._order.reach(int(ticks[-1]))
         found = self._operator.insert(arrivals, self._order.horizon)
-        yield from self._told(self._report(found, retracted, told=self._results.by_slots(standing)))
+        yield from self._counted(self._report(found, retracted, given=self._results.by_slots(standing)))
 
     def _count(self, batch: RecordBatch) -> None:
         deletions = 0
@@ -266,12 +266,12 @@ class ColumnarEngine(MeshEngine):
         retracted: list[Event] | None = None,
         *,
         snapshot: bool = False,
-        told: Set[Found] = frozenset(),
+        given: Set[Found] = frozenset(),
     ) -> Iterator[list[Output]]:
         self.counts.excluded = self._operator.excluded
-        return self._results.report(found, retracted or [], snapshot=snapshot, told=told)
+        return self._results.report(found, retracted or [], snapshot=snapshot, given=given)
 
-    def _told(self, pieces: Iterable[Iterable[Output]]) -> Iterator[Result]:
+    def _counted(self, pieces: Iterable[Iterable[Output]]) -> Iterator[Result]:
         for result in chain.from_iterable(map(in_order, pieces)):
             if result.op == "+":
                 self.counts.results += 1

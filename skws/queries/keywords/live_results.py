@@ -60,14 +60,14 @@ class LiveResults:
                 yield store.taken(touched)
                 store.keep(~touched)
 
-    def released(self, told: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
-        """Results that are due, with their ticks; they are forgotten. ``told`` gives FOREVER for others."""
+    def released(self, due: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
+        """Results that are due, with their ticks; they are forgotten. ``due`` gives FOREVER for others."""
         for store in self._stores.values():
-            ticks = told(store.taken(slice(None)))
-            due: Flags = ticks < FOREVER
-            if due.any():
-                yield store.taken(due), ticks[due]
-                store.keep(~due)
+            ticks = due(store.taken(slice(None)))
+            over: Flags = ticks < FOREVER
+            if over.any():
+                yield store.taken(over), ticks[over]
+                store.keep(~over)
 
     def alive(self, horizon: int) -> Iterator[Partials]:
         """Results that end after ``horizon``."""
@@ -104,20 +104,20 @@ class EmittedResults(LiveResults):
         retracted: list[Event],
         *,
         snapshot: bool = False,
-        told: Set[Found] = frozenset(),
+        given: Set[Found] = frozenset(),
     ) -> Iterator[list[Output]]:
         """Remember results, to retract them later; give them and the retractions.
 
-        Results in ``told`` were given before: they are only remembered. Pieces are consecutive in the output.
+        Those in ``given`` were given before: they are only remembered. Pieces are consecutive.
         """
         for results in found:
             self.add(results)
-        if told:
-            found = [results.taken(~self._among(results, told)) for results in found]
+        if given:
+            found = [results.taken(~self._among(results, given)) for results in found]
         yield from self._emitter.pieces(found, retracted, snapshot)
 
-    def _among(self, results: Partials, told: Set[Found]) -> Flags:
-        return np.array([(row[0], row[1], tuple(row[2])) in told for row in results.rows()], dtype=bool)
+    def _among(self, results: Partials, given: Set[Found]) -> Flags:
+        return np.array([(row[0], row[1], tuple(row[2])) in given for row in results.rows()], dtype=bool)
 
     def snapshot(self, query: int, now: int) -> list[Event]:
         """The results of a query that are alive at ``now``, in order."""

@@ -121,7 +121,7 @@ class _Choice:
         """The possible orders of the letters. Raises PatternError if there are too many."""
         if len(self.letters) > MOST_UNORDERED:
             raise PatternError(
-                f"alternatives of more than {MOST_UNORDERED} tuples overlap; nothing is told of them"
+                f"alternatives of more than {MOST_UNORDERED} tuples overlap; its memory is not checked"
             )
         for order in permutations(range(len(self.letters))):
             if all(order.index(a) < order.index(b) for a, b in self.before):
@@ -160,7 +160,9 @@ def _disjoint(choices: list[_Choice]) -> list[_Choice]:
 
 def _few(choices: list[_Choice]) -> list[_Choice]:
     if len(choices) > MOST_CHOICES:
-        raise PatternError(f"the pattern has more than {MOST_CHOICES} alternatives; nothing is told of them")
+        raise PatternError(
+            f"the pattern has more than {MOST_CHOICES} alternatives; its memory is not checked"
+        )
     return choices
 
 

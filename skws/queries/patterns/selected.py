@@ -226,7 +226,7 @@ class SelectedKind(SynopsesKind):
         refuse_unbounded_selection(pattern, window, forced=stream.force_unbounded)
         if pattern.until is None and not stream.finite:
             raise UsageError(
-                f"pattern {query.text!r} reads a finite stream, but no max of its time tells when it ends"
+                f"pattern {query.text!r} reads a finite stream, but no max of its time says when it ends"
             )
         SelectedRun(pattern)
         return ""

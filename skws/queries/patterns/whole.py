@@ -101,12 +101,15 @@ def _excluded(text: str, schema: Schema) -> Iterator[str]:
     """Reasons that the theorem does not cover."""
     pattern = by_positions(text, schema)
     if pattern.until is None:
-        yield "it reads a finite stream, but no max of its time tells when it ends"
+        yield "it reads a finite stream, but no max of its time says when it ends"
     for relation in (schema.relations[number] for number in sorted(pattern.feeds)):
         if relation.table:
             yield f"its matches show rows of the table {relation.name}: show attributes instead (--select)"
         if relation.key and not lasting(relation):
-            yield f"the name of each {relation.name} tuple tells if it replaced another of its key, of any"
+            yield (
+                f"the name of each {relation.name} tuple depends on whether it replaced another of its key, "
+                "and there is no bound on keys"
+            )
 
 
 class WholePatternEvaluator(SynopsesEvaluator):

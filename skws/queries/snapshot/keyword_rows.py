@@ -28,7 +28,7 @@ class _Counted(NamedTuple):
 
 
 class KeywordRows:
-    """The rows of an index with keywords of a query. ``labels[r]``: bitmaps by row, without ``usual`` ones."""
+    """The rows of an index with keywords of a query. ``labels[r]``: bitmaps by row, but ``usual`` ones."""
 
     def __init__(self, plan: Plan, index: DatabaseIndex) -> None:
         self.plan = plan

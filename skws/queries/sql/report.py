@@ -19,7 +19,7 @@ _REASONS = {
     (False, False): "duplicates are kept, and Theorem 1 needs all of its conditions",
     (False, True): "duplicates are eliminated, so everything put out has to be remembered",
     (None, False): "duplicates are kept, and not all orders could be looked at",
-    (None, True): "duplicates are eliminated; Theorem 2 does not apply, and tells no more",
+    (None, True): "duplicates are eliminated; Theorem 2 does not apply, so it is not decided",
 }
 
 

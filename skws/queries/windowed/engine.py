@@ -151,9 +151,9 @@ class WindowedEngine(MeshEngine):
         """The number of results that wait for a window to end."""
         return len(self._waiting)
 
-    def stretches(self) -> list[WindowSpan]:
+    def window_spans(self) -> list[WindowSpan]:
         """The windows that ended last, in order of their ends, and those that are open, oldest first."""
-        return self._windows.stretches()
+        return self._windows.window_spans()
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Insert the static tables, which are in every window; gives the results of static tuples alone."""

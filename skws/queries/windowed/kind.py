@@ -134,9 +134,9 @@ class WindowedQueries(Operator):
     def counts(self) -> list[Counts]:
         return [] if self._engine is None else [self._engine.counts]
 
-    def stretches(self) -> list[WindowSpan]:
+    def window_spans(self) -> list[WindowSpan]:
         """The windows that ended last, and those that are open."""
-        return [] if self._engine is None else self._engine.stretches()
+        return [] if self._engine is None else self._engine.window_spans()
 
     def _begin_from(self, state: bytes, queries: Sequence[Query]) -> None:
         self._read(queries)

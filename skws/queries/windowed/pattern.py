@@ -354,9 +354,9 @@ class WindowedPatterns(Operator):
     def load(self) -> Load:
         return Load.together([Load(p.live_tuples, p.runs, p.waiting) for p in self._patterns.values()])
 
-    def stretches(self) -> list[WindowSpan]:
+    def window_spans(self) -> list[WindowSpan]:
         """The windows that ended last, and those that are open."""
-        return self._windows.stretches()
+        return self._windows.window_spans()
 
     def _new_windows(self) -> StreamWindows:
         return StreamWindows(nameable(self._state.stream.schema), self._window)

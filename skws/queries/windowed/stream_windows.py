@@ -108,7 +108,7 @@ class StreamWindows:
         self._recent.extend(self._ended(found))
         return found
 
-    def stretches(self) -> list[WindowSpan]:
+    def window_spans(self) -> list[WindowSpan]:
         """The windows that ended last, in order of their ends, and those that are open, oldest first."""
         still = [WindowSpan(key, start, None) for key, start in self.tracker.open_since.items()]
         return [*self._recent, *sorted(still, key=lambda stretch: stretch.start)]

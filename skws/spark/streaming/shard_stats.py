@@ -55,7 +55,7 @@ def told(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
     counts = zip(live.waiting(), live.probes(), strict=True)
     operators = nlargest(MOST, ((tree, n, probes) for (tree, n), (_, probes) in counts), key=itemgetter(1))
     # A query without windows has none, and one that is another shard's has none here.
-    stretches = {one.name: found for one in standing if (found := live.stretches(one.name))}
+    stretches = {one.name: found for one in standing if (found := live.window_spans(one.name))}
     return {
         "partials": [[*prefix_of(tree, len(tree.relations)), *numbers] for tree, *numbers in operators],
         "stretches": {

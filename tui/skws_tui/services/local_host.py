@@ -70,7 +70,7 @@ class LocalHost(Host[LocalWatch]):
         return self.watch.pipeline.worker.standing.shown()
 
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
-        return self.watch.pipeline.worker.live.stretches(name)
+        return self.watch.pipeline.worker.live.window_spans(name)
 
     def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
         live = self.watch.pipeline.worker.live

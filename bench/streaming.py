@@ -121,7 +121,7 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
             mark()
             sink.given = [(at, r) for at, r in sink.given if (r.start or 0) > began + filled]
             time.sleep(3)
-            watch.stop()
+            watch.control.stop()
 
         feeder = Thread(target=feed)
         feeder.start()

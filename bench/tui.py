@@ -12,7 +12,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from threading import Event, Thread
 
 from textual.events import Key
 from textual.message import Message
@@ -26,9 +25,8 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.screens.metrics import resident_bytes
 from skws_tui.screens.search import SearchScreen
-from skws_tui.services.background_job import expect_short_pauses
-from skws_tui.services.job import Command, EventQueue, Status
-from skws_tui.services.live_rows import LiveRows
+from skws_tui.services.events import EventQueue
+from skws_tui.services.job import LiveJob, expect_short_pauses
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.widgets.result_list import ResultList
 
@@ -37,48 +35,26 @@ _KEYS = ("j", "j", "j", "k", "g", "j", "pagedown", "k")
 _SLICE = 0.05
 
 
-class LoadRun:
+class LoadRun(LiveJob):
     """Gives the same few results again and again, under new ids, ``rate`` a second."""
 
     def __init__(
         self, request: UiRequest, events: EventQueue, rate: float, results: Sequence[Result]
     ) -> None:
         self.given = 0
-        self._rows = LiveRows(request.job.schema, request.job.plan_window)
-        self._events = events
         self._rate = rate
         self._results = results
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, daemon=True)
+        super().__init__(request, events)
 
     def start(self) -> None:
-        self._events.put(queries=(QUERY,))
-        self._thread.start()
+        self.events.put(queries=(QUERY,))
+        super().start()
 
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def submit(self, command: Command) -> None:
-        """Nothing can be asked of it."""
-
-    def pause(self) -> None:
-        """It goes on."""
-
-    def resume(self) -> None:
-        """It goes on."""
-
-    def set_speed(self, speed: float) -> None:
-        """It keeps its own."""
-
-    def status(self) -> Status:
-        return Status(rows=self._rows)
-
-    def _run(self) -> None:
+    def run(self) -> None:
         began = time.perf_counter()
-        while not self._stopping.wait(_SLICE):
+        while self.control.wait(_SLICE):
             due = int((time.perf_counter() - began) * self._rate)
-            self._events.put(results=[self._result(number) for number in range(self.given, due)])
+            self.events.put(results=[self._result(number) for number in range(self.given, due)])
             self.given = due
 
     def _result(self, number: int) -> Result:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from skws.jobs.clock import StoppableClock
+from skws.jobs.local import LocalWatch
 from skws.jobs.metrics import Metrics
-from skws.jobs.pace import StoppableClock
-from skws_tui.services.background_job import BackgroundJob
-from skws_tui.services.job import EventQueue
-from skws_tui.services.local_host import LocalHost
+from skws_tui.services.events import EventQueue
+from skws_tui.services.job import LiveJob
 from skws_tui.services.request import UiRequest
 
 _SECOND: Final = 1_000_000
@@ -34,16 +34,17 @@ class HandClock(StoppableClock):
         self._now += round(seconds * _SECOND)
 
 
-class SteppedRun(BackgroundJob):
+class SteppedRun(LiveJob):
     """``start`` makes it ready; ``advance`` lets time pass and takes in what is due by then."""
 
     def __init__(self, request: UiRequest, events: EventQueue) -> None:
         self.hand = HandClock()
-        super().__init__(request, events, self._stepped, self.hand.seconds, self.hand.seconds)
+        super().__init__(request, events, None, self.hand, self.hand.seconds, self.hand.seconds)
 
     def start(self) -> None:
-        self.events.put(queries=self.request.queries)
-        self.open()
+        host = self.open()
+        assert isinstance(host, LocalWatch)
+        self.watch = host
         self.watch.open()
         self.advance(0)
 
@@ -59,8 +60,3 @@ class SteppedRun(BackgroundJob):
 
     def stop(self) -> None:
         self.watch.close()
-
-    def _stepped(self, job: BackgroundJob) -> LocalHost:
-        host = LocalHost(job, self.hand)
-        self.watch = host.watch
-        return host

@@ -1,4 +1,4 @@
-"""The command line: one command a file. Nothing is searched here; that is ``skws.search``."""
+"""The command line: one command a file. Options build a job; hosts run it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line of this process, and exit. Interrupts count from here on, while all else loads."""
-    # Else NumPy's linear algebra, which is not used, begins with threads that spin for a tenth of a second.
+    """Run the command line of this process, and exit. Interrupts are handled while the rest loads."""
+    # Else NumPy's linear algebra, which is not used, starts threads that spin for a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from skws.cli.main import main as run_this_process  # noqa: PLC0415 - see above

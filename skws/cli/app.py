@@ -1,10 +1,8 @@
-"""The commands, assembled; each is loaded when it runs.
+"""The group of all commands. A command loads when it runs, so none waits for the imports of the others.
 
-A group of commands of which only the one that runs is loaded: none waits for what the others need.
-
-Each command is a module of ``skws.cli`` that is named like it; the measurements
-are in a checkout alone. It has a function of that name (and its class as
-``Command``, if it parses arguments by itself), or ``app``, a group of commands.
+Each command is a module of ``skws.cli`` of the same name, with a function of that name (and a class
+``Command`` if it parses its own arguments), or with ``app``, a group of commands. The measurements exist
+only in a checkout.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ from skws_schema.errors import UsageError
 COMMANDS: Final = {
     "demo": "A first look: search a built-in stream of films.",
     "search": "All results of a query over replay files, or in a database.",
-    "watch": "Results of standing queries over a live source, as they come.",
+    "watch": "Results of standing queries over a live source, as they arrive.",
     "tui": "The terminal UI, over a live source or a replay.",
     "networks": "The candidate networks of a query: the shapes of its results.",
     "explain": "The plan of a query: keywords, window, networks, operators.",
     "windows": "The windows of a window expression over a replay.",
     "schema": "Check a schema, show it, infer one from data.",
-    "bounds": "Whether a query needs only constant memory, and running it.",
+    "bounds": "Check whether a query needs only constant memory, and run it.",
     "query": "Add queries to a running job, remove them, list them.",
     "bench": "Measure skws on this machine (in a checkout of the sources).",
 }
@@ -42,18 +40,18 @@ SETTINGS: Final[dict[str, Any]] = {
 
 
 class LazyGroup(TyperGroup):
-    """The commands of ``COMMANDS``, in that order, each in a line that is shown whole."""
+    """The commands of ``COMMANDS``, in that order, each with its whole line."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer's signature
-        """Without loading any."""
+        """Format the list without loading a command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Loads it; of a name that is none all, among which typer looks for what may be meant."""
+        """Load the command; for an unknown name load all, so that typer can suggest one."""
         for name in (cmd_name,) if cmd_name in COMMANDS else COMMANDS:
             if name not in self.commands and (name == cmd_name or name != BENCH or _MEASUREMENTS.is_file()):
                 self.commands[name] = _loaded(name)
@@ -74,7 +72,7 @@ def _loaded(name: str) -> Any:
 
 
 _EPILOG = """\b
-To begin with:
+First steps:
   skws demo --engine local
   skws schema infer FILES > schema.yaml
   skws search WORDS --schema schema.yaml --replay FILES --engine local

@@ -1,4 +1,4 @@
-"""``skws bounds``: whether a query in SQL needs only constant memory, and running it in that."""
+"""``skws bounds``: check whether a query needs only constant memory, and run it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from skws_schema.errors import SourceError, UsageError, not_utf8
 from skws_schema.model import Schema
 
 app = typer.Typer(
-    help="Tell whether a query in SQL needs only constant memory, and run it.",
+    help="Check whether a query in SQL needs only constant memory, and run it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -38,14 +38,14 @@ QueryFile = Annotated[
 
 
 class VerdictFormat(StrEnum):
-    """How a verdict is written."""
+    """Formats of a verdict."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class AddedFormat(StrEnum):
-    """How results are written."""
+    """Formats of results."""
 
     JSONL = "jsonl"
 
@@ -53,7 +53,7 @@ class AddedFormat(StrEnum):
 _SUFFIXES = {".jsonl": AddedFormat.JSONL, ".ndjson": AddedFormat.JSONL}
 
 
-@app.command("check", short_help="Tell whether a query needs only constant memory.")
+@app.command("check", short_help="Check whether a query needs only constant memory.")
 def check(
     schema: options.SchemaFile,
     query: Annotated[
@@ -82,19 +82,19 @@ def check(
         VerdictFormat, typer.Option("--format", "-f", help="Lines, or one JSON object.")
     ] = VerdictFormat.TEXT,
 ) -> int:
-    """Tell whether a query needs only constant memory; exit code 0 if so, 1 if not or not known.
+    """Check whether a query needs only constant memory; exit code 0 if so, 1 if not or unknown.
 
     skws bounds check query.sql --schema schema.yaml
     """
     from skws.queries.sql.report import to_json, to_text  # noqa: PLC0415
-    from skws_bounds.repairs import repairs  # noqa: PLC0415 - only these commands need all that
+    from skws_bounds.repairs import repairs  # noqa: PLC0415 - loads only for this command
     from skws_bounds.verdict import check as decide  # noqa: PLC0415
 
     described = options.read_schema(schema)
     if (query is None) == (pattern is None):
         raise UsageError("nothing to check: expected one of QUERY.sql and --pattern TEXT")
     if pattern is None and select is not None:
-        raise UsageError("--select needs --pattern: what SQL shows stands after its SELECT")
+        raise UsageError("--select needs --pattern: SQL names its columns after SELECT")
     union = _pattern(pattern, described, select) if query is None else _union(query, described)
     verdict = decide(union)
     offered = () if verdict.bounded else repairs(union, verdict)
@@ -113,7 +113,7 @@ def run(
     source: Annotated[
         str | None,
         typer.Option(
-            "--source", "-S", metavar="SOURCE", help="Instead: a source that goes on, as of skws watch."
+            "--source", "-S", metavar="SOURCE", help="Instead of --replay: a live source, as of skws watch."
         ),
     ] = None,
     engine: Annotated[
@@ -128,29 +128,31 @@ def run(
         typer.Option(
             "--checkpoint",
             metavar="DIR",
-            help="With --source: go on from here after any end.",
+            help="With --source: resume from this folder after any end.",
             readable=False,
         ),
     ] = None,
     sink: Annotated[
         list[str] | None,
-        typer.Option("--sink", metavar="SINK", help="With --source: where results go, as of skws watch."),
+        typer.Option(
+            "--sink", metavar="SINK", help="With --source: a destination of results, as of skws watch."
+        ),
     ] = None,
     output_format: Annotated[
         AddedFormat | None,
-        typer.Option("--format", "-f", help="How results are written.", show_default="jsonl"),
+        typer.Option("--format", "-f", help="Format of the results.", show_default="jsonl"),
     ] = None,
     output: options.Output = None,
     on_error: Annotated[
-        OnError, typer.Option("--on-error", help="What to do about a bad record (fail or skip).")
+        OnError, typer.Option("--on-error", help="Bad records: fail or skip.")
     ] = OnError.FAIL,
     force: Annotated[
-        bool, typer.Option("--force", help="Try a query that fails only for the form of its synopses.")
+        bool, typer.Option("--force", help="Run a query that fails only for the form of its synopses.")
     ] = False,
-    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
+    memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
     quiet: options.Quiet = False,
 ) -> None:
-    """Run a query in constant memory; one line for each result that a time step adds, with its count.
+    """Run a query in constant memory; one line per result that a time step adds, with its count.
 
     skws bounds run query.sql --schema schema.yaml --replay replay.jsonl
     """
@@ -189,9 +191,9 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
             out.write(line_of({"time": result.start, "row": shown.row, "count": result.count}) + b"\n")
     tell_bad(search.bad)
     if not quiet:
-        told = f"{search.counts.tuples:,} records, {search.found:,} results"
+        summary = f"{search.counts.tuples:,} records, {search.found:,} results"
         kept = search.counts.kept
-        tell(f"{told}, at most {kept:,} entries kept" if job.engine is EngineName.LOCAL else told)
+        tell(f"{summary}, at most {kept:,} entries kept" if job.engine is EngineName.LOCAL else summary)
 
 
 def _pattern(text: str | None, described: Schema, select: str | None) -> Union:

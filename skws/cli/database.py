@@ -28,7 +28,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRequest:
-    """``schema``: None to infer it. ``index``: the file that keeps the index. ``top``: None for all."""
+    """``schema``: None to infer it. ``index``: the file of the index. ``top``: None for all."""
 
     query: str
     database: str
@@ -48,7 +48,7 @@ class DatabaseRequest:
 def search_database(
     request: DatabaseRequest, output_format: OutputFormat, output: Path | None, *, quiet: bool
 ) -> None:
-    """Search, write the results, best first, and sum up. Raises SkwsError."""
+    """Search, write the results, best first, and print a summary. Raises SkwsError."""
     database = database_at(request.database)
     if request.schema is not None:
         schema = all_tables(request.schema)
@@ -85,14 +85,14 @@ def search_database(
 
 
 def _tell_left_out(inference: Inference) -> None:
-    """One line for what a catalog has that no schema can name."""
+    """Print one line on the tables and columns that no schema can name."""
     columns = (
         (f"{one.name}.{left.name}", left.reason) for one in inference.relations for left in one.left_out
     )
-    told = [f"{name!r}, since {reason}" for name, reason in (*inference.left_out, *columns)]
-    if told:
-        others = f"; and {len(told) - _SHOWN:,} more" if len(told) > _SHOWN else ""
-        tell(f"not searched: {'; '.join(told[:_SHOWN])}{others}")
+    reasons = [f"{name!r}, since {reason}" for name, reason in (*inference.left_out, *columns)]
+    if reasons:
+        others = f"; and {len(reasons) - _SHOWN:,} more" if len(reasons) > _SHOWN else ""
+        tell(f"not searched: {'; '.join(reasons[:_SHOWN])}{others}")
 
 
 def _written(
@@ -113,7 +113,7 @@ def _written(
 
 
 def summary(found: int, search: SnapshotSearch, most: int, seconds: float) -> str:
-    """One line: what was found, and whether that was found early."""
+    """One line: the results, the size beyond which none can be better, the duration."""
     size = search.effort.size
     early = "" if size >= most else f", none of more than {counted(size, 'tuple')} can be better"
     return f"{counted(found, 'result')}{early} in {seconds:.2f} s"

@@ -12,7 +12,7 @@ from skws.movie_stream import PAPER_QUERY, movie_files
 from skws.spec.enums import EngineName, OutputFormat
 
 _SPEED: Final = 1_000_000_000
-"""Half a century in less than two seconds: the first result of the paper's query is of its 23rd year."""
+"""Half a century in under two seconds; the first result of the paper's query is from year 23."""
 
 
 def demo(
@@ -27,7 +27,7 @@ def demo(
             "--engine", help="Where the search runs.", show_default="local in the terminal UI, else spark"
         ),
     ] = None,
-    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
+    memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
     quiet: options.Quiet = False,
 ) -> None:
     """Search the built-in stream of films, directors and casts; on a terminal, in the terminal UI."""

@@ -1,4 +1,4 @@
-"""``skws explain``: what a query means, and the mesh that runs it."""
+"""``skws explain``: the plan of a query, and the mesh that evaluates it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skws_windows.window import parse_window
 
 
 class ExplainFormat(StrEnum):
-    """How an explanation is written; DOT and SVG show the mesh alone."""
+    """Formats of an explanation; DOT and SVG show only the mesh."""
 
     TEXT = "text"
     DOT = "dot"
@@ -37,21 +37,19 @@ def explain(
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option(
-            "--pattern", metavar="TEXT", help="Instead of keywords: show what becomes of a pattern."
-        ),
+        typer.Option("--pattern", metavar="TEXT", help="Instead of keywords: explain a pattern."),
     ] = None,
     replay: Annotated[
         list[Path] | None,
         typer.Option(
-            "--replay", "-r", metavar="PATH", help="Show what this replay does to the mesh.", readable=False
+            "--replay", "-r", metavar="PATH", help="Show the mesh after this replay.", readable=False
         ),
     ] = None,
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
     without: options.Without = None,
-    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
+    memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
     evaluator: options.Evaluator = EvaluatorName.MESH,
     mesh: Annotated[
         options.MeshName, typer.Option("--mesh", help="Layout of the operator mesh.")
@@ -97,7 +95,7 @@ def explain(
 
 
 def _explain_pattern(text: str, schema: Schema, window: str | None, output_format: ExplainFormat) -> None:
-    from skws.queries.patterns.explain import pattern_dot, pattern_text  # noqa: PLC0415 - who has a pattern
+    from skws.queries.patterns.explain import pattern_dot, pattern_text  # noqa: PLC0415 - loads only for patterns
 
     if output_format is ExplainFormat.SVG:
         raise UsageError("--format svg does not go together with --pattern: expected text or dot")

@@ -1,7 +1,4 @@
-"""The way in: runs a command, and turns whatever happens into a message and an exit code.
-
-A traceback is shown to nobody who did not ask for it with SKWS_DEBUG=1.
-"""
+"""Runs a command, and turns every error into a message and an exit code. SKWS_DEBUG=1 shows tracebacks."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; gives the exit code."""
+    """Run one command line; returns the exit code."""
     if not _debugging():
         # Libraries log what they raise as well; one message is enough.
         logging.getLogger().addHandler(logging.NullHandler())
@@ -52,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
-    except Exception as error:  # noqa: BLE001, RUF100 - the last resort, so that nobody meets a traceback
+    except Exception as error:  # noqa: BLE001, RUF100 - the last resort: no traceback reaches the user
         _drop_unwritten()
         return _failed(memory.refused() if isinstance(error, MemoryError) else error)
     finally:
@@ -68,7 +65,7 @@ def _interrupted() -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Tell what went wrong; gives the exit code."""
+    """Print an error; returns the exit code."""
     if _debugging():
         raise error
     if isinstance(error, SchemaError) and len(error.problems) > 1:
@@ -111,9 +108,9 @@ def _warn(message: str) -> None:
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Have all standard streams, also where the caller closed them: files would get their numbers.
+    """Open standard streams that the caller closed: else files would get their numbers.
 
-    What is written to a closed standard output must fail, as results would be lost; notes may be.
+    Writing to a closed standard output must fail, since results would be lost; notes may be lost.
     """
     for name, flags, mode in (
         ("stdin", os.O_RDONLY, "r"),
@@ -127,7 +124,7 @@ def _stand_in_for_closed_streams() -> None:
 
 
 def _drop_unwritten() -> None:
-    """Leave nothing that Python would try again to write on its exit, and complain about."""
+    """Flush now: Python would retry on exit, and complain."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -135,7 +132,7 @@ def _drop_unwritten() -> None:
 
 
 def _close_stdout() -> None:
-    """Give the exit of Python something to flush into, or it complains about the pipe."""
+    """Redirect standard output to the null device: Python flushes it on exit, and would complain."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(devnull, sys.stdout.fileno())

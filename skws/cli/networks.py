@@ -27,7 +27,7 @@ from skws_windows.window import ExpressionWindow, Unbounded, Window, parse_windo
 
 
 class NetworksFormat(StrEnum):
-    """How networks are written."""
+    """Formats of networks."""
 
     TEXT = "text"
     JSON = "json"
@@ -38,16 +38,16 @@ def networks(
     query: options.QueryWords,
     schema: options.SchemaFile,
     output_format: Annotated[
-        NetworksFormat, typer.Option("--format", "-f", help="How networks are written.")
+        NetworksFormat, typer.Option("--format", "-f", help="Format of the networks.")
     ] = NetworksFormat.TEXT,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
     without: options.Without = None,
-    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
+    memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
     window: options.WindowText = None,
     limit: options.Limit = None,
 ) -> None:
-    """The candidate networks of a query: the shapes that results can have.
+    """The candidate networks of a query: the shapes of its results.
 
     skws networks tarantino travolta --schema examples/movies/schema.yaml
     """
@@ -55,7 +55,7 @@ def networks(
     parsed = parse_query(options.query_text(query, without), described, match_names=match_names)
     for note in parsed.notes:
         tell(note)
-    # Shapes do not depend on windows: one that is given is only checked.
+    # Networks do not depend on windows: a given one is only checked.
     plan = Plan(described, parsed, _checked(described, window), max_size)
     if output_format is NetworksFormat.TEXT and limit is None:
         _check_listed(plan)
@@ -70,14 +70,14 @@ def _checked(schema: Schema, window: str | None) -> Window:
     """Raises UsageError for a window that cannot be read."""
     read = Unbounded() if window is None else parse_window(window)
     if isinstance(read, ExpressionWindow):
-        from skws.queries.windowed.plan import WindowPlan  # noqa: PLC0415 - for who has an expression
+        from skws.queries.windowed.plan import WindowPlan  # noqa: PLC0415 - loads only for expressions
 
         WindowPlan.of_text(schema, read.text)
     return read
 
 
 def _check_listed(plan: Plan) -> None:
-    """Raises UsageError for a query whose networks are too many to be put in order."""
+    """Raises UsageError if the networks are too many to sort."""
     sizes, whole = network_counts(plan)
     if sum(sizes) > MOST or not whole:
         raise UsageError(
@@ -96,7 +96,7 @@ def _text(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
 
 
 def _json(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
-    """One array, a network a line, written while networks are found."""
+    """One array, a network a line, written as networks are found."""
     separator = b"[\n"
     for tree in trees:
         yield separator + escaped(orjson.dumps(_described(plan, CandidateNetwork.of(tree))))
@@ -113,7 +113,7 @@ def _count(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
 
 
 def _all_counted(plan: Plan) -> Iterator[bytes]:
-    """The same for all networks, which need not be made for that."""
+    """The same for all networks, without generating them."""
     sizes, whole = network_counts(plan)
     return _counted(sizes, whole=whole)
 

@@ -1,12 +1,13 @@
-"""Options that several commands share, and what their texts mean."""
+"""Options that several commands share, and the queries and fields of a job that they stand for."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -15,6 +16,8 @@ from skws.keywords.scope import with_left_out
 from skws.memory import ask
 from skws.ranking.rankings import known_ranking
 from skws.spec.enums import EngineName, EvaluatorName, OnError, OutputFormat
+from skws.spec.job import Job
+from skws.spec.query import Query
 from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_schema.errors import UsageError
@@ -24,14 +27,14 @@ from skws_windows.window import ExpressionWindow, parse_duration, parse_window, 
 
 QUERY_HELP = (
     "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -word and "
-    "-relation: to leave out (behind --), first ; then. Several arguments are one query, joined by blanks."
+    "-relation: to leave out (after --), first ; then. Several arguments are one query, joined by blanks."
 )
 Format = TypeVar("Format", bound=StrEnum)
 MAX_SIZE_HELP = "Most tuples of a result (T_max)."
 
 
 class MeshName(StrEnum):
-    """Ways to lay out the operator mesh: by columns, or one of the paper's."""
+    """Layouts of the operator mesh: by columns, or one of the paper's."""
 
     COLUMNAR = "columnar"
     FULL = "full"
@@ -110,21 +113,19 @@ _REPLAY: Final = typer.Option(
 )
 Replays = Annotated[list[Path], _REPLAY]
 MaybeReplays = Annotated[list[Path] | None, _REPLAY]
-BadRecords = Annotated[
-    OnError, typer.Option("--on-error", help="What to do about bad records: end with code 5, or go on.")
-]
+BadRecords = Annotated[OnError, typer.Option("--on-error", help="Bad records: end with code 5, or continue.")]
 DeadLetters = Annotated[
     Path | None,
     typer.Option(
         "--dead-letters",
         metavar="FILE",
-        help="Where --on-error dead-letter puts them, as JSON lines.",
+        help="File for bad records with --on-error dead-letter, as JSON lines.",
         readable=False,
     ),
 ]
 LateLetters = Annotated[
     Path | None,
-    typer.Option("--dead-letters", metavar="FILE", help="Where bad and late records go.", readable=False),
+    typer.Option("--dead-letters", metavar="FILE", help="File for bad and late records.", readable=False),
 ]
 WindowText = Annotated[
     str | None,
@@ -141,24 +142,22 @@ AllowUnboundedWindows = Annotated[
     bool,
     typer.Option(
         "--allow-unbounded-windows",
-        help="Run though windows of an expression can pile up without bound.",
+        help="Run even if windows of an expression can pile up without bound.",
     ),
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(
-        "--limit", metavar="N", min=1, help="Stop after N of what is told.", show_default="no limit"
-    ),
+    typer.Option("--limit", metavar="N", min=1, help="Stop after N results.", show_default="no limit"),
 ]
-BY_NAME = "as the name of --output ends, else table"
+BY_NAME = "by the ending of --output, else table"
 ResultFormat = Annotated[
     OutputFormat | None,
-    typer.Option("--format", "-f", help="How results are written.", show_default=BY_NAME),
+    typer.Option("--format", "-f", help="Format of the results.", show_default=BY_NAME),
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="Write results there.", show_default="stdout", readable=False
+        "--output", "-o", metavar="FILE", help="File for the results.", show_default="stdout", readable=False
     ),
 ]
 Select = Annotated[
@@ -175,13 +174,13 @@ Memory = Annotated[
     typer.Option(
         "--memory",
         metavar="SIZE",
-        help="Memory that the run may take: 2GiB, 500MB, 60%. At its end it stops and says why.",
+        help="Memory limit of the run: 2GiB, 500MB, 60%. A run that reaches it stops and says why.",
         show_default="60% of what is free",
         callback=_keep_to,
     ),
 ]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress, notes and summary; bad records are counted.")
+    bool, typer.Option("--quiet", "-q", help="No progress, notes or summary; bad records are still counted.")
 ]
 Mesh = Annotated[
     MeshName,
@@ -191,7 +190,7 @@ Purge = Annotated[
     PurgeKind | None,
     typer.Option(
         "--purge",
-        help="When expired partials leave a paper's mesh.",
+        help="When a paper's mesh drops expired partials.",
         show_default="lazy with --mesh full, else eager",
     ),
 ]
@@ -199,29 +198,28 @@ ForceUnbounded = Annotated[
     bool,
     typer.Option(
         "--force-unbounded",
-        help="Without a window, answer queries too that need more and more memory.",
+        help="Without a window, also answer queries whose memory grows without bound.",
     ),
 ]
 Evaluator = Annotated[
     EvaluatorName,
     typer.Option(
         "--evaluator",
-        help="What evaluates candidate networks; auto: automata where partial results could pile up.",
+        help="Evaluation of candidate networks; auto: automata where partial results could pile up.",
     ),
 ]
 NoDemand = Annotated[
-    bool, typer.Option("--no-demand", help="Run all operators of --mesh full, not only those in demand.")
+    bool, typer.Option("--no-demand", help="With --mesh full: run all operators, not only those in demand.")
 ]
 
 
 def query_text(words: list[str], without: Sequence[str] | None = None) -> str:
-    """The arguments as one query, which leaves out some relations.
+    """The arguments as one query, without the relations that it leaves out.
 
-    Raises UsageError for bytes that are no text, or nothing to leave relations out of; QueryError for
-    what is no relation's name.
+    Raises UsageError for invalid UTF-8 or relations without keywords; QueryError for an invalid name.
     """
     if without and not words:
-        raise UsageError("--without needs a QUERY of keywords: a pattern is over the relations that it names")
+        raise UsageError("--without needs a QUERY of keywords: a pattern names its relations")
     text = with_left_out(" ".join(words), without or ())
     try:
         text.encode()
@@ -233,20 +231,21 @@ def query_text(words: list[str], without: Sequence[str] | None = None) -> str:
 def chosen_format(
     given: Format | None, output: Path | None, suffixes: Mapping[str, Format], default: Format, *, quiet: bool
 ) -> Format:
-    """The format that is given, else what the name of the file ends in; ``default`` without an ending.
+    """The given format, else the one of the file's ending; ``default`` without an ending.
 
-    It is noted if both differ. Raises UsageError for an ending that says nothing.
+    Prints a note if they differ. Raises UsageError for an unknown ending.
     """
     suffix = "" if output is None else output.suffix.lower()
-    told = suffixes.get(suffix)
+    known = suffixes.get(suffix)
     if given is not None:
-        if told not in (None, default, given) and not quiet:
+        if known not in (None, default, given) and not quiet:
             tell(f"{output}: its name ends in {suffix}, but --format says {given}")
         return given
-    if told is None and suffix:
-        known = ", ".join(suffixes)
-        raise UsageError(f"{output}: no format is known by {suffix}: expected {known}, or --format")
-    return told or default
+    if known is None and suffix:
+        raise UsageError(
+            f"{output}: no format is known by {suffix}: expected {', '.join(suffixes)}, or --format"
+        )
+    return known or default
 
 
 def read_schema(path: Path) -> Schema:
@@ -255,7 +254,7 @@ def read_schema(path: Path) -> Schema:
 
 
 def read_lateness(text: str) -> int:
-    """A lateness in microseconds; it may be 0, which a duration elsewhere may not."""
+    """A lateness in microseconds; unlike other durations it may be 0."""
     if re.fullmatch(r"0+(\.0+)?\s*[a-z]*", text.strip().lower()):
         return 0
     return parse_duration(text, what="lateness")
@@ -278,33 +277,35 @@ Rank = Annotated[
         show_default="relevance with --top, else none",
     ),
 ]
-ExplainScore = Annotated[bool, typer.Option("--explain-score", help="Show what each score is made of.")]
+ExplainScore = Annotated[bool, typer.Option("--explain-score", help="Show the parts of each score.")]
 HalfLife = Annotated[
     str | None,
     typer.Option(
         "--half-life",
         metavar="D",
-        help="After this long freshness has halved.",
+        help="Time in which freshness halves.",
         show_default="half of a window of time",
     ),
 ]
 TopSize = Annotated[
     int | None,
     typer.Option(
-        "--top", metavar="K", min=1, help="Tell what enters and leaves the best K.", show_default="all"
+        "--top", metavar="K", min=1, help="Only results that enter or leave the best K.", show_default="all"
     ),
 ]
 Group = Annotated[bool, typer.Option("--group", help="With --top: near-duplicates count as one.")]
 AppendOnly = Annotated[
     bool,
-    typer.Option("--append-only", help="With --top: nothing is deleted, so keep only what can still enter."),
+    typer.Option(
+        "--append-only", help="With --top: nothing is deleted; keep only results that can still enter."
+    ),
 ]
 
 
 def ranking_choice(
     rank: str | None, half_life: str | None, *, explain: bool, top: TopChoice | None
 ) -> RankingChoice | None:
-    """What the options ask for; None if for no ranking. Raises UsageError."""
+    """The ranking of the options, None without one. Raises UsageError."""
     if rank is None and half_life is None and not explain and top is None:
         return None
     length = None if half_life is None else parse_duration(half_life, what="half-life")
@@ -312,9 +313,58 @@ def ranking_choice(
 
 
 def top_choice(size: int | None, *, group: bool, append_only: bool) -> TopChoice | None:
-    """What the options ask for; None if for all results. Raises UsageError."""
+    """The choice of the best results, None for all. Raises UsageError."""
     if size is None:
         if group or append_only:
             raise UsageError(f"{'--group' if group else '--append-only'} needs --top K")
         return None
     return TopChoice(size, group, append_only)
+
+
+def named_queries(
+    words: list[str],
+    patterns: list[str],
+    given: Mapping[str, Query],
+    select: str | None = None,
+    without: Sequence[str] | None = None,
+) -> dict[str, Query]:
+    """Queries by name: keywords and patterns under their texts, then those ``given`` by a file.
+
+    ``select``: the attributes of the one pattern, None for whole tuples. ``without``: relations that the
+    keywords leave out. Raises UsageError.
+    """
+    if select is not None and len(patterns) != 1:
+        raise UsageError(f"--select needs one --pattern: there are {len(patterns)}")
+    text = query_text(words, without)
+    named = {text: Query(text)} if text else {}
+    for pattern in patterns:
+        if pattern in named:
+            raise UsageError(f"--pattern {pattern!r}: there is a query of this text already")
+        named[pattern] = pattern_query(pattern, select)
+    return {**named, **given}
+
+
+def pattern_query(text: str, select: str | None = None) -> Query:
+    """The query of a pattern; with ``select`` it shows attributes. Raises UsageError without a text."""
+    return Query.of_pattern(query_text([text]), select)
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "schema": read_schema,
+    "replay": tuple,
+    "window": parse_window,
+    "lateness": read_lateness,
+    "mesh": lambda mesh: mesh.kind,
+    "packages": lambda names: tuple(name for name in names.split(",") if name),
+}
+"""How an option becomes a field of a job, unless it is taken as it is."""
+_OPTIONS: Final = {field.name for field in fields(Job)} - {"queries", "sinks", "memory"}
+
+
+def job_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a job among the parameters of a command. Raises SchemaError, UsageError."""
+    return {
+        name: _READ[name](value) if name in _READ and value is not None else value
+        for name, value in given.items()
+        if name in _OPTIONS
+    }

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Annotated
 
 import orjson
 import typer
 
 from skws.cli import options
-from skws.cli.standing import pattern_query
 from skws.cli.terminal import tell
 from skws.jobs.control import Command, ControlFolder
 from skws.sinks.text import escaped, visible
@@ -25,9 +24,12 @@ Control = Annotated[
         "--control", "-c", metavar="DIR", help="The job's control folder.", show_default=False, readable=False
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What the query is called.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the query.", show_default=False)]
 Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0, help="For the job's answer; 0: do not wait.")
+    float,
+    typer.Option(
+        "--wait", metavar="SECONDS", min=0, help="Wait this long for the job's answer; 0: do not wait."
+    ),
 ]
 
 
@@ -48,15 +50,14 @@ def add(
     ] = None,
     wait: Wait = 10.0,
 ) -> None:
-    """Add a standing query; its results alive now come first.
+    """Add a standing query; its current results come first.
 
     skws query add films tarantino travolta --control DIR
     """
     if not name.strip():
-        raise UsageError("NAME is empty: expected what the query is called")
+        raise UsageError("NAME is empty: expected a name for the query")
     asked = _asked(query or [], pattern, select, without or [])
-    command = Command("add", name, asked.text, max_size, kind=asked.kind, options=asked.options)
-    send(control, command, wait)
+    send(control, Command.new(name, replace(asked, max_size=max_size)), wait)
 
 
 def _asked(words: list[str], pattern: str | None, select: str | None, without: list[str]) -> Query:
@@ -65,7 +66,7 @@ def _asked(words: list[str], pattern: str | None, select: str | None, without: l
         raise UsageError("expected a QUERY of keywords, or --pattern TEXT")
     if pattern is None and select is not None:
         raise UsageError("--select needs --pattern")
-    return Query(text) if pattern is None else pattern_query(pattern, select)
+    return Query(text) if pattern is None else options.pattern_query(pattern, select)
 
 
 @app.command("remove")
@@ -97,20 +98,16 @@ def _folder(control: Path) -> ControlFolder:
 
 
 def send(control: Path, command: Command, wait: float) -> None:
-    """Leave the command, and wait for its answer."""
-    folder = _folder(control)
-    start = folder.answers_end()
-    sent = folder.send(command)
-    until = monotonic() + wait
-    while monotonic() < until:
-        for answer in folder.answers(start):
-            if answer.id == sent:
-                if answer.error:
-                    raise UsageError(answer.error)
-                for note in answer.notes:
-                    tell(note)
-                return
-        sleep(0.02)
-    if wait:
-        raise SkwsError(f"no answer from the job within {wait:g} s; the command waits for it in {control}")
-    tell(f"left for the job in {control}")
+    """Send a command and wait for its answer. Raises UsageError if the job refuses it."""
+    answer = _folder(control).ask(command, wait)
+    if answer is None:
+        if wait:
+            raise SkwsError(
+                f"no answer from the job within {wait:g} s; the command waits for it in {control}"
+            )
+        tell(f"left for the job in {control}")
+        return
+    if answer.error:
+        raise UsageError(answer.error)
+    for note in answer.notes:
+        tell(note)

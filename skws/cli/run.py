@@ -1,4 +1,4 @@
-"""Runs a search for a command: results to their writer; progress, notes and the summary to stderr."""
+"""Runs a search over replay files: results to a writer; progress, notes and summary to stderr."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from skws.spec.query import SIZE
 from skws_schema.plural import counted
 
 COUNT: Final = "count"
-"""Instead of a format of results: their number alone."""
+"""In place of a format: only the number of results."""
 
 
 def run_search(job: Job, output_format: str, output: Path | None, *, quiet: bool) -> None:
-    """Search, write the results and sum up. Raises SkwsError."""
+    """Search, write the results and print a summary. Raises SkwsError."""
     started = perf_counter()
     search = Search(job, tell=tell if not quiet else lambda _: None)
     for note in () if quiet else _notes(search):
@@ -65,7 +65,7 @@ def _write(search: Search, writer: Any, output: Path | None, *, quiet: bool) -> 
     ):
         for result in results:
             if output is None and sys.stdout.isatty():
-                bar.stop()  # results are progress enough, and would be drawn over
+                bar.stop()  # the results themselves show progress
             writer.write(result)
 
 
@@ -77,7 +77,7 @@ def _count(search: Search, output: Path | None, *, quiet: bool) -> None:
 
 
 def summary(search: Search, seconds: float) -> str:
-    """One line: what was read, what was found, what was left out, and how long it took."""
+    """One line: tuples, results, dropped records, duration."""
     counts = search.counts
     of_keywords = search.plan is not None
     unmatched = f" ({counts.unmatched_deletions:,} unmatched)" if of_keywords else ""
@@ -99,6 +99,6 @@ def summary(search: Search, seconds: float) -> str:
 
 
 def paced(tuples: int, seconds: float) -> str:
-    """How long it took, and how fast streams were; of static tables alone that says nothing."""
+    """The duration, and the rate unless all tuples are static."""
     took = f"in {seconds:.2f} s"
     return f"{took} ({tuples / seconds:,.0f} tuples/s)" if tuples and seconds else took

@@ -1,4 +1,4 @@
-"""``skws schema``: check a schema, show it, infer one, apply it to a job, describe its format to editors."""
+"""``skws schema``: check, show, infer or apply a schema; print its JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SchemaPath = Annotated[
 
 
 class SchemaFormat(StrEnum):
-    """Ways to show a schema."""
+    """Formats of a schema."""
 
     TEXT = "text"
     DOT = "dot"
@@ -56,7 +56,7 @@ def check(file: SchemaPath) -> None:
         tell(f"warning: {warning}")
     window = parse_window(described.window)
     if isinstance(window, ExpressionWindow):
-        from skws.queries.windowed.plan import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
+        from skws.queries.windowed.plan import verdict_lines  # noqa: PLC0415 - loads z3
 
         for line in verdict_lines(described, window):
             tell(f"window: {line}")
@@ -85,7 +85,7 @@ def print_json_schema() -> None:
 
 @app.command("apply")
 def apply(file: SchemaPath, control: query.Control, wait: query.Wait = 10.0) -> None:
-    """Have a running job go on with another schema.
+    """Change the schema of a running job.
 
     skws schema apply films.yaml --control DIR
     """
@@ -106,7 +106,7 @@ def infer_schema(
     name: Annotated[str | None, typer.Option("--name", help="The schema's.", show_default="of PATH")] = None,
     window: Annotated[str, typer.Option("--window", "-w", metavar="W", help="The schema's.")] = "none",
 ) -> None:
-    """Infer a schema from a sample of replay files, or from a database; what is doubtful is commented out.
+    """Infer a schema from a sample of replay files, or from a database; doubtful parts are comments.
 
     skws schema infer examples/movies/replay.jsonl > schema.yaml
     """
@@ -116,7 +116,7 @@ def infer_schema(
         return
     samples = sample([Path(path) for path in paths])
     if samples.unreadable:
-        tell(f"passed over {counted(samples.unreadable, 'record')} that cannot be read")
+        tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
     chosen = name or Path(paths[0]).resolve().name.split(".", 1)[0]
     write_text(infer(samples.tables(), chosen, timed=samples.timed, window=window).to_yaml())
 
@@ -128,7 +128,7 @@ def _of_database(addresses: list[str], name: str | None, window: str) -> str:
         found = database_at(addresses[0]).inferred()
         return replace(found, name=name or found.name, window=window).to_yaml()
     source = parse_source(addresses[0])
-    # psycopg2 is an extra: the address has told whether it is there.
+    # psycopg2 is an extra: parse_source has checked that it is installed.
     from skws.sources.postgres.database import infer_schema as infer_database  # noqa: PLC0415
     from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
 

@@ -1,10 +1,11 @@
-"""``skws search``: all results of a query over a replay."""
+"""``skws search``: all results of keywords or a pattern over a replay, or the best of a database."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,29 +16,45 @@ from skws.spec.job import Job
 from skws.spec.query import Query
 from skws.spec.ranking import RankingChoice
 from skws_schema.errors import UsageError
-from skws_windows.window import parse_window
 
-_OF_STREAMS = (
-    "replay",
-    "pattern",
-    "engine",
-    "master",
-    "window",
-    "mesh",
-    "purge",
-    "no-demand",
-    "evaluator",
-    "lateness",
-    "on-error",
-    "dead-letters",
-    "half-life",
-    "group",
-    "append-only",
-)
+_OF_STREAMS: Final = {
+    name.replace("-", "_"): name
+    for name in (
+        "replay",
+        "pattern",
+        "engine",
+        "master",
+        "window",
+        "mesh",
+        "purge",
+        "no-demand",
+        "evaluator",
+        "lateness",
+        "on-error",
+        "dead-letters",
+        "half-life",
+        "group",
+        "append-only",
+    )
+}
+"""Options without a meaning for a database as it is now."""
+_OF_KEYWORDS: Final = {
+    "query": "a QUERY of keywords",
+    "max_size": "--max-size",
+    "match_names": "--match-names",
+    "without": "--without",
+    "lateness": "--lateness",
+    "mesh": "--mesh",
+    "purge": "--purge",
+    "no_demand": "--no-demand",
+    "evaluator": "--evaluator",
+    "index": "--index",
+}
+"""Options without a meaning for a pattern."""
 
 
 class SearchFormat(StrEnum):
-    """The formats of results, and their number alone."""
+    """The formats of results; ``count``: only their number."""
 
     TABLE = "table"
     TREE = "tree"
@@ -47,7 +64,9 @@ class SearchFormat(StrEnum):
     COUNT = "count"
 
 
-_SUFFIXES = {suffix: SearchFormat(known.value) for suffix, known in SUFFIXES.items()}
+_COUNTED: Final = (SearchFormat.TABLE, SearchFormat.JSONL, SearchFormat.COUNT)
+"""Formats in which one result may stand for several matches."""
+_SUFFIXES: Final = {suffix: SearchFormat(known.value) for suffix, known in SUFFIXES.items()}
 
 
 def search(
@@ -68,9 +87,7 @@ def search(
     ] = None,
     index: Annotated[
         Path | None,
-        typer.Option(
-            "--index", metavar="FILE", help="With --database: keep the index of it there.", readable=False
-        ),
+        typer.Option("--index", metavar="FILE", help="With --database: file for its index.", readable=False),
     ] = None,
     pattern: Annotated[
         str | None,
@@ -108,14 +125,14 @@ def search(
         typer.Option(
             "--format",
             "-f",
-            help="How results are written; count, their number alone, with --pattern.",
+            help="Format of the results; count: only their number, with --pattern.",
             show_default=options.BY_NAME,
         ),
     ] = None,
     output: options.Output = None,
     on_error: options.BadRecords = OnError.FAIL,
     dead_letters: options.DeadLetters = None,
-    allow_unbounded: options.AllowUnboundedWindows = False,
+    allow_unbounded_windows: options.AllowUnboundedWindows = False,
     rank: options.Rank = None,
     explain_score: options.ExplainScore = False,
     half_life: options.HalfLife = None,
@@ -123,7 +140,7 @@ def search(
     group: options.Group = False,
     append_only: options.AppendOnly = False,
     limit: options.Limit = None,
-    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
+    memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
     """All results of a keyword query over a replay, or the best of a database as it is now.
@@ -132,37 +149,33 @@ def search(
     skws search tarantino travolta -s examples/movies/schema.yaml \\
         -r examples/movies/replay.jsonl
     """  # noqa: D301 - the character keeps lines as they are
+    given = dict(locals())
     if database is not None:
-        _refuse_with_database(context)
+        _refuse(
+            context,
+            _OF_STREAMS,
+            "--{} is not for --database, which is searched as it is now, in this process",
+        )
     elif schema is None or not replay:
-        behind = any(word.startswith("--") for word in query or ())
+        after = any(word.startswith("--") for word in query or ())
         raise UsageError(
             f"Missing option '{'--schema' if schema is None else '--replay'}'"
-            + " (all that stands behind -- is the query; options come before it)" * behind
+            + " (everything after -- is the query; put options before it)" * after
         )
     written = options.chosen_format(output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
     if pattern is not None:
-        from skws.cli.pattern import search_pattern  # noqa: PLC0415 - loaded by who has a pattern
+        _check_pattern(context, select, written)
+        asked = options.pattern_query(pattern, select)
+    else:
+        best = options.top_choice(top, group=group, append_only=append_only)
+        ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
+        asked = Query.of_keywords(_keywords(query, without, select, written), ranking, best)
+    if database is not None:
+        from skws.cli.database import DatabaseRequest, search_database  # noqa: PLC0415 - loads its index
 
-        search_pattern(context, pattern, written)
-        return
-    if select is not None:
-        raise UsageError("--select needs --pattern")
-    if not query:
-        raise UsageError("nothing to search for: expected keywords, or --pattern TEXT")
-    text = options.query_text(query, without)
-    if index is not None and database is None:
-        raise UsageError("--index needs --database: a replay has no index")
-    best = options.top_choice(top, group=group, append_only=append_only)
-    ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
-    if written is SearchFormat.COUNT:
-        raise UsageError("--format count needs --pattern")
-    if database is not None or schema is None or replay is None:
-        from skws.cli.database import DatabaseRequest, search_database  # noqa: PLC0415 - for who has one
-
-        asked = DatabaseRequest(
-            text,
-            database or "",
+        request = DatabaseRequest(
+            asked.text,
+            database,
             None if schema is None else options.read_schema(schema),
             index,
             max_size,
@@ -170,35 +183,37 @@ def search(
             ranking or RankingChoice(),
             top if limit is None else min(limit, top or limit),
         )
-        search_database(asked, OutputFormat(written.value), output, quiet=quiet)
+        search_database(request, OutputFormat(written.value), output, quiet=quiet)
         return
-    job = Job.search(
-        Query.of_keywords(text, ranking, best),
-        options.read_schema(schema),
-        *replay,
-        window=None if window is None else parse_window(window),
-        max_size=max_size,
-        match_names=match_names,
-        engine=engine,
-        master=master,
-        lateness=None if lateness is None else options.read_lateness(lateness),
-        on_error=on_error,
-        dead_letters=dead_letters,
-        limit=limit,
-        mesh=mesh.kind,
-        purge=purge,
-        demand=not no_demand,
-        allow_unbounded_windows=allow_unbounded,
-        evaluator=evaluator,
-    )
+    if index is not None:
+        raise UsageError("--index needs --database: a replay has no index")
+    job = Job({asked.text: asked}, demand=not no_demand, **options.job_fields(given))
     run_search(job, written.value, output, quiet=quiet)
 
 
-def _refuse_with_database(context: typer.Context) -> None:
-    """Raises UsageError for options that say nothing about a snapshot."""
-    for name in _OF_STREAMS:
-        source = context.get_parameter_source(name.replace("-", "_"))
-        if source is not None and source.name == "COMMANDLINE":
-            raise UsageError(
-                f"--{name} is not for --database, which is searched as it is now, in this process"
-            )
+def _keywords(
+    words: list[str] | None, without: list[str] | None, select: str | None, written: SearchFormat
+) -> str:
+    """The text of a query of keywords. Raises UsageError for options that only patterns have."""
+    if select is not None:
+        raise UsageError("--select needs --pattern")
+    if not words:
+        raise UsageError("nothing to search for: expected keywords, or --pattern TEXT")
+    if written is SearchFormat.COUNT:
+        raise UsageError("--format count needs --pattern")
+    return options.query_text(words, without)
+
+
+def _check_pattern(context: typer.Context, select: str | None, written: SearchFormat) -> None:
+    """Raises UsageError for options that only keywords have, or a format that cannot show attributes."""
+    _refuse(context, _OF_KEYWORDS, "--pattern does not go together with {}")
+    if select is not None and written not in _COUNTED:
+        raise UsageError(f"--select writes {', '.join(_COUNTED)}: expected one of these for --format")
+
+
+def _refuse(context: typer.Context, names: Mapping[str, str], message: str) -> None:
+    """Raises UsageError if one of the options was given on the command line."""
+    for name, written in names.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and context.params.get(name):
+            raise UsageError(message.format(written))

@@ -1,4 +1,4 @@
-"""What may be shown on the standard streams: colour, and progress bars that come and go on stderr."""
+"""The standard streams: colour, notes, and progress bars on stderr."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def color_on_stdout() -> bool:
 
 
 def on_terminal() -> bool:
-    """True if keys can be read and screens be drawn, which is done on stderr."""
+    """True if keys can be read and screens drawn (on stderr)."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
 
 
 def stdout_bytes() -> IO[bytes]:
-    """Standard output for bytes; what was written to it as text comes first."""
+    """Standard output for bytes, after the text written so far."""
     sys.stdout.flush()
     return sys.stdout.buffer
 
 
 def tell(message: str) -> None:
-    """A note to the user, apart from the results."""
+    """Print a note on stderr."""
     print(visible_lines(message), file=sys.stderr)
 
 
@@ -59,14 +59,14 @@ def write_text(text: str) -> None:
 
 
 def tell_bad(bad: BadRecordLog) -> None:
-    """The count, always; the first reasons too, unless the error to come tells them."""
+    """Print the number of bad records, and the first reasons unless an error will report them."""
     if bad.count:
-        summed = bad.summary()
-        tell(summed.splitlines()[0] if bad.on_error is OnError.FAIL else summed)
+        summary = bad.summary()
+        tell(summary.splitlines()[0] if bad.on_error is OnError.FAIL else summary)
 
 
 class ProgressBar:
-    """A bar on stderr while something is under way; nothing at all off a terminal."""
+    """A bar on stderr while work is in progress; nothing off a terminal."""
 
     running: ClassVar[int] = 0
 
@@ -76,7 +76,7 @@ class ProgressBar:
         self._task: TaskID | None = None
 
     def report(self, progress: Progress) -> None:
-        """Show where the work is."""
+        """Show the progress."""
         if not self.shown:
             return
         bars = self._bars or self._start(progress.unit)
@@ -86,7 +86,7 @@ class ProgressBar:
         bars.update(self._task, description=stage, completed=progress.done, total=total)
 
     def stop(self) -> None:
-        """Take the bar away for good."""
+        """Remove the bar for good."""
         self.shown = False
         if self._bars is not None:
             self._bars.stop()
@@ -105,7 +105,7 @@ class ProgressBar:
         self.stop()
 
     def _start(self, unit: str) -> Bars:
-        from rich.console import Console  # noqa: PLC0415 - loaded for who watches a terminal
+        from rich.console import Console  # noqa: PLC0415 - loads only for a terminal
         from rich.progress import (  # noqa: PLC0415
             BarColumn,
             DownloadColumn,
@@ -124,7 +124,7 @@ class ProgressBar:
 
 
 class StepsLine:
-    """A line on stderr while an analysis takes long; nothing at all off a terminal, or beside a bar."""
+    """A line on stderr during a long analysis; nothing off a terminal or beside a bar."""
 
     def __init__(self) -> None:
         self._wanted = sys.stderr.isatty() and not plain()
@@ -132,7 +132,7 @@ class StepsLine:
         self._drawn = 0.0
 
     def watch(self, budget: StepBudget | None) -> None:
-        """Show what is spent; take the line away when the work is done."""
+        """Show the steps spent; remove the line when the work is done."""
         now = monotonic()
         if budget is None:
             self._erase()

@@ -1,4 +1,4 @@
-"""``skws tui``: the terminal UI over a live search."""
+"""``skws tui``: the terminal UI over a running job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from skws.cli import options
 from skws.cli.terminal import on_terminal
 from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, OnError
 from skws_schema.errors import UsageError
-from skws_windows.window import parse_window
 
 if TYPE_CHECKING:
     from skws_tui.services.request import UiRequest
@@ -48,22 +47,22 @@ def tui(
         ),
     ] = None,
     speed: Annotated[
-        float, typer.Option("--speed", metavar="N", help="Of a replay: so many times as fast.")
+        float, typer.Option("--speed", metavar="N", help="For a replay: a factor on its speed.")
     ] = 1.0,
     engine: options.Engine = EngineName.LOCAL,
     master: options.Master = None,
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     force_unbounded: options.ForceUnbounded = False,
-    allow_unbounded: options.AllowUnboundedWindows = False,
+    allow_unbounded_windows: options.AllowUnboundedWindows = False,
     match_names: options.MatchNames = False,
     without: options.Without = None,
     lateness: Annotated[
-        str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
+        str, typer.Option("--lateness", metavar="D", help="Accept records that are this late ('30 s').")
     ] = "0 s",
     on_error: options.BadRecords = OnError.SKIP,
     dead_letters: options.LateLetters = None,
-    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
+    memory: options.Memory = None,
     theme: Annotated[
         str | None,
         typer.Option("--theme", metavar="NAME", help="Colours.", show_default="the last, or the terminal's"),
@@ -95,9 +94,9 @@ def tui(
     skws tui -s examples/movies/schema.yaml \\
         -r examples/movies/replay.jsonl --speed 1e8
     """  # noqa: D301 - the character keeps lines as they are
-    described = options.read_schema(schema)
+    given = dict(locals())
     if source is not None and replay is not None:
-        raise UsageError("--source and --replay are two ways to say one thing: leave one out")
+        raise UsageError("--source and --replay mean the same: give only one of them")
     if source == "-":
         raise UsageError(
             "--source -: the terminal UI reads keys from standard input; expected another source"
@@ -106,23 +105,11 @@ def tui(
     from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 
     text = options.query_text(query or [], without)
-    address = f"replay:{replay}" if replay is not None else source or ""
-    paced = address.startswith("replay:") and speed != 1  # other sources have their own speed
-    job = live_job(
-        described,
-        address,
-        window=None if window is None else parse_window(window),
-        max_size=max_size,
-        match_names=match_names,
-        engine=engine,
-        master=master,
-        lateness=options.read_lateness(lateness),
-        on_error=on_error,
-        dead_letters=dead_letters,
-        speed=speed if paced or not speed > 0 else None,
-        force_unbounded=force_unbounded,
-        allow_unbounded_windows=allow_unbounded,
-    )
+    del given["replay"]  # Job has it for searches
+    given["source"] = address = f"replay:{replay}" if replay is not None else source or ""
+    if speed == 1 or (speed > 0 and not address.startswith("replay:")):
+        given["speed"] = None  # other sources have their own speed
+    job = live_job(**options.job_fields(given))
     request = UiRequest(
         job,
         schema_path=schema,
@@ -142,7 +129,7 @@ def tui(
 
 
 def _check_query(request: UiRequest) -> None:
-    """What cannot be read is told before the screen is drawn. Raises QueryError, UsageError."""
+    """Report invalid queries before the screen is drawn. Raises QueryError, UsageError."""
     if request.queries:
         from skws_tui.services.analyzer import check_query  # noqa: PLC0415 - the analysis loads for who begins with keywords
 
@@ -157,7 +144,7 @@ def _need_terminal(command: str) -> None:
 
 
 def _export_folder(folder: Path | None, *, serve: bool) -> Path | None:
-    """Raises UsageError for what is no folder, or where the user can write anywhere anyway."""
+    """Raises UsageError if it is no folder, or without --serve."""
     if folder is None:
         return None
     if not serve:

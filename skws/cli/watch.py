@@ -1,4 +1,4 @@
-"""``skws watch``: standing queries over a source that goes on."""
+"""``skws watch``: standing queries over a source that continues."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import typer
 
 from skws.cli import options
 from skws.cli.live import FollowedFile, run_watch
-from skws.cli.standing import named_queries
 from skws.cli.terminal import tell
-from skws.jobs.alerts.file import read_alerts
+from skws.jobs.alerts import read_alerts
 from skws.jobs.log import Log, LogFormat
 from skws.jobs.slots import drop
 from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
@@ -21,13 +20,12 @@ from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, TOP, Query, ranking_options, top_options
 from skws.spec.ranking import RankingChoice, TopChoice
 from skws_schema.errors import UsageError
-from skws_windows.window import parse_window
 
 
 def ranked_queries(
     queries: Mapping[str, str | Query], ranking: RankingChoice | None, top: TopChoice | None
 ) -> dict[str, Query]:
-    """The queries, those of keywords with scores. Raises UsageError if no query can have one."""
+    """The queries, with the ranking for keywords. Raises UsageError if none is of keywords."""
     asked = {name: Query(each) if isinstance(each, str) else each for name, each in queries.items()}
     if ranking is None:
         return asked
@@ -77,24 +75,24 @@ def watch(
         typer.Option(
             "--queries",
             metavar="FILE",
-            help="YAML of more queries; may be changed while it runs.",
+            help="YAML of more queries; it may change while the job runs.",
             readable=False,
         ),
     ] = None,
     engine: options.Engine = EngineName.SPARK,
     master: options.Master = None,
     packages: Annotated[
-        str, typer.Option("--packages", metavar="LIST", help="Connectors for Spark, by commas.")
+        str, typer.Option("--packages", metavar="LIST", help="Connectors for Spark, separated by commas.")
     ] = "",
     window: options.WindowText = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     force_unbounded: options.ForceUnbounded = False,
-    allow_unbounded: options.AllowUnboundedWindows = False,
+    allow_unbounded_windows: options.AllowUnboundedWindows = False,
     match_names: options.MatchNames = False,
     without: options.Without = None,
     evaluator: options.Evaluator = EvaluatorName.MESH,
     lateness: Annotated[
-        str, typer.Option("--lateness", metavar="D", help="How late records may come ('30 s').")
+        str, typer.Option("--lateness", metavar="D", help="Accept records that are this late ('30 s').")
     ] = "0 s",
     output_format: options.ResultFormat = None,
     output: options.Output = None,
@@ -103,9 +101,9 @@ def watch(
         typer.Option(
             "--sink",
             metavar="SINK",
-            help="Where else results go: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://..., "
-            "https://... or command:PROGRAM; may be repeated. With it, nothing is shown unless "
-            "stdout:FORMAT is among them.",
+            help="Destination of results: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://..., "
+            "https://... or command:PROGRAM; may be repeated. It replaces standard output; "
+            "stdout:FORMAT adds it again.",
         ),
     ] = None,
     checkpoint: Annotated[
@@ -113,7 +111,7 @@ def watch(
         typer.Option(
             "--checkpoint",
             metavar="DIR",
-            help="Go on from here after any end of the process.",
+            help="Resume from this folder after any end of the process.",
             readable=False,
         ),
     ] = None,
@@ -131,7 +129,7 @@ def watch(
     dead_letters: options.LateLetters = None,
     speed: Annotated[
         float | None,
-        typer.Option("--speed", metavar="N", help="Of a replay: N seconds of it in each second."),
+        typer.Option("--speed", metavar="N", help="For a replay: N seconds of it in each second."),
     ] = None,
     metrics_port: Annotated[
         int | None,
@@ -148,7 +146,7 @@ def watch(
         typer.Option("--metrics-file", metavar="FILE", help="Metrics as JSON, every second.", readable=False),
     ] = None,
     log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="How notes on stderr are written.")
+        LogFormat, typer.Option("--log-format", help="Format of the log on stderr.")
     ] = LogFormat.TEXT,
     drop_slot: Annotated[
         bool,
@@ -161,13 +159,14 @@ def watch(
     group: options.Group = False,
     append_only: options.AppendOnly = False,
     limit: options.Limit = None,
-    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
+    memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Results of standing queries as they come, until interrupted or the source ends.
+    """Results of standing queries as they arrive, until interrupted or the source ends.
 
     skws watch tarantino travolta --schema schema.yaml --source incoming/ --engine local
     """
+    given = dict(locals())
     if drop_slot:
         tell(drop(source, None if checkpoint is None else checkpoint / "source"))
         return
@@ -177,43 +176,22 @@ def watch(
     ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
     alerts = {} if queries is None else read_alerts(queries)
 
-    def asked(given: Mapping[str, Query]) -> dict[str, Query]:
-        return ranked_queries(given, ranking, best)
+    def asked(queries: Mapping[str, Query]) -> dict[str, Query]:
+        return ranked_queries(queries, ranking, best)
 
-    given = {name: alert.query for name, alert in alerts.items()}
+    of_file = {name: alert.query for name, alert in alerts.items()}
+    if control is None and checkpoint is not None:
+        given["control"] = checkpoint / "control"
+    written = options.chosen_format(output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet)
     request = Job(
-        queries=asked(named_queries(query or [], pattern or [], given, select, without)),
-        schema=options.read_schema(schema),
-        source=source,
-        window=None if window is None else parse_window(window),
-        max_size=max_size,
-        match_names=match_names,
-        evaluator=evaluator,
-        engine=engine,
-        master=master,
-        packages=tuple(part for part in packages.split(",") if part),
-        lateness=options.read_lateness(lateness),
-        on_error=on_error,
-        dead_letters=dead_letters,
-        limit=limit,
-        sinks=_sinks(
-            options.chosen_format(output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet),
-            output,
-            sink or [],
-        ),
-        checkpoint=checkpoint,
-        control=control if control is not None or checkpoint is None else checkpoint / "control",
-        metrics_port=metrics_port,
-        metrics_file=metrics_file,
-        speed=speed,
-        force_unbounded=force_unbounded,
-        allow_unbounded_windows=allow_unbounded,
+        asked(options.named_queries(query or [], pattern or [], of_file, select, without)),
+        sinks=_sinks(written, output, sink or []),
+        **options.job_fields(given),
     )
     if not request.queries and request.control is None:
         raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
-    run_watch(
-        request, Log(log_format, quiet), None if queries is None else FollowedFile(queries, alerts, asked)
-    )
+    file = None if queries is None else FollowedFile(queries, alerts, asked)
+    run_watch(request, Log(log_format, quiet), file)
 
 
 def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -> tuple[str, ...]:
@@ -226,6 +204,6 @@ def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -
     if output_format is OutputFormat.JSONL:
         return (f"jsonl:{output}", *sinks)
     raise UsageError(
-        f"--format {output_format} goes to standard output; to {output} go --format jsonl and parquet,"
-        " which names that end in .jsonl and .parquet stand for"
+        f"--format {output_format} is for standard output; {output} takes --format jsonl or parquet,"
+        " which endings .jsonl and .parquet stand for"
     )

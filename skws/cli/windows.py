@@ -1,4 +1,4 @@
-"""``skws windows``: the windows of an expression over a replay; and whether they can pile up."""
+"""``skws windows``: the windows of an expression over a replay, and whether they can pile up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_LOOKBACK: Final = 100
 
 
 class WindowsFormat(StrEnum):
-    """How windows are written; DOT and SVG show the automata that find them."""
+    """Formats of windows; DOT and SVG show the automata that find them."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -116,16 +116,14 @@ def windows(
             "--aggregate", "-a", metavar="A", help="count, mean(temp), ... of each window; may be repeated."
         ),
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Print the static verdict as JSON, run nothing.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only print the static verdict, as JSON.")] = False,
     allow_unbounded: options.AllowUnboundedWindows = False,
     output_format: Annotated[
         WindowsFormat | None,
         typer.Option(
             "--format",
             "-f",
-            help="How windows are written; or their automata.",
+            help="Format of the windows, or of their automata.",
             show_default=options.BY_NAME,
         ),
     ] = None,
@@ -133,16 +131,16 @@ def windows(
     on_error: options.BadRecords = OnError.FAIL,
     dead_letters: options.DeadLetters = None,
     limit: options.Limit = None,
-    memory: options.Memory = None,  # noqa: ARG001 - it holds from when it is read
+    memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
     quiet: options.Quiet = False,
 ) -> None:
-    """The windows of a window expression over a replay, each written as soon as it ends.
+    """The windows of a window expression over a replay, each written when it ends.
 
     \b
     skws windows "open when name contains 'john' close when movie" \\
         -s examples/movies/schema.yaml -r examples/movies/replay.jsonl
     """  # noqa: D301 - the character keeps lines as they are
-    from skws.queries.windowed.plan import WindowPlan  # noqa: PLC0415 - NumPy and more, for who needs it
+    from skws.queries.windowed.plan import WindowPlan  # noqa: PLC0415 - loads NumPy and more
 
     values = pair or []
     job = Job.search(

@@ -1,17 +1,16 @@
-"""The folder from which a run goes on: what it is for, how far it is, the journal, and what sinks know.
+"""The folder from which a run resumes: its settings, its progress, the journal, the progress of sinks.
 
-manifest.json   what the run was started with: another window or source is refused
+manifest.json   the settings of the run: another window or source is refused
 tables.log      the rows of static tables, as they were at the first start
 given.json      the queries and the schema that the last start was given
 journal/        the live records, in micro-batches
-committed.json  the last micro-batch that all sinks have for good, and the states behind it of queries
-                that keep their own
-sinks/ source/  what sinks and the source keep
-lock            held by the process that runs
+committed.json  the last micro-batch that all sinks have for good, with the states of queries that have one
+sinks/ source/  files of the sinks and of the source
+lock            held by the running process
 
-All but the lock are private, and have checksums (``skws.durable.frames``) that hold for this run and file.
-``given.json`` and ``committed.json`` tell how far other files were, so that one that is missing, or was put
-back from an older copy, is known.
+All files but the lock are private, and have checksums (``skws.durable.frames``) for this run and file.
+``given.json`` and ``committed.json`` record the progress of other files, which reveals a missing file or an
+older copy.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _ROWS: Final = 1000  # in one write
 
 
 def keep_tables(folder: Path, records: Iterable[Record]) -> dict[str, int]:
-    """Write the rows, a frame each; gives the length and checksum of all, for ``check_tables``."""
+    """Write the rows, a frame each; returns the length and checksum of the file, for ``check_tables``."""
     rows = iter(records)
     try:
         with closing(GrowingFile(folder / NAME, mode=PRIVATE, anew=True)) as file:
@@ -69,8 +68,8 @@ def keep_tables(folder: Path, records: Iterable[Record]) -> dict[str, int]:
         raise StateError(f"{folder / NAME}: cannot write: {error.strerror}") from None
 
 
-def check_tables(folder: Path, told: Any) -> None:
-    """Raises StateError unless the rows are those of which ``keep_tables`` gave what is ``told``."""
+def check_tables(folder: Path, expected: Any) -> None:
+    """Raises StateError unless the file has the length and checksum that ``keep_tables`` returned."""
     path = folder / NAME
     try:
         found = summed(path)
@@ -78,7 +77,7 @@ def check_tables(folder: Path, told: Any) -> None:
         raise missing(path) from None
     except OSError as error:
         raise StateError(f"{path}: cannot read: {error.strerror}") from None
-    if told != found:
+    if expected != found:
         raise damaged(path)
 
 
@@ -93,18 +92,18 @@ def kept_tables(folder: Path) -> Iterator[Record]:
             yield Record(relation, time, tuple(row), delete)
 
 
-VERSION: Final = 7  # of what the journal and Spark's log hold
+VERSION: Final = 7  # of the forms in the journal and in Spark's log
 _MANIFEST: Final = "manifest.json"
 _GIVEN: Final = "given.json"
 _COMMITTED: Final = "committed.json"
 _WORK: Final = ("journal/*.log", "outbox/*.out", "commands/commands.jsonl", "spark/offsets")
-"""What is not there before there is a manifest; some of it is of the engine on Spark."""
+"""Files that cannot exist before the manifest; some belong to the host on Spark."""
 
 
 class Checkpoint:
     """An open checkpoint; ``fresh`` if no run has begun in it. Raises StateError, UsageError, SchemaError.
 
-    ``least``: how far files have got, by their own count; kept by ``commit`` and ``give``.
+    ``least``: the progress that each file must have, by its own count; ``commit`` and ``give`` write it.
     """
 
     def __init__(self, folder: Path, request: Job) -> None:
@@ -120,14 +119,14 @@ class Checkpoint:
         self._committed: dict[str, Any] = {"batch": 0, "first": 1, "start": 0, "states": {}}
         self.least: dict[str, int] = {}
         try:
-            self._hold()
+            self._acquire()
             self._clean()
             self._known = self._manifest()
             self.fresh = self._known is None
             self.id = self._known["id"] if self._known else uuid4().hex
             if self._known:
                 self._check(self._known)
-                self._take_up()
+                self._load()
         except BaseException:
             os.close(self._lock)
             raise
@@ -142,16 +141,13 @@ class Checkpoint:
         return self.folder / "source"
 
     def kept_run(self) -> dict[str, Any]:
-        """What sinks are told of the run."""
+        """The part of the run's description for sinks that the checkpoint keeps."""
         return {"id": self.id, "folder": self.sinks, "least": self.least}
 
     def begin(
         self, tables: Iterable[Record], start: dict[str, Any], more: Mapping[str, Any] | None = None
     ) -> None:
-        """A new run: its static tables, the source's first offset, what the engine adds.
-
-        Behind this, it goes on from here.
-        """
+        """Begin a run with its static tables and the source's first offset; ``more``: entries of the host."""
         known = {"version": VERSION, "id": self.id, "start": start, **self._described, **(more or {})}
         known["tables"] = keep_tables(self.folder, tables)
         self._keep(_GIVEN, self._given)
@@ -160,7 +156,7 @@ class Checkpoint:
         self._known = known
 
     def began_with(self, name: str) -> Any:
-        """What ``begin`` was told; None in a fresh checkpoint."""
+        """An entry of the manifest; None in a fresh checkpoint."""
         return None if self._known is None else self._known[name]
 
     def start(self) -> dict[str, Any]:
@@ -174,53 +170,50 @@ class Checkpoint:
         return kept_tables(self.folder)
 
     def committed(self) -> int:
-        """The number of the last micro-batch that is done with; 0 if none is."""
+        """The number of the last committed micro-batch; 0 before the first."""
         batch: int = self._committed["batch"]
         return batch
 
     def first_kept(self) -> int:
-        """The first entry of the journal that counts."""
+        """The first entry of the journal that is still needed."""
         first: int = self._committed["first"]
         return first
 
     def commit(self, batch: int, states: Mapping[str, bytes], first: int = 1) -> None:
-        """A micro-batch is done with. ``states``: of queries that keep their own, as they are behind it.
-
-        ``first``: see ``first_kept``.
-        """
-        told = {name: b64encode(state).decode() for name, state in states.items()}
+        """Commit a micro-batch. ``states``: of queries that have one. ``first``: see ``first_kept``."""
+        texts = {name: b64encode(state).decode() for name, state in states.items()}
         start = self._given["start"]
-        self._committed = {"batch": batch, "first": first, "start": start, "states": told}
+        self._committed = {"batch": batch, "first": first, "start": start, "states": texts}
         self._keep(_COMMITTED, self._committed)
 
     def states(self) -> dict[str, bytes]:
-        """Those of the last commit."""
+        """The states of the last commit."""
         return {name: b64decode(state) for name, state in self._committed["states"].items()}
 
     def given(self) -> tuple[str, ...]:
-        """The names of the queries that the run was last started with."""
+        """The names of the queries that the last start was given."""
         return tuple(self._given["names"])
 
     def new_schema(self) -> str | None:
-        """The schema of this start as YAML, if it is another than that of the last one."""
+        """The schema of this start as YAML if it differs from that of the last start, else None."""
         return None if self._given["schema"] == self._described["schema"] else self._described["schema"]
 
     def give(self, names: Iterable[str]) -> None:
-        """The queries and the schema of this start are heeded."""
+        """Record the queries and the schema of this start, once they are applied."""
         start = self._given["start"] + 1
         self._given = {"names": list(names), "schema": self._described["schema"], "start": start}
         self._keep(_GIVEN, self._given)
 
     def first_schema(self) -> Schema:
-        """The one that the run began with."""
+        """The schema that the run began with."""
         return parse_schema((self._known or self._described)["schema"])
 
     def close(self) -> None:
         self.journal.close()
         os.close(self._lock)
 
-    def _keep(self, name: str, told: dict[str, Any]) -> None:
-        keep(self.folder / name, {**told, "least": self.least}, f"{self.id}/{name}")
+    def _keep(self, name: str, fields: dict[str, Any]) -> None:
+        keep(self.folder / name, {**fields, "least": self.least}, f"{self.id}/{name}")
 
     def _kept(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = kept(self.folder / name, f"{self.id}/{name}")
@@ -228,19 +221,19 @@ class Checkpoint:
             self.least[file] = max(least, self.least.get(file, least))
         return found
 
-    def _take_up(self) -> None:
+    def _load(self) -> None:
         self._given, self._committed = self._kept(_GIVEN), self._kept(_COMMITTED)
         if self._given["start"] < self._committed["start"]:
             raise outdated(self.folder / _GIVEN)
 
-    def _hold(self) -> None:
+    def _acquire(self) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
 
     def _clean(self) -> None:
-        """Remove files that a killed process has not put in their places."""
+        """Remove temporary files of a killed process."""
         for folder in (self.folder, self.sinks):
             for path in folder.glob(".*.partial"):
                 with suppress(OSError):
@@ -265,7 +258,7 @@ class Checkpoint:
         return found
 
     def _check_unbegun(self) -> None:
-        """Raises StateError if a run has begun, whose manifest is gone."""
+        """Raises StateError if a run has begun but its manifest is missing."""
         if any(True for pattern in _WORK for _ in self.folder.glob(pattern)):
             raise missing(self.folder / _MANIFEST)
         for path in self.sinks.glob("*.json"):
@@ -282,25 +275,25 @@ class Checkpoint:
 
 
 def _version(text: bytes) -> Any:
-    """The version in the JSON of a manifest, which had no checksum before the seventh; None without one."""
+    """The version in a manifest, which had no checksum before version 7; None without a version."""
     try:
-        told = orjson.loads(text)
+        manifest = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return told.get("version") if isinstance(told, dict) else None
+    return manifest.get("version") if isinstance(manifest, dict) else None
 
 
-def _place(source: str) -> str:
-    """A source as it must stay; how fast a replay is may change, and by which settings topics are read."""
+def _fixed(source: str) -> str:
+    """The part of a source that must stay: a replay's speed and the settings for topics may change."""
     return source.partition("?")[0] if source.startswith(("replay:", KAFKA)) else redacted(source)
 
 
 def _described(request: Job) -> dict[str, str]:
-    """What must stay as it is for a run to go on."""
+    """The settings that must stay the same for a run to resume."""
     return {
         "schema": to_yaml(request.schema),
         "window": window_text(request.plan_window),
-        "source": _place(request.source),
+        "source": _fixed(request.source),
         "lateness": f"{request.stream.lateness / 1e6:g} s",
         "engine": str(request.engine),
     }

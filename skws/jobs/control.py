@@ -1,37 +1,61 @@
-"""Commands to a running job, through a folder: who may write there may change queries and the schema.
+"""Control of running jobs: one protocol for the command line, the terminal UI and control folders.
 
-``commands.jsonl`` is appended to by ``skws query``, a command a line; the job
-reads it from an offset that it keeps. ``answers.jsonl`` is appended to by the
-job, an answer a command. ``queries.json`` holds the standing queries as they
-are, replaced at each change.
+``RunControl`` implements it for a job in this process. A ``ControlFolder`` carries commands to a job in
+another process. Anyone who can write to the folder can change the job's queries and schema:
+
+commands.jsonl  a command a line, appended by ``skws query``; the job stores how far it has read
+answers.jsonl   an answer a command, appended by the job
+queries.json    the standing queries, replaced at each change
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread, current_thread
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 from uuid import uuid4
 
 import orjson
 
 from skws.durable.files import PRIVATE, GrowingFile, private_folder, replaced
+from skws.jobs.clock import Pace, StoppableClock, replay_rate
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, Query
 from skws_schema.errors import SourceError
+
+if TYPE_CHECKING:  # what a host is made of loads with it
+    from skws.data.record import Record
+    from skws.jobs.metrics import Metrics
+    from skws.queries.windowed.window_span import WindowSpan
+    from skws_mesh.networks import Prefix
+    from skws_schema.model import Schema
 
 Op: TypeAlias = Literal["add", "remove", "schema"]
 _COMMANDS: Final = "commands.jsonl"
 _ANSWERS: Final = "answers.jsonl"
 _QUERIES: Final = "queries.json"
+_HOSTS: Final = {
+    EngineName.LOCAL: ("skws.jobs.local", "LocalWatch"),
+    EngineName.SPARK: ("skws.spark.streaming.watch", "SparkWatch"),
+}
+"""Module and class of each host. A host loads when a job asks for it."""
+_JOIN_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Add the query of a name, or remove it; or go on with the schema of a YAML text.
+    """Add a query under a name, remove the query of that name, or change to a schema (YAML text).
 
-    ``max_size``: None for the job's; the rest as in ``Query``.
+    ``max_size``: None for the job's own. The other fields are those of ``Query``.
     """
 
     op: Op
@@ -45,40 +69,38 @@ class Command:
 
     @property
     def asked(self) -> Query:
-        """The query that is to be added."""
+        """The query to add."""
         return Query(self.query, self.max_size, self.kind, self.options)
 
     @classmethod
-    def adding(cls, standing: Query) -> Command:
-        """The command that makes a query stand."""
-        return cls(
-            "add",
-            standing.name,
-            standing.text,
-            standing.max_size,
-            kind=standing.kind,
-            options=standing.options,
-        )
+    def new(cls, name: str, query: Query) -> Command:
+        """The command that adds a query."""
+        return cls("add", name, query.text, query.max_size, kind=query.kind, options=query.options)
 
     @classmethod
-    def of(cls, told: Any) -> Command:
-        """From JSON. Raises ValueError if it is none."""
-        match told:
+    def adding(cls, one: Query) -> Command:
+        """The command that adds a standing query."""
+        return cls.new(one.name, one)
+
+    @classmethod
+    def of(cls, fields: Any) -> Command:
+        """A command from parsed JSON. Raises ValueError for anything else."""
+        match fields:
             case {"op": "add", "name": str(name), "query": str(query)} if name and query:
-                size = told.get("max_size")
+                size = fields.get("max_size")
                 if size is not None and not (type(size) is int and size > 0):
                     raise ValueError(f"max_size {size!r}: expected a number above 0")
-                kind, options = told.get("kind", KEYWORDS), told.get("options", {})
+                kind, options = fields.get("kind", KEYWORDS), fields.get("options", {})
                 if not (isinstance(kind, str) and isinstance(options, dict)):
-                    raise ValueError(  # noqa: TRY004 - what all of this raises
+                    raise ValueError(  # noqa: TRY004 - as for all other faults
                         f"kind {kind!r}, options {options!r}: expected a text and an object"
                     )
                 shown = {str(key): str(value) for key, value in options.items()}
-                return cls("add", name, query, size, str(told.get("id", "")), kind, shown)
+                return cls("add", name, query, size, str(fields.get("id", "")), kind, shown)
             case {"op": "remove", "name": str(name)} if name:
-                return cls("remove", name, id=str(told.get("id", "")))
+                return cls("remove", name, id=str(fields.get("id", "")))
             case {"op": "schema", "schema": str(text)} if text:
-                return cls("schema", str(told.get("name", "")), id=str(told.get("id", "")), schema=text)
+                return cls("schema", str(fields.get("name", "")), id=str(fields.get("id", "")), schema=text)
         raise ValueError(
             'expected {"op": "add", "name": ..., "query": ...}, {"op": "remove", "name": ...} or'
             ' {"op": "schema", "schema": ...}'
@@ -87,7 +109,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a command; ``error`` is empty if it was done, ``notes`` tell what is not searched."""
+    """The answer to a command. ``error``: empty on success. ``notes``: ignored parts of the query."""
 
     id: str
     error: str = ""
@@ -95,8 +117,194 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Status:
+    """``speed``: the factor on a replay's own speed. ``metrics``: the latest, None before the first.
+
+    ``ended``: why the job takes no more commands; empty while it does.
+    """
+
+    paused: bool = False
+    speed: float = 1.0
+    metrics: Metrics | None = None
+    ended: str = ""
+
+
+class JobControl(Protocol):
+    """Controls a job from any thread. The job acts between two micro-batches."""
+
+    def start(self) -> None:
+        """Run the job in the background."""
+
+    def stop(self) -> None:
+        """End the job; one that runs in the background has ended afterwards."""
+
+    def pause(self) -> None:
+        """Read nothing until ``resume``; a replay's clock stops."""
+
+    def resume(self) -> None: ...
+
+    def set_speed(self, speed: float) -> None:
+        """Multiply a replay's own speed; other sources ignore it."""
+
+    def submit(self, command: Command) -> Future[Answer]:
+        """Carry out a command; the future resolves in the job's thread."""
+
+    def status(self) -> Status: ...
+
+
+class JobListener(Protocol):
+    """Sees the good records of a job, in the thread that runs it."""
+
+    def load_tables(self, records: Sequence[Record]) -> None:
+        """Rows of static tables."""
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Records of a micro-batch, once its results are written."""
+
+    def miss(self) -> None:
+        """Some records went by unseen: they came too fast."""
+
+
+class Host(Protocol):
+    """Runs a job. Only the thread that calls ``run`` uses it.
+
+    ``event_time``: the latest of the stream, in microseconds. ``schema``: the current one.
+    """
+
+    @property
+    def event_time(self) -> int | None: ...
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def standing(self) -> tuple[Query, ...]:
+        """The standing queries, in the order in which they were added."""
+
+    def run(self) -> None:
+        """Run until the source ends, the limit is reached or the control stops it.
+
+        Raises SkwsError; KeyboardInterrupt if a signal ended it.
+        """
+
+    def metrics(self) -> Metrics: ...
+
+    def windows_of(self, name: str) -> Sequence[WindowSpan]:
+        """The windows of a query over a window expression."""
+
+    def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
+        """Waiting partials, and probes so far, of each operator in the mesh of the keyword queries."""
+
+    def bad_reason(self) -> str:
+        """Why the latest reported bad record was bad; empty if unknown."""
+
+    def forget(self, text: str) -> None:
+        """Count the results of a query from zero if it is added again."""
+
+
+def open_host(job: Job, control: RunControl, **options: Any) -> Host:
+    """Load the host for the job's engine and construct it; ``options``: its other parameters.
+
+    Raises QueryError, UsageError, SourceError.
+    """
+    module, name = _HOSTS[job.engine]
+    host: Host = getattr(import_module(module), name)(job, control=control, **options)
+    return host
+
+
+class RunControl:
+    """Implements ``JobControl``: users write to it, the job's thread reads from it.
+
+    ``run``: the work of the thread that ``start`` begins. Raises UsageError for a speed without a replay.
+    """
+
+    def __init__(
+        self, job: Job, clock: StoppableClock | None = None, run: Callable[[], None] = lambda: None
+    ) -> None:
+        self.clock = clock or StoppableClock()
+        self.pace = Pace(self.clock, replay_rate(job))
+        self._commands: SimpleQueue[Command] = SimpleQueue()
+        self._futures: dict[str, Future[Answer]] = {}
+        self._lock = Lock()
+        self._status = Status()
+        self._thread = Thread(target=run, name="skws job", daemon=True)
+
+    @property
+    def stopping(self) -> bool:
+        return self.clock.stopping.is_set()
+
+    @property
+    def running(self) -> bool:
+        """True while the thread that ``start`` began is alive."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.clock.stopping.set()
+        if self.running and self._thread is not current_thread():
+            self._thread.join(_JOIN_SECONDS)
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep in the job's thread; False if the job is to stop."""
+        return not self.clock.stopping.wait(seconds)
+
+    def pause(self) -> None:
+        self.pace.pause()
+
+    def resume(self) -> None:
+        self.pace.resume()
+
+    def set_speed(self, speed: float) -> None:
+        self.pace.set_rate(speed)
+
+    def status(self) -> Status:
+        return replace(self._status, paused=self.pace.paused, speed=self.pace.rate)
+
+    def submit(self, command: Command) -> Future[Answer]:
+        command = command if command.id else replace(command, id=uuid4().hex)
+        future: Future[Answer] = Future()
+        with self._lock:
+            ended = self._status.ended
+            if not ended:
+                self._futures[command.id] = future
+                self._commands.put(command)
+        if ended:
+            future.set_result(Answer(command.id, ended))
+        return future
+
+    def take_commands(self) -> list[Command]:
+        """All submitted commands; for the job's thread, as all that follows."""
+        commands = []
+        while True:
+            try:
+                commands.append(self._commands.get_nowait())
+            except Empty:
+                return commands
+
+    def answer(self, answer: Answer) -> bool:
+        """Resolve the future of a command; False if the command was not submitted here."""
+        future = self._futures.pop(answer.id, None)
+        if future is not None:
+            future.set_result(answer)
+        return future is not None
+
+    def publish(self, metrics: Metrics) -> None:
+        """Show metrics in the status."""
+        self._status = replace(self._status, metrics=metrics)
+
+    def end(self, reason: str) -> None:
+        """Take no more commands; all that wait are refused with the reason."""
+        with self._lock:
+            self._status = replace(self._status, ended=reason)
+        for identity in list(self._futures):
+            self.answer(Answer(identity, reason))
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
-    """Commands read up to ``end``; lines that are none, with the reason, are answers already."""
+    """Commands read up to the offset ``end``. ``faults`` answers the lines that are no commands."""
 
     commands: tuple[Command, ...]
     faults: tuple[Answer, ...]
@@ -104,7 +312,7 @@ class Read:
 
 
 class ControlFolder:
-    """Both ends of a control folder: the job's, and that of who commands it. Raises SourceError."""
+    """Both ends of a control folder: the job's and its users'. Raises SourceError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -114,53 +322,62 @@ class ControlFolder:
             raise SourceError(f"{folder}: cannot be a control folder: {error.strerror}") from None
 
     def send(self, command: Command) -> str:
-        """Leave a command for the job; gives the id that its answer will have."""
+        """Append a command; returns the id of its answer."""
         identity = uuid4().hex
         self._append(_COMMANDS, orjson.dumps({**asdict(command), "id": identity}))
         return identity
 
     def read(self, start: int) -> Read:
-        """The commands behind an offset, as far as their lines are whole."""
-        whole = self._behind(_COMMANDS, start)
+        """The commands after an offset; an unfinished last line is left for later."""
+        whole = self._after(_COMMANDS, start)
         commands: list[Command] = []
         faults: list[Answer] = []
         for line in whole.splitlines():
-            told = _loaded(line)
+            fields = _loaded(line)
             try:
-                commands.append(Command.of(told))
+                commands.append(Command.of(fields))
             except ValueError as error:
-                known = told.get("id", "") if isinstance(told, dict) else ""
-                faults.append(Answer(str(known), f"no command: {error}"))
+                identity = fields.get("id", "") if isinstance(fields, dict) else ""
+                faults.append(Answer(str(identity), f"no command: {error}"))
         return Read(tuple(commands), tuple(faults), start + len(whole))
 
     def end(self) -> int:
-        """The offset behind all commands that are there."""
+        """The offset after the last command."""
         return self._size(_COMMANDS)
 
-    def answers_end(self) -> int:
-        """The offset behind all answers that are there."""
-        return self._size(_ANSWERS)
-
-    def answer(self, answers: Iterable[Answer]) -> None:
-        for answer in answers:
-            self._append(_ANSWERS, orjson.dumps(asdict(answer)))
+    def answer(self, answer: Answer) -> None:
+        self._append(_ANSWERS, orjson.dumps(asdict(answer)))
 
     def answers(self, start: int = 0) -> list[Answer]:
-        """All answers behind an offset."""
-        return [Answer(**orjson.loads(line)) for line in self._behind(_ANSWERS, start).splitlines()]
+        """All answers after an offset."""
+        return [Answer(**orjson.loads(line)) for line in self._after(_ANSWERS, start).splitlines()]
+
+    def ask(self, command: Command, seconds: float) -> Answer | None:
+        """Send a command and wait up to ``seconds`` for its answer; None if none comes."""
+        start = self._size(_ANSWERS)
+        sent = self.send(command)
+        until = monotonic() + seconds
+        while monotonic() < until:
+            for answer in self.answers(start):
+                if answer.id == sent:
+                    return answer
+            sleep(_LOOK_SECONDS)
+        return None
 
     def publish(self, standing: Iterable[Query]) -> None:
-        """Show the standing queries as they are now."""
+        """Replace the published standing queries."""
         queries = orjson.dumps({"queries": [one.to_dict() for one in standing]})
         replaced(self.folder / _QUERIES, queries, mode=PRIVATE)
 
     def standing(self) -> list[Query]:
-        """What the job published last. Raises SourceError if there is none."""
+        """The queries that the job published last. Raises SourceError if no job has published any."""
         path = self.folder / _QUERIES
         try:
             return [Query.from_dict(one) for one in orjson.loads(path.read_bytes())["queries"]]
         except FileNotFoundError:
-            raise SourceError(f"{self.folder}: no job has been here; expected the --control of one") from None
+            raise SourceError(
+                f"{self.folder}: no job has used this folder; expected the --control of a job"
+            ) from None
         except OSError as error:
             raise SourceError(f"{path}: cannot read: {error.strerror}") from None
 
@@ -175,16 +392,16 @@ class ControlFolder:
         except OSError as error:
             raise SourceError(f"{self.folder / name}: cannot write: {error.strerror}") from None
 
-    def _behind(self, name: str, start: int) -> bytes:
+    def _after(self, name: str, start: int) -> bytes:
         try:
             with (self.folder / name).open("rb") as file:
                 file.seek(start)
-                told = file.read()
+                data = file.read()
         except FileNotFoundError:
             return b""
         except OSError as error:
             raise SourceError(f"{self.folder / name}: cannot read: {error.strerror}") from None
-        return told[: told.rfind(b"\n") + 1]
+        return data[: data.rfind(b"\n") + 1]
 
 
 def _loaded(line: bytes) -> Any:

@@ -1,37 +1,46 @@
-"""From polls of a source to micro-batches: bad records by the policy, sizes by how long batches take."""
+"""The input of a job: its source, opened, awaited and polled; the size of batches; bad records."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Final, TypeVar
 
-from skws.data.record import BadRecord
+from skws.data.batch import NOTHING
+from skws.data.record import BadRecord, Item
 from skws.formats import BadRecordLog
 from skws.formats.dead_letters import dead_letter
+from skws.jobs.control import RunControl
+from skws.jobs.log import Log
+from skws.jobs.slots import leave_nothing
+from skws.sources.feed import Batch, Feed, Offset, Source
+from skws.sources.retry import retry
 from skws.spec.enums import OnError
+from skws_schema.model import Schema
+from skws_windows.window import MICROSECOND
+
+T = TypeVar("T")
 
 LEAST: Final = 256
 MOST: Final = 16_384  # larger batches gain little
 RESULTS: Final = 50_000
-"""Of one batch, about: all of them are there at once."""
+"""Of one batch, roughly: all of them are in memory at once."""
+_LAG_EVERY: Final = 5 * MICROSECOND  # a database is asked for it
 
 
 @dataclass(slots=True)
 class BatchSizer:
-    """How many records to ask for: as many as can be worked on in a fraction of a second.
+    """The number of records to ask for: as many as are processed in a fraction of a second.
 
-    ``limit``: so many now, between ``least`` and ``most``. A batch that takes
-    less than ``short`` may grow, one of more than ``long`` shrinks, in seconds.
+    ``limit``: the current number, between ``least`` and ``most``. Batches that take less than ``short``
+    seconds grow, those over ``long`` seconds shrink.
 
-    A sink that is slow for each result, or a query with very many, makes
-    batches small, so that memory and latency stay bounded. Where most of the
-    time is the same for a batch of any size (thousands of queries), small
-    ones would only take longer in all: then a batch may take a few times
-    that.
+    Slow sinks, or queries with very many results, make batches small, so that memory and latency stay
+    bounded. Where a batch of any size takes about the same time (thousands of queries), small ones would
+    only take longer in all: then a batch may take up to four times the shortest time seen.
 
-    Where records have very many results, there may be less than ``least`` in a batch.
+    Records with very many results come in batches of fewer than ``least``.
     """
 
     limit: int = LEAST
@@ -42,7 +51,7 @@ class BatchSizer:
     _least_seconds: float = field(default=inf, init=False)
 
     def worked(self, records: int, seconds: float, results: int = 0) -> None:
-        """A batch took so long, and had so many results."""
+        """Adapt to a batch: its records, how long it took, its results."""
         if results > RESULTS:
             self.limit = max(1, min(records, self.limit) * RESULTS // results)
             return
@@ -50,7 +59,7 @@ class BatchSizer:
             if 2 * results < RESULTS:
                 self.limit = min(self.limit * 2, self.least, self.most)
             return
-        # Rises a little with each batch, for what a batch takes at least may grow.
+        # Rises a little with each batch, since the shortest time may grow.
         self._least_seconds = min(self._least_seconds * 1.05, seconds)
         if seconds > max(self.long, 4 * self._least_seconds):
             self.limit = max(self.least, self.limit // 2)
@@ -59,11 +68,11 @@ class BatchSizer:
 
 
 class Intake:
-    """Applies the policy to bad records; ``bad`` counts and remembers them."""
+    """Applies the policy to bad records; ``bad`` counts and logs them."""
 
     def __init__(self, on_error: OnError) -> None:
         self._letters_wanted = on_error is OnError.DEAD_LETTER
-        # Letters go with the batch, so here they are only counted.
+        # Dead letters are written with their batch, so here they are only counted.
         self.bad = BadRecordLog(OnError.SKIP if self._letters_wanted else on_error)
 
     def refuse(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
@@ -78,3 +87,89 @@ class Intake:
     @staticmethod
     def letters(bad: Sequence[BadRecord]) -> tuple[str, ...]:
         return tuple(dead_letter(one).decode().rstrip("\n") for one in bad)
+
+
+class Input:
+    """The source of a job and its feed. ``opened``: the source was opened for a new run."""
+
+    def __init__(self, source: Source, control: RunControl, log: Log) -> None:
+        self.source = source
+        self.opened = False
+        self._control = control
+        self._log = log
+        self._feed: Feed | None = None
+        self._lag = ("", 0)
+
+    @property
+    def feed(self) -> Feed:
+        assert self._feed is not None  # noqa: S101 - it is opened first
+        return self._feed
+
+    def resume(self, schema: Schema) -> bool:
+        """Open the source, and wait while it is away; False if the job was stopped first."""
+        self._feed = self._awaited(lambda: self.source.open(schema))
+        return self._feed is not None
+
+    def begin(self, schema: Schema) -> tuple[Offset, list[Item]] | None:
+        """Open the source for a new run; its first offset and the rows of static tables that are there.
+
+        Waits while the source is away. None if the job was stopped first.
+        """
+
+        def attempt() -> tuple[Offset, list[Item]]:
+            if self._feed is not None:
+                self._feed.close()  # its state may be why it could not start
+            feed = self._feed = self.source.open(schema)
+            offset = feed.start()
+            self.opened = True
+            return offset, [] if feed.tables_pending else list(feed.tables())
+
+        return self._awaited(attempt)
+
+    @property
+    def tables_pending(self) -> bool:
+        """True while rows of static tables are still to come."""
+        return self._feed is not None and self._feed.tables_pending
+
+    def poll(self, start: Offset, limit: int) -> Batch:
+        """Records after an offset; nothing while the job is paused."""
+        if self._feed is None or self._control.pace.paused:
+            return Batch(NOTHING, start)
+        polled = self._feed.poll(start, limit)
+        for notice in polled.notices:
+            self._log.warning("source", notice)
+        return polled
+
+    def poll_tables(self) -> list[Item]:
+        """New rows of static tables; nothing while the job is paused."""
+        return [] if self._control.pace.paused else list(self.feed.tables())
+
+    def change_schema(self, schema: Schema) -> None:
+        """Read by another schema from now on. Raises SourceError."""
+        if self._feed is not None:
+            self._feed.change_schema(schema)
+
+    def commit(self, offset: Offset) -> None:
+        """Let the source forget all up to an offset."""
+        if self._feed is not None:
+            self._feed.commit(offset)
+
+    def lag(self, offset: Offset, now: int, *, ended: bool) -> str:
+        """The backlog of the source in its own words, a few seconds old at most until it has ``ended``."""
+        text, at = self._lag
+        if self._feed is not None and not ended and (not at or now - at >= _LAG_EVERY):
+            text = self._feed.lag(offset)
+            self._lag = (text, now)
+        return text
+
+    def close(self, address: str, *, resumable: bool) -> None:
+        """Close the feed. A run that cannot be resumed leaves nothing at ``address``."""
+        if self._feed is not None:
+            self._feed.close()
+            if self.opened and not resumable:
+                leave_nothing(address, self._log)
+
+    def _awaited(self, attempt: Callable[[], T]) -> T | None:
+        """The result of ``attempt``, repeated while the source is away; None if the job was stopped."""
+        control = self._control
+        return retry(attempt, control.clock, control.wait, lambda line: self._log.warning("source", line))

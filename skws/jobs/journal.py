@@ -1,19 +1,19 @@
-"""The live records of a run, on disk before they are worked on: what a run goes on from.
+"""The log of past records: for queries and schemas that come later, and for a run that is started again.
 
-Entries are appended to segments, files named by the number of their first
-entry. A segment begins with the standing queries before that entry. Segments
-leave from the front, when all in them has long ended.
+A ``Journal`` keeps its entries in segments: files named by the number of their first entry. A segment
+begins with the standing queries before that entry. Old segments are dropped once nothing alive depends on
+them. ``Recent`` keeps the same records in memory, for a run without a checkpoint.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import orjson
 
@@ -22,21 +22,20 @@ from skws.data.record import Record
 from skws.durable.files import PRIVATE, GrowingFile, damaged, missing, read, synced
 from skws.durable.frames import checked, frames
 from skws.jobs.control import Command
-from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.sources.feed import Offset
 from skws.spec.query import Query
-from skws_purging.retention import LogPart, Retention
+from skws_purging.retention import LogPart
 from skws_purging.tuples import ALWAYS
 from skws_schema.errors import StateError
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What came between two offsets of the source, and between two of the control folder.
+    """A micro-batch: the input up to the offset ``end`` of the source and ``control`` of the control folder.
 
     ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
-    ``ended``: so has the source.
+    ``ended``: the source has ended.
     """
 
     number: int
@@ -53,8 +52,8 @@ class Entry:
         return len(self.records) - int(self.records.deletes().sum())
 
     def to_json(self) -> bytes:
-        """What the journal keeps."""
-        shown = {
+        """The form that the journal keeps."""
+        fields = {
             "number": self.number,
             "end": self.end,
             "control": self.control,
@@ -64,18 +63,37 @@ class Entry:
             "bad": self.bad,
             "ended": self.ended,
         }
-        return orjson.dumps(shown)
+        return orjson.dumps(fields)
 
     @classmethod
     def from_json(cls, text: bytes) -> Entry:
         """Inverse of ``to_json``."""
-        told = orjson.loads(text)
-        told["commands"] = tuple(Command(**command) for command in told["commands"])
-        told["records"] = RecordBatch.of(
-            [Record(r, time, tuple(row), delete) for r, time, row, delete in told["records"]]
+        fields = orjson.loads(text)
+        fields["commands"] = tuple(Command(**command) for command in fields["commands"])
+        fields["records"] = RecordBatch.of(
+            [Record(r, time, tuple(row), delete) for r, time, row, delete in fields["records"]]
         )
-        told["letters"] = tuple(told["letters"])
-        return cls(**told)
+        fields["letters"] = tuple(fields["letters"])
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The state before an entry: of the stream, the standing queries and the schemas after the first."""
+
+    position: int = 0
+    now: int = ALWAYS
+    standing: tuple[Query, ...] = ()
+    schemas: tuple[str, ...] = ()
+
+
+class Log(Protocol):
+    """The records of past entries, for as long as anything alive can depend on them."""
+
+    def append(self, entry: Entry, before: Before) -> None: ...
+
+    def before(self, number: int) -> Iterable[LoggedBatch]:
+        """The records before the entry of a number, oldest first."""
 
 
 SEGMENT_BYTES: Final = 4 << 20
@@ -84,18 +102,14 @@ _SUFFIX: Final = ".log"
 
 @dataclass(slots=True)
 class Segment:
-    """``first``: the number of its first entry; ``position`` and ``now``: where the stream stood before it.
+    """``first``: the number of its first entry.
 
-    ``schemas``: those that the run's first one has changed to. ``latest``: the
-    latest time in it. ``after``: the position behind it.
+    ``latest``: the latest time in it. ``after``: the position after it.
     """
 
     path: Path
     first: int
-    position: int = 0
-    now: int = ALWAYS
-    standing: tuple[Query, ...] = ()
-    schemas: tuple[str, ...] = ()
+    before: Before = Before()
     latest: int | None = None
     after: int = 0
     size: int = 0
@@ -105,16 +119,17 @@ class Segment:
         return LogPart(self.latest, self.after)
 
     def head(self) -> bytes:
-        shown = {
-            "position": self.position,
-            "now": self.now,
-            "standing": [one.to_dict() for one in self.standing],
-            "schemas": self.schemas,
+        before = self.before
+        fields = {
+            "position": before.position,
+            "now": before.now,
+            "standing": [one.to_dict() for one in before.standing],
+            "schemas": before.schemas,
         }
-        return orjson.dumps(shown)
+        return orjson.dumps(fields)
 
     def count(self, entry: Entry, size: int) -> None:
-        """An entry is in it now."""
+        """Count an entry that was appended."""
         if len(entry.records):
             latest = int(entry.records.time.max())
             self.latest = latest if self.latest is None else max(self.latest, latest)
@@ -124,9 +139,9 @@ class Segment:
 
 @dataclass(slots=True)
 class Journal:
-    """A folder of segments of a ``run``; one process writes. Raises StateError.
+    """A log in a folder of segments; one process writes. Raises StateError.
 
-    ``last``: the number of the last entry that was there when it was opened.
+    ``run``: its id, part of all checksums. ``last``: the number of the last entry when it was opened.
     """
 
     folder: Path
@@ -134,20 +149,20 @@ class Journal:
     segments: list[Segment] = field(default_factory=list)
     last: int = 0
     _file: GrowingFile | None = None
-    _leaving: list[Path] = field(default_factory=list)
+    _dropped: list[Path] = field(default_factory=list)
 
     @property
     def size(self) -> int:
-        """Of all segments, in bytes."""
+        """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)
 
     def open(self, first: int = 1) -> None:
-        """Find the segments that are there, from that with entry ``first`` on."""
+        """Find the segments, beginning with the one of entry ``first``."""
         found = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         paths = [path for path in found if int(path.stem) >= first]
-        self._leaving = found[: len(found) - len(paths)]
+        self._dropped = found[: len(found) - len(paths)]
         if paths and self._headless(paths[-1]):
-            self._leaving.append(paths.pop())
+            self._dropped.append(paths.pop())
         if paths and self._path(first) not in paths:
             raise missing(self._path(first))
         self.segments = [self._opened(path) for path in paths]
@@ -156,7 +171,7 @@ class Journal:
             self.last = self.segments[-1].first + whole - 1
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, oldest first; what a broken run left half written at the end is passed over."""
+        """All entries, oldest first; an unfinished one at the end is skipped."""
         number = self.segments[0].first if self.segments else 1
         for segment in self.segments:
             if segment.first != number:
@@ -167,10 +182,10 @@ class Journal:
                 number += 1
                 yield entry
 
-    def go_on(self) -> None:
-        """Remove what a broken run left half written or was about to drop; entries may be appended then."""
-        with self._told():
-            for path in self._leaving:
+    def repair(self) -> None:
+        """Remove an unfinished entry and dropped segments, so that entries can be appended."""
+        with self._writing():
+            for path in self._dropped:
                 path.unlink(missing_ok=True)
             if self.segments:
                 last = GrowingFile(self.segments[-1].path)
@@ -179,44 +194,32 @@ class Journal:
                 last.close()
 
     def before(self, number: int) -> Iterator[LoggedBatch]:
-        """The records before an entry, oldest first, as a live search is told them."""
         for segment in self.segments:
             for text, _ in islice(self._frames(segment.path), 1, None):
                 entry = Entry.from_json(text)
                 if entry.number >= number:
                     return
-                yield LoggedBatch(segment.position, segment.now, entry.records)
+                before = segment.before
+                yield LoggedBatch(before.position, before.now, entry.records)
 
-    def append(
-        self,
-        entry: Entry,
-        standing: tuple[Query, ...],
-        position: int,
-        now: int,
-        schemas: tuple[str, ...] = (),
-    ) -> None:
-        """Keep an entry, also if this process is killed.
-
-        ``standing``, ``schemas``: those before it; ``position`` and ``now``: where the stream stands.
-        """
-        with self._told():
+    def append(self, entry: Entry, before: Before) -> None:
+        """Append an entry; it survives a kill of this process."""
+        with self._writing():
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
                 path = self._path(entry.number)
-                self._file = self._roll(
-                    Segment(path, entry.number, position, now, standing, schemas, after=position)
-                )
+                self._file = self._roll(Segment(path, entry.number, before, after=before.position))
             frame = checked(entry.to_json(), self._of(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].count(entry, len(frame))
 
     def sync(self) -> None:
-        """What was appended is there for good, also after a loss of power. Takes the disk's time."""
+        """Make all appended entries survive a loss of power. Waits for the disk."""
         if self._file is not None:
-            with self._told():
+            with self._writing():
                 self._file.sync()
 
     def first_to_keep(self, committed: int, over: Callable[[Segment], bool]) -> int:
-        """The first entry of the oldest segment that is not ``over``, or in which not all is committed."""
+        """The first entry of the oldest segment that is needed: not ``over``, or not all committed."""
         at = 0
         while (
             at + 1 < len(self.segments)
@@ -227,7 +230,7 @@ class Journal:
         return self.segments[at].first if self.segments else 1
 
     def trim(self, first: int) -> None:
-        """Drop the segments before the one that begins with an entry."""
+        """Drop the segments before the one that begins with entry ``first``."""
         while self.segments and self.segments[0].first < first:
             self.segments.pop(0).path.unlink(missing_ok=True)
 
@@ -246,7 +249,7 @@ class Journal:
         self.sync()
         self.close()
         if self.segments and self.segments[-1].path == segment.path:
-            self.segments.pop()  # begun by a process that did not get to its first entry
+            self.segments.pop()  # begun by a process that ended before its first entry
         file = GrowingFile(segment.path, mode=PRIVATE, anew=True)
         file.append(checked(segment.head(), self._of(segment.path)))
         synced(self.folder)
@@ -268,49 +271,44 @@ class Journal:
         return frames(read(path), self._of(path))
 
     def _end(self, path: Path) -> int:
-        """Where the last whole entry of a segment ends."""
+        """The end of the last whole entry of a segment."""
         return max((end for _, end in self._frames(path)), default=0)
 
     def _opened(self, path: Path) -> Segment:
         head, _ = next(self._frames(path), (None, 0))
         if head is None:
             raise damaged(path)
-        told = orjson.loads(head)
-        standing = tuple(Query.from_dict(one) for one in told["standing"])
-        position, now, schemas = told["position"], told["now"], tuple(told["schemas"])
-        return Segment(path, int(path.stem), position, now, standing, schemas, after=position)
+        fields = orjson.loads(head)
+        standing = tuple(Query.from_dict(one) for one in fields["standing"])
+        before = Before(fields["position"], fields["now"], standing, tuple(fields["schemas"]))
+        return Segment(path, int(path.stem), before, after=before.position)
 
     def _headless(self, path: Path) -> bool:
-        """True for a segment that holds less than its head, which its writer left just as it began it."""
+        """True for a segment without a whole head: its writer ended just after creating it."""
         return next(self._frames(path), None) is None and b"\n" not in read(path).rstrip(b"\n")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _writing(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise StateError(f"{self.folder}: cannot write the journal: {error.strerror}") from None
 
 
-@dataclass(slots=True)
 class Recent:
-    """In memory, for as long as a journal would keep them."""
+    """A log in memory. ``over`` tells which parts nothing alive depends on any more."""
 
-    _parts: deque[tuple[LogPart, LoggedBatch]] = field(default_factory=deque)
+    def __init__(self, over: Callable[[LogPart], bool]) -> None:
+        self._over = over
+        self._parts: deque[tuple[int, LogPart, LoggedBatch]] = deque()
 
-    def keep(self, entry: Entry, position: int, now: int) -> None:
-        """What is about to be worked on, where the stream stands at ``position`` and tick ``now``."""
-        if len(entry.records):
-            kept = LogPart(int(entry.records.time.max()), position + entry.insertions)
-            self._parts.append((kept, LoggedBatch(position, now, entry.records)))
-
-    def trim(self, live: Session) -> None:
-        """Forget what nothing that is alive can depend on."""
-        retention = Retention(live.keeps, live.stream.lateness)
-        latest = live.latest or 0
-        while self._parts and retention.over(self._parts[0][0], latest, live.position):
+    def append(self, entry: Entry, before: Before) -> None:
+        while self._parts and self._over(self._parts[0][1]):
             self._parts.popleft()
+        if len(entry.records):
+            part = LogPart(int(entry.records.time.max()), before.position + entry.insertions)
+            batch = LoggedBatch(before.position, before.now, entry.records)
+            self._parts.append((entry.number, part, batch))
 
-    def told(self) -> Iterator[LoggedBatch]:
-        """Oldest first."""
-        return (told for _, told in self._parts)
+    def before(self, number: int) -> Iterator[LoggedBatch]:
+        return (batch for at, _, batch in self._parts if at < number)

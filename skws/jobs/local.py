@@ -1,54 +1,57 @@
-"""A live search in this process: poll, work, deliver, commit; one micro-batch after the other.
-
-One thread runs it. Others may pause and resume it, change its speed, send it
-commands and stop it.
-"""
+"""The local host: a job in this process, as one loop. Poll, log, process, write, commit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from skws.data.batch import NOTHING
+from skws.data.batch import NOTHING, Chunk
 from skws.data.record import Item, Record
+from skws.formats.dead_letters import Late, late_letters, late_notice
 from skws.jobs.checkpoint import Checkpoint
-from skws.jobs.control import Answer, Command, ControlFolder
-from skws.jobs.inbox import Inbox
+from skws.jobs.clock import Rest, ending_on_signals, paced
+from skws.jobs.control import Answer, Command, ControlFolder, JobListener, RunControl
+from skws.jobs.fanout import SinkFanout
+from skws.jobs.intake import BatchSizer, Input, Intake
+from skws.jobs.journal import Entry, Recent
 from skws.jobs.log import Log
-from skws.jobs.metrics import Metrics, State
-from skws.jobs.pace import Pace, Rest, StoppableClock, paced, replay_rate
-from skws.jobs.pipeline import JobListener, Pipeline
-from skws.jobs.recovery import Begun, begin, known_standing, resume
-from skws.jobs.sink_fanout import SinkFanout
-from skws.jobs.slots import leave_nothing
+from skws.jobs.metrics import Gauges, Metrics, State
+from skws.jobs.publishing import Publishing
+from skws.jobs.standing import Inbox
+from skws.jobs.worker import Outcome, Start, Worker, known_standing, resume
 from skws.memory import warn_by
 from skws.queries.changing import changed
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import checked
-from skws.sinks.base import Sink
+from skws.queries.stream_state import LoggedBatch
+from skws.sinks.base import NONE, Run, Sink
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Batch, Feed, Offset, Source
-from skws.sources.retry import retry
+from skws.sources.feed import Batch, Offset, Source
 from skws.spec.job import Job
-from skws_schema.errors import SourceError, UsageError
+from skws.spec.query import Query
+from skws_mesh.networks import Prefix, prefix_of
+from skws_purging.retention import LogPart, Retention
+from skws_schema.errors import SourceError, StateError, UsageError
 from skws_schema.memory import explain_refusals
+from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND
 
-T = TypeVar("T")
-_BEHIND_EVERY: Final = 5 * MICROSECOND  # a database is asked for it
+if TYPE_CHECKING:
+    from skws.queries.windowed.window_span import WindowSpan
 
 
 class LocalWatch:
-    """A live search of ``request``, results to ``sinks``.
+    """Runs a job in this process, results to ``sinks``.
 
-    ``answered`` hears what became of commands. ``each_step`` is called in the
-    thread that runs it, after every look at the source; ``onlooker`` sees its
-    records there. ``source``: followed instead of the request's address.
-    Raises QueryError, UsageError, SourceError, before anything is opened.
+    ``answered`` is called with the answer to each command, ``each_step`` after each step; ``onlooker`` sees
+    the records. All of them run in the job's thread. ``source`` replaces the request's address. A ``lasting``
+    job goes on answering commands when its source has ended.
+
+    Raises QueryError, UsageError, SourceError before anything is opened.
     """
 
     def __init__(
@@ -56,158 +59,244 @@ class LocalWatch:
         request: Job,
         sinks: Sequence[Sink],
         log: Log,
-        clock: StoppableClock | None = None,
         *,
+        control: RunControl | None = None,
         answered: Callable[[Answer], None] = lambda _: None,
         each_step: Callable[[], None] = lambda: None,
         onlooker: JobListener | None = None,
         source: Source | None = None,
+        lasting: bool = False,
     ) -> None:
         self.request = request
-        self.clock = clock or StoppableClock()
+        self.control = control or RunControl(request)
+        self.clock = self.control.clock
         self._given = checked(request)
         warn_by(partial(log.warning, "memory"))
-        self._pace = Pace(self.clock, replay_rate(request))
         self._sinks = sinks
         self._log = log
-        self._inbox = Inbox(log, answered)
+        self._inbox = Inbox(log, self.control, answered)
         self._each_step = each_step
         self._onlooker = onlooker
-        self._paused = False
-        self._state: State = "starting"
-        self._behind = ("", 0)
-        self._committed_at = self.clock.now()
-        self._source = source or parse_source(
-            request.source, folder=_kept(request.checkpoint), clock=self._pace
-        )
-        if request.checkpoint is not None and self._source.local_only:
+        self._lasting = lasting
+        folder = None if request.checkpoint is None else request.checkpoint / "source"
+        source = source or parse_source(request.source, folder=folder, clock=self.control.pace)
+        self._input = Input(source, self.control, log)
+        if request.checkpoint is not None and source.local_only:
             raise UsageError("--checkpoint needs a source that can be read again, and standard input cannot")
         self._checkpoint: Checkpoint | None = None
-        self.pipeline = Pipeline(request, None, self.clock.now, onlooker)
-        self._feed: Feed | None = None
-        self._started = False
-        self._waiting: Begun | None = None  # where the run stands until its static tables have come
+        self._recent: Recent | None = None
+        self._run: Run | None = None
+        self._out: SinkFanout | None = None
+        self._prepare(request)
+        self._state: State = "starting"
+        self._full = False  # the limit of results is reached
+        self._start: Start | None = None  # while the static tables have not all arrived
         self._tables: list[Record] = []
+        self._table_letters: tuple[str, ...] = ()  # of static tables, for the first micro-batch
+        self._first_late: Late | None = None
+        self._late_warned = False
         self._offset: Offset = {}
+        self._logged_to: Offset = {}
+        self._number = self._written = self._committed = 0
+        self._committed_at = self.clock.now()
+
+    def _prepare(self, request: Job) -> None:
+        self.worker = Worker(request, self._past)
+        self.gauges = Gauges(request, self.clock.now())
+        self.intake = Intake(request.on_error)
+        self.sizer = BatchSizer()
+        if request.keeps_past and self._checkpoint is None:
+            self._recent = Recent(self._over)
 
     @property
     def source_name(self) -> str:
-        """Fit to be shown."""
-        return self._source.name
+        """The source without its password."""
+        return self._input.source.name
 
     @property
     def event_time(self) -> int | None:
-        """The latest, in microseconds."""
-        return self.pipeline.gauges.event_time
+        return self.gauges.event_time
 
     @property
-    def stopping(self) -> bool:
-        return self.clock.stopping.is_set()
+    def schema(self) -> Schema:
+        return self.worker.standing.stream.schema
+
+    @property
+    def standing(self) -> tuple[Query, ...]:
+        return self.worker.standing.shown()
 
     @property
     def ended(self) -> bool:
         """True if the source ended, or the limit is reached."""
         return self._state == "ended"
 
-    def stop(self) -> None:
-        """End the run soon."""
-        self.clock.stopping.set()
-
-    def pause(self) -> None:
-        """Take in nothing until ``resume``; a replay stands still."""
-        self._paused = True
-        self._pace.pause()
-
-    def resume(self) -> None:
-        self._paused = False
-        self._pace.resume()
-
-    def set_speed(self, speed: float) -> None:
-        """What a replay's own speed is multiplied by, from now on; other sources do not heed it."""
-        self._pace.set_rate(speed)
-
-    def post(self, command: Command) -> None:
-        """A command for the next micro-batch."""
-        self._inbox.post(command)
-
     def run(self) -> None:
-        """Until the source ends, the limit is reached or ``stop`` is called. Raises SkwsError."""
+        """Run until the source ends, the limit is reached or the control stops it.
+
+        Raises SkwsError; KeyboardInterrupt if a signal ended it.
+        """
+        began = perf_counter()
+        publishing = Publishing(self.request, self._log, self.control)
+        with publishing, ending_on_signals(self.control.stop) as signals:
+            try:
+                self._loop(publishing)
+            finally:
+                bad = self.intake.bad
+                if bad.count:
+                    self._log.warning("bad records", bad.summary(), bad=bad.count)
+                publishing.publish(self.metrics)
+            metrics = self.metrics()
+        self._log.info("ended", metrics.summary(perf_counter() - began), **metrics.totals())
+        if signals:
+            raise KeyboardInterrupt
+
+    def _loop(self, publishing: Publishing) -> None:
         failed = True
         with explain_refusals():
             try:
                 self.open()
                 rest = Rest(self.clock)
-                while not (self.stopping or self.ended):
+                while not (self.control.stopping or (self.ended and not self._lasting)):
                     rest.after(busy=self.step())
+                    publishing.each_second(self.clock.now(), self.metrics)
                 failed = False
             finally:
                 self.close(failed=failed)
 
     def open(self) -> None:
-        """Make everything ready, and answer the given queries. Waits for a source that is away."""
+        """Prepare everything, and answer the given queries. Waits for a source that is away."""
         expect_long_lived_objects()
         request = self.request
         if request.checkpoint is not None:
             self._checkpoint = Checkpoint(request.checkpoint, request)
             request = self._as_it_began(self._checkpoint, request)
-        pipeline = self.pipeline = Pipeline(request, self._checkpoint, self.clock.now, self._onlooker)
+            self._prepare(request)
         control = None if request.control is None else ControlFolder(request.control)
-        run = pipeline.run(
-            self._goes_on,
-            lambda line: self._log.warning("sink", line),
-        )
-        pipeline.deliver_to(SinkFanout(self._sinks, request.dead_letters, run))
-        begun = self._begun(request)
-        if begun is None:
+        self._run = self._new_run(request)
+        self._out = SinkFanout(self._sinks, request.dead_letters, self._run)
+        start = self._starting_point(request)
+        if start is None:
             return
-        self._inbox.open(control, begun.control)
-        if self._feed is not None and self._feed.tables_pending:
-            self._waiting = begun
+        self._inbox.open(control, start.control)
+        if self._input.tables_pending:
+            self._start = start
         else:
-            self._stand(begun)
-        self._state = "ended" if pipeline.full else "running"
+            self._begin(start)
+        self._state = "ended" if self._full else "running"
         self._log.info(
             "started",
             f"watching {paced(self.source_name, self.request)}",
             source=self.source_name,
-            batch=begun.number,
+            batch=start.number,
         )
 
     def step(self) -> bool:
-        """One micro-batch; False if there was nothing to do."""
-        if self._waiting is not None:
-            return self._tables_taken(self._waiting)
-        commands = self._inbox.commands(self.pipeline.worker.standing)
-        commands = self._adopt(commands)
-        polled = Batch(NOTHING, self._offset)
-        changes = any(command.op == "schema" for command in commands)
-        if not (self._paused or changes) and self._feed is not None:
-            began = perf_counter()
-            polled = self._feed.poll(self._offset, self.pipeline.appetite.limit)
-            self.pipeline.gauges.spent("read", perf_counter() - began)
-        for notice in polled.notices:
-            self._log.warning("source", notice)
-        busy = bool(commands or len(polled.read) or (polled.ended and self.pipeline.worker.live.waits))
+        """Take one micro-batch through all stages; False if there was nothing to do."""
+        if self._start is not None:
+            return self._poll_tables(self._start)
+        commands, polled = self._poll()
+        busy = bool(commands or len(polled.read) or (polled.ended and self.worker.live.waits))
         if busy:
             self._take(commands, polled)
-        self._tell_late()
+        self._warn_of_late()
         self._offset = polled.end
-        if polled.ended or self.pipeline.full:
-            self._state = "ended"
-        self._commit_if_due()
-        self.pipeline.gauges.sample(self.clock.now())
+        if polled.ended or self._full:
+            self._end()
+        if self.clock.now() - self._committed_at >= self._writing.every * MICROSECOND:
+            self.commit()
+        self.gauges.sample(self.clock.now())
         self._each_step()
         return busy
 
+    def _poll(self) -> tuple[list[Command], Batch]:
+        """New commands and records. A change of the schema comes without records."""
+        commands = self._fitting(self._inbox.commands(self.worker.standing))
+        if any(command.op == "schema" for command in commands):
+            return commands, Batch(NOTHING, self._offset)
+        began = perf_counter()
+        polled = self._input.poll(self._offset, self.sizer.limit)
+        self.gauges.spent("read", perf_counter() - began)
+        return commands, polled
+
+    def _take(self, commands: list[Command], polled: Batch) -> None:
+        """Log, process and write a micro-batch. Raises BadRecordsError, SinkError, StateError."""
+        arrived = self.clock.now()
+        began = perf_counter()
+        entry = self._logged(commands, polled)
+        logged = perf_counter()
+        outcome = self.worker.work(entry)
+        self.gauges.spent("journal", logged - began)
+        self.gauges.spent("engine", perf_counter() - logged)
+        self._write(entry, outcome)
+        self._show_schema()
+        seconds = (self.clock.now() - arrived) / MICROSECOND
+        self.sizer.worked(len(entry.records), seconds, len(outcome.results))
+        self.gauges.worked(seconds)
+        if commands:
+            self._inbox.done(commands, self.worker.standing)
+
+    def _logged(self, commands: list[Command], polled: Batch) -> Entry:
+        """The micro-batch, appended to the log."""
+        bad = polled.read.bad
+        letters, self._table_letters = (*self._table_letters, *self.intake.refuse(bad)), ()
+        self._number += 1
+        entry = Entry(
+            self._number,
+            polled.end,
+            self._inbox.read_to,
+            tuple(commands),
+            polled.read.records,
+            letters,
+            len(bad),
+            polled.ended,
+        )
+        log = self._recent if self._checkpoint is None else self._checkpoint.journal
+        if log is not None:
+            log.append(entry, self.worker.before)
+        self._logged_to = polled.end
+        return entry
+
+    def _write(self, entry: Entry, outcome: Outcome) -> None:
+        """Write the results of a micro-batch, up to the limit."""
+        results = outcome.results
+        limit = self.request.limit
+        if limit is not None and len(results) >= limit - self.gauges.written:
+            results = results[: limit - self.gauges.written]
+            self._full = True
+        letters = (*entry.letters, *self._late_letters(outcome))
+        if self._checkpoint is not None and (results or letters):
+            # A result that was written must never come again in another batch.
+            self._checkpoint.journal.sync()
+        began = perf_counter()
+        self._writing.write(entry.number, results, letters)
+        self.gauges.spent("sinks", perf_counter() - began)
+        self._written = entry.number
+        self.gauges.delivered(entry.records, results, [one.record for one in outcome.late])
+        self._first_late = self._first_late or next(iter(outcome.late), None)
+        if self._onlooker is not None:
+            self._onlooker.add(list(entry.records.records()))
+
     def commit(self) -> None:
-        """Flush the sinks, and write a checkpoint to resume from."""
-        self.pipeline.commit(self._offset, self._inbox.read_to)
-        if self._feed is not None:
-            self._feed.commit(self._offset)
+        """Make all that was written durable in the sinks, then in the checkpoint, then in the source."""
+        checkpoint = self._checkpoint
+        if checkpoint is not None and self._offset != self._logged_to:
+            # The source moved past records of others; it may forget those too.
+            self._take([], Batch(NOTHING, self._offset))
+        if checkpoint is not None:
+            checkpoint.journal.sync()
+        began = perf_counter()
+        self._writing.flush()
+        self.gauges.spent("sinks", perf_counter() - began)
+        if checkpoint is not None and self._committed != self._written:
+            first = checkpoint.journal.first_to_keep(self._written, lambda part: self._over(part.kept))
+            checkpoint.commit(self._written, self.worker.live.snapshot(), first)
+            self._committed = self._written
+            checkpoint.journal.trim(first)
+        self._input.commit(self._offset)
         self._committed_at = self.clock.now()
 
     def close(self, *, failed: bool = False) -> None:
-        """Commit, unless the run broke, and let go of everything."""
+        """Commit, unless the run ``failed``, and release everything."""
         try:
             if not failed and self._state != "starting":
                 self.commit()
@@ -216,29 +305,55 @@ class LocalWatch:
             raise
         finally:
             self._state = "ended"
-            self.pipeline.close(failed=failed)
-            if self._feed is not None:
-                self._feed.close()
-                self._let_go()
+            self.control.end("the job has ended: start it again for other queries")
+            if self._out is not None:
+                # After a failure the sinks keep only what the journal holds for good.
+                self._out.close(failed=failed and self._journal_synced())
+            self._input.close(self.request.source, resumable=self._checkpoint is not None)
             if self._checkpoint is not None:
                 self._checkpoint.close()
 
     def metrics(self) -> Metrics:
-        """What the run is at now. Only for the thread that runs it."""
         now = self.clock.now()
-        return self.pipeline.gauges.metrics(
+        return self.gauges.metrics(
             now,
-            state="paused" if self._paused and self._state == "running" else self._state,
+            state="paused" if self.control.pace.paused and self._state == "running" else self._state,
             source=self.source_name,
-            behind=self._how_far_behind(now),
-            bad=self.pipeline.intake.bad.count,
-            load=self.pipeline.worker.live.load(),
-            standing=self.pipeline.worker.standing.shown(),
+            behind=self._input.lag(self._offset, now, ended=self.ended),
+            bad=self.intake.bad.count,
+            load=self.worker.live.load(),
+            standing=self.standing,
             log_bytes=0 if self._checkpoint is None else self._checkpoint.journal.size,
         )
 
+    def windows_of(self, name: str) -> Sequence[WindowSpan]:
+        return self.worker.live.window_spans(name)
+
+    def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
+        live = self.worker.live
+        waiting, probes = (
+            {prefix_of(tree, len(tree.relations)): count for tree, count in counts}
+            for counts in (live.waiting(), live.probes())
+        )
+        return waiting, probes
+
+    def bad_reason(self) -> str:
+        bad = self.intake.bad
+        return bad.summary().splitlines()[-1].strip() if bad.first else ""
+
+    def forget(self, text: str) -> None:
+        self.gauges.forget(text)
+
+    @property
+    def _writing(self) -> SinkFanout:
+        assert self._out is not None  # noqa: S101 - open comes first
+        return self._out
+
     def _as_it_began(self, checkpoint: Checkpoint, request: Job) -> Job:
-        """The request with the run's first schema. Raises SchemaError for one it cannot go on with."""
+        """The request with the run's first schema.
+
+        Raises SchemaError if the run cannot change to this one.
+        """
         if checkpoint.fresh:
             return request
         first = replace(request, schema=checkpoint.first_schema())
@@ -247,122 +362,135 @@ class LocalWatch:
             known.restarted(self._given, checkpoint.given(), checkpoint.new_schema())
         return first
 
-    def _begun(self, request: Job) -> Begun | None:
-        """None if the run ended before its source was there."""
-        checkpoint, pipeline = self._checkpoint, self.pipeline
+    def _new_run(self, request: Job) -> Run:
+        """The run as its sinks see it."""
+        checkpoint = self._checkpoint
+        kept: dict[str, Any] = (
+            {"id": uuid4().hex, "folder": None} if checkpoint is None else checkpoint.kept_run()
+        )
+        return Run(
+            **kept,
+            schema=request.schema,
+            match_names=request.match_names,
+            wait=self.control.wait,
+            tell=lambda line: self._log.warning("sink", line),
+        )
+
+    def _starting_point(self, request: Job) -> Start | None:
+        """None if the job was stopped before its source was there."""
+        checkpoint = self._checkpoint
         if checkpoint is None or checkpoint.fresh:
-            return self._begun_anew(request)
-        begun = resume(pipeline.worker, checkpoint, pipeline.deliver, pipeline.held)
-        pipeline.speak_of_schema()
-        schema = pipeline.worker.standing.stream.schema
-        self._feed = self._awaited(lambda: self._source.open(schema))
-        if self._feed is None:
+            return self._first_start(request)
+        start = resume(self.worker, checkpoint, self._write, NONE if self._run is None else self._run.held)
+        self._show_schema()
+        if not self._input.resume(self.schema):
             return None
-        self._log.info("resumed", f"going on behind micro-batch {begun.number}", batch=begun.number)
-        return begun
+        self._log.info("resumed", f"resuming after micro-batch {start.number}", batch=start.number)
+        return start
 
-    def _begun_anew(self, request: Job) -> Begun | None:
-        def attempt() -> tuple[Offset, list[Item]]:
-            if self._feed is not None:
-                self._feed.close()  # what it knows may be why it could not start
-            self._feed = self._source.open(request.schema)
-            offset = self._feed.start()
-            self._started = True
-            return offset, [] if self._feed.tables_pending else list(self._feed.tables())
-
-        found = self._awaited(attempt)
-        if found is None:
+    def _first_start(self, request: Job) -> Start | None:
+        begun = self._input.begin(request.schema)
+        if begun is None:
             return None
-        offset, tables = found
-        if self._feed is not None and self._feed.tables_pending:
-            return Begun(offset)
-        return begin(self.pipeline.worker, self.pipeline.tables(tables), self._checkpoint, offset)
+        offset, items = begun
+        if not self._input.tables_pending:
+            tables = self._good_rows(items)
+            if self._checkpoint is not None:
+                self._checkpoint.begin(tables, offset)
+            self.worker.load_tables(tables)
+        return Start(offset)
 
-    def _awaited(self, attempt: Callable[[], T]) -> T | None:
-        """None if the run ends before the source is there."""
-        return retry(attempt, self.clock, self._goes_on, lambda line: self._log.warning("source", line))
-
-    def _goes_on(self, seconds: float) -> bool:
-        """Whether the run does, after so long."""
-        return not self.clock.stopping.wait(seconds)
-
-    def _stand(self, begun: Begun) -> None:
-        """Take up where the run stands, and make its queries those that are given."""
-        self._offset = begun.offset
-        self.pipeline.seek(begun.number, begun.offset)
-        schema = None if self._checkpoint is None else self._checkpoint.new_schema()
-        commands = self.pipeline.worker.standing.restarted(self._given, begun.given, schema)
-        self._adopt(commands, refusing=False)
+    def _begin(self, start: Start) -> None:
+        """Go on from a point, with the queries that this start is given."""
+        self._offset = self._logged_to = start.offset
+        self._number = self._written = start.number
+        checkpoint = self._checkpoint
+        schema = None if checkpoint is None else checkpoint.new_schema()
+        commands = self.worker.standing.restarted(self._given, start.given, schema)
+        self._fit(commands)
         if commands:
             self._take(commands, Batch(NOTHING, self._offset))
         else:
-            self._inbox.done((), self.pipeline.worker.standing)
-        if self._checkpoint is not None:
-            self._checkpoint.give(self._given)
+            self._inbox.done((), self.worker.standing)
+        if checkpoint is not None:
+            checkpoint.give(self._given)
 
-    def _tables_taken(self, begun: Begun) -> bool:
-        """Static tables come ahead of the stream; once they are there, queries begin. False if none came."""
-        assert self._feed is not None  # noqa: S101 - it is what is waited for
-        came = [] if self._paused else list(self._feed.tables())
-        self._tables += self.pipeline.tables(came)
-        if not self._feed.tables_pending:
-            self._waiting = None
-            self.pipeline.worker.load_tables(self._tables)
-            self._stand(replace(begun, offset=self._feed.start()))
+    def _poll_tables(self, start: Start) -> bool:
+        """Static tables come before the stream, and queries begin after them. False if no row came."""
+        rows = self._input.poll_tables()
+        self._tables += self._good_rows(rows)
+        if not self._input.tables_pending:
+            self._start = None
+            self.worker.load_tables(self._tables)
+            self._begin(replace(start, offset=self._input.feed.start()))
         self._each_step()
-        return bool(came) or self._waiting is None
+        return bool(rows) or self._start is None
 
-    def _adopt(self, commands: list[Command], *, refusing: bool = True) -> list[Command]:
-        """Have the source read by the schema that commands change to; the commands without what it refuses.
+    def _good_rows(self, items: list[Item]) -> tuple[Record, ...]:
+        """The good rows of static tables. Raises BadRecordsError if bad ones are not to be skipped."""
+        read = Chunk.of(items)
+        self._table_letters += self.intake.refuse(read.bad)
+        records = tuple(read.records.records())
+        if self._onlooker is not None:
+            self._onlooker.load_tables(records)
+        return records
 
-        Raises SourceError unless ``refusing``.
-        """
-        standing = self.pipeline.worker.standing
-        stream = standing.stream
-        for command in commands:
-            stream = changed(stream, command.schema) if command.op == "schema" else stream
-        if stream is standing.stream or self._feed is None:
-            return commands
+    def _fitting(self, commands: list[Command]) -> list[Command]:
+        """The commands without changes of the schema that the source refuses, which are answered."""
         try:
-            self._feed.change_schema(stream.schema)
+            self._fit(commands)
         except SourceError as error:
-            if not refusing:
-                raise
             self._inbox.answer([Answer(one.id, str(error)) for one in commands if one.op == "schema"])
-            good, refused = standing.checked([one for one in commands if one.op != "schema"])
+            good, refused = self.worker.standing.checked([one for one in commands if one.op != "schema"])
             self._inbox.answer(refused)
             return good
         return commands
 
-    def _take(self, commands: list[Command], polled: Batch) -> None:
-        self.pipeline.take(commands, polled, self._inbox.read_to, self.clock.now())
-        if commands:
-            self._inbox.done(commands, self.pipeline.worker.standing)
+    def _fit(self, commands: list[Command]) -> None:
+        """Make the source read by the schema that commands change to. Raises SourceError."""
+        before = stream = self.worker.standing.stream
+        for command in commands:
+            stream = changed(stream, command.schema) if command.op == "schema" else stream
+        if stream is not before:
+            self._input.change_schema(stream.schema)
 
-    def _tell_late(self) -> None:
-        if notice := self.pipeline.late_notice():
+    def _show_schema(self) -> None:
+        """Show the current schema to metrics and sinks."""
+        self.gauges.schema = self.schema
+        if self._run is not None:
+            self._run.schema = self.schema
+
+    def _end(self) -> None:
+        if self._lasting and not self.ended:
+            self._log.info("source", "the source has ended; queries still see its last window")
+        self._state = "ended"
+
+    def _late_letters(self, outcome: Outcome) -> tuple[str, ...]:
+        if self.request.dead_letters is None:
+            return ()
+        return self.intake.letters(late_letters(outcome.late, self.schema, self.request.stream.lateness))
+
+    def _warn_of_late(self) -> None:
+        """Warn of the first late record, once."""
+        if self._first_late is not None and not self._late_warned:
+            self._late_warned = True
+            notice = late_notice(self._first_late, self.schema, self.request.stream.lateness)
             self._log.warning("late", notice)
 
-    def _commit_if_due(self) -> None:
-        if self.clock.now() - self._committed_at >= self.pipeline.delivery.every * MICROSECOND:
-            self.commit()
+    def _past(self, number: int) -> Iterable[LoggedBatch]:
+        log = self._recent if self._checkpoint is None else self._checkpoint.journal
+        return () if log is None else log.before(number)
 
-    def _let_go(self) -> None:
-        """Without a checkpoint nobody can go on with the run: leave nothing of it in the source.
+    def _over(self, part: LogPart) -> bool:
+        """True if nothing alive depends on a part of the log."""
+        live = self.worker.live
+        retention = Retention(live.keeps, self.request.stream.lateness)
+        return retention.over(part, live.latest or 0, live.position)
 
-        What was there before it began is of another run.
-        """
-        if self._checkpoint is None and self._started:
-            leave_nothing(self.request.source, self._log)
-
-    def _how_far_behind(self, now: int) -> str:
-        text, at = self._behind
-        if self._feed is not None and not self.ended and (not at or now - at >= _BEHIND_EVERY):
-            text = self._feed.lag(self._offset)
-            self._behind = (text, now)
-        return text
-
-
-def _kept(checkpoint: Path | None) -> Path | None:
-    """Where a database's snapshot is kept."""
-    return None if checkpoint is None else checkpoint / "source"
+    def _journal_synced(self) -> bool:
+        try:
+            if self._checkpoint is not None:
+                self._checkpoint.journal.sync()
+        except StateError:
+            return False
+        return True

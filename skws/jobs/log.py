@@ -1,4 +1,4 @@
-"""What a live search says about itself on stderr: lines for people, or JSON lines for programs."""
+"""The log of a job on stderr: lines for people, or JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 
 
 class LogFormat(StrEnum):
-    """Ways to write the log."""
+    """Formats of the log."""
 
     TEXT = "text"
     JSON = "json"
@@ -24,7 +24,7 @@ class LogFormat(StrEnum):
 
 @dataclass(slots=True)
 class Log:
-    """Writes lines as they are told; ``quiet`` leaves out what is only info."""
+    """Writes lines; ``quiet`` leaves out those of level info."""
 
     log_format: LogFormat = LogFormat.TEXT
     quiet: bool = False
@@ -45,6 +45,6 @@ class Log:
             text = visible_lines(message)
         else:
             now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            told = {"time": now, "level": level, "event": event, "message": message, **fields}
-            text = escaped(orjson.dumps(told, default=str)).decode()
+            line = {"time": now, "level": level, "event": event, "message": message} | fields
+            text = escaped(orjson.dumps(line, default=str)).decode()
         print(text, file=self.stream, flush=True)

@@ -1,4 +1,4 @@
-"""What a live search tells of itself: one snapshot, as JSON and as Prometheus text."""
+"""The metrics of a job: counted while it runs, and one snapshot of them as JSON."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from skws.results.model import LiveResult
 from skws.sinks.text import escaped
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws_schema.plural import counted
 from skws_windows.window import MICROSECOND
 
 State: TypeAlias = Literal["starting", "running", "paused", "ended"]
@@ -26,7 +27,7 @@ State: TypeAlias = Literal["starting", "running", "paused", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class RelationMetrics:
-    """Tuples taken of a relation, and how many a second lately."""
+    """Tuples of a relation so far, and a second lately."""
 
     name: str
     tuples: int
@@ -35,7 +36,7 @@ class RelationMetrics:
 
 @dataclass(frozen=True, slots=True)
 class QueryMetrics:
-    """Results of a standing query (snapshots among them), and how many a second lately."""
+    """Results of a standing query so far, snapshots included, and a second lately."""
 
     name: str
     query: str
@@ -46,10 +47,10 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class StageMetrics:
-    """Seconds spent in a stage of the run, and the share of the time that it was busy lately.
+    """Seconds spent in a stage so far, and the share of the time that it was busy lately.
 
-    ``read``: the source, and packing what it gave; ``journal``; ``engine``; ``sinks``; on Spark,
-    ``spark``: the rest of a micro-batch, and waiting for the sinks.
+    Stages: ``read`` (the source), ``journal``, ``engine``, ``sinks``; on Spark also ``spark``, the rest of a
+    micro-batch with waiting for the sinks.
     """
 
     name: str
@@ -59,16 +60,14 @@ class StageMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """A live search at one moment; counts are since the process started.
+    """A job at one moment; counts are since the process started.
 
-    ``at``: seconds since the epoch. ``event_time``: the latest of the stream,
-    in seconds since the epoch, None before the first record. ``behind``: what
-    waits in the source, in its own words. ``batch_seconds``: of the last
-    batch. ``latency_p50``, ``latency_p99``: seconds from when a tuple was read
-    to when a result that it completed was written, lately; None without any.
-    ``operators``: of the mesh, that ever had partials; ``waiting``: those partials.
-    ``log_bytes``: of the records that a restart reads, of one shard: in the journal, or in Spark's state.
-    ``restarts``: of the query on Spark, after failures of what it runs on.
+    ``at``: seconds since the epoch. ``event_time``: the latest of the stream, in seconds since the epoch,
+    None before the first record. ``behind``: the backlog of the source, in its own words.
+    ``batch_seconds``: of the last batch. ``latency_p50``, ``latency_p99``: seconds from reading a tuple to
+    writing a result that it completed, lately; None without results. ``operators``: those of the mesh that
+    ever had partials; ``waiting``: their partials. ``log_bytes``: records that a restart reads, of one
+    shard. ``restarts``: of the query on Spark, after failures.
     """
 
     at: float
@@ -104,15 +103,32 @@ class Metrics:
     @classmethod
     def from_json(cls, text: bytes | str) -> Metrics:
         """Inverse of ``to_json``."""
-        told = orjson.loads(text)
-        told["relations"] = tuple(RelationMetrics(**one) for one in told["relations"])
-        told["queries"] = tuple(QueryMetrics(**one) for one in told["queries"])
-        told["stages"] = tuple(StageMetrics(**one) for one in told["stages"])
-        return cls(**told)
+        fields = orjson.loads(text)
+        fields["relations"] = tuple(RelationMetrics(**one) for one in fields["relations"])
+        fields["queries"] = tuple(QueryMetrics(**one) for one in fields["queries"])
+        fields["stages"] = tuple(StageMetrics(**one) for one in fields["stages"])
+        return cls(**fields)
 
     def write(self, path: Path) -> None:
-        """As a JSON file that is whole whenever it is read. Raises StateError."""
+        """Replace a JSON file at once, so that it is always whole. Raises StateError."""
         replaced(path, self.to_json() + b"\n")
+
+    def summary(self, seconds: float) -> str:
+        """One line about a run: tuples, results, dropped records, duration."""
+        optional = (
+            (self.retractions, counted(self.retractions, "retraction")),
+            (self.late, f"{self.late:,} late"),
+            (self.bad, f"{self.bad:,} bad"),
+            (self.deletions, counted(self.deletions, "deletion")),
+        )
+        parts = [counted(self.tuples, "tuple"), counted(self.results, "result")]
+        parts += [text for count, text in optional if count]
+        return f"{', '.join(parts)} in {seconds:.1f} s"
+
+    def totals(self) -> dict[str, int]:
+        """The counts of the summary, for a log in JSON."""
+        names = ("tuples", "results", "retractions", "late", "bad")
+        return {name: getattr(self, name) for name in names}
 
 
 _SAMPLES: Final = 11  # one a second: rates are of the last ten seconds
@@ -121,7 +137,7 @@ _LATENCIES: Final = 2048  # batches
 
 @dataclass(slots=True)
 class Rates:
-    """How much counters grew a second, from samples of them."""
+    """Growth of counters a second, from samples."""
 
     _samples: deque[tuple[int, dict[object, int]]] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
 
@@ -138,18 +154,17 @@ class Rates:
 
 
 class Latencies:
-    """How long results took lately, by batches."""
+    """Latencies of recent results, by batch."""
 
     def __init__(self, batches: int) -> None:
         self._known: deque[tuple[float, int]] = deque(maxlen=batches)
 
     def add(self, seconds: float, results: int) -> None:
-        """A batch without results tells nothing."""
         if results:
             self._known.append((seconds, results))
 
     def quantile(self, quantile: float) -> float | None:
-        """Of the results lately, in seconds; each counts as one. None without any."""
+        """Seconds over recent results, each counted once; None without results."""
         ordered = sorted(self._known)
         rest = quantile * sum(count for _, count in ordered)
         for seconds, count in ordered:
@@ -160,7 +175,7 @@ class Latencies:
 
 
 class Gauges:
-    """What a live search has seen since its process started."""
+    """Counters of a job since its process started."""
 
     def __init__(self, request: Job, now: int) -> None:
         self.schema = request.schema
@@ -175,14 +190,14 @@ class Gauges:
         self._latencies = Latencies(_LATENCIES)
 
     @property
-    def told(self) -> int:
+    def written(self) -> int:
         """Results and retractions so far."""
         return self.counters["results"] + self.counters["retractions"]
 
     def delivered(
         self, records: RecordBatch, results: Sequence[LiveResult], late: Sequence[Record] = ()
     ) -> None:
-        """Records were worked on, and their results delivered; ``late`` ones are left out of the tuples."""
+        """Count records and their results; ``late`` ones do not count as tuples."""
         counters = self.counters
         self._taken(records, 1)
         self._taken(RecordBatch.of(late), -1)
@@ -203,18 +218,17 @@ class Gauges:
         self.counters["deletions"] += sign * int(deletes.sum())
 
     def worked(self, seconds: float) -> None:
-        """A batch, from when it was read to when its results were written."""
+        """Count a batch that took ``seconds`` from reading to writing."""
         self.batches += 1
         self.batch_seconds = seconds
         self._latencies.add(seconds, self._found)
         self._found = 0
 
     def spent(self, stage: str, seconds: float) -> None:
-        """So long in a stage."""
         self.counters["stage", stage] += round(seconds * MICROSECOND)
 
     def forget(self, query: str) -> None:
-        """A query stands no longer: if it comes back, it is counted anew."""
+        """Count the results of a query from zero if it is added again."""
         for op in "+-":
             del self.counters[op, query]
 
@@ -222,11 +236,11 @@ class Gauges:
         return self.counters[name]
 
     def rate(self, key: object, now: int) -> float:
-        """A second, in the last ten of them."""
+        """Growth a second, over the last ten seconds."""
         return round(self._rates.of(key, now, self.counters[key]), 3)
 
     def sample(self, now: int) -> None:
-        """To be called about once a second."""
+        """Call it about once a second."""
         self._rates.sample(now, self.counters)
 
     def metrics(
@@ -241,7 +255,7 @@ class Gauges:
         standing: Iterable[Query],
         log_bytes: int = 0,
     ) -> Metrics:
-        """All of it, with the ``load`` of the session. ``now`` in microseconds of the run's clock."""
+        """A snapshot, with the ``load`` of the session. ``now``: microseconds of the job's clock."""
         return Metrics(
             at=round(time.time(), 3),
             state=state,
@@ -299,5 +313,4 @@ class Gauges:
         )
 
     def latency(self, quantile: float) -> float | None:
-        """Of the results lately."""
         return self._latencies.quantile(quantile)

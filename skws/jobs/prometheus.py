@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format; apart from what publishes them, as its library loads slowly."""
+"""Metrics in Prometheus' text format; a module of its own, since its library loads slowly."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from skws.sinks.text import visible
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _HELP: Final = {
-    "tuples": "Tuples taken in.",
-    "deletions": "Deletions taken in.",
-    "late": "Records dropped for coming too late.",
-    "bad_records": "Input that was no record.",
+    "tuples": "Tuples read.",
+    "deletions": "Deletions read.",
+    "late": "Records dropped because they came too late.",
+    "bad_records": "Malformed records.",
     "results": "Results found.",
     "retractions": "Results retracted.",
-    "batches": "Micro-batches worked on.",
-    "restarts": "New starts of the query on Spark, after failures of what it runs on.",
-    "batch_seconds": "How long the last micro-batch took.",
-    "live_tuples": "Tuples in the window, with some that have ended and are not yet purged.",
+    "batches": "Micro-batches processed.",
+    "restarts": "Restarts of the query on Spark, after failures.",
+    "batch_seconds": "Duration of the last micro-batch.",
+    "live_tuples": "Tuples in the window, including expired ones that are not yet purged.",
     "operators": "Operators that ever had partial results.",
-    "waiting_partials": "Partial results that wait in operators.",
-    "log_bytes": "Records that a restart would read, in bytes, of one shard.",
+    "waiting_partials": "Partial results waiting in operators.",
+    "log_bytes": "Bytes of the records that a restart would read, of one shard.",
     "event_time_seconds": "Latest time in the stream, since the epoch.",
-    "event_time_lag_seconds": "How far the stream's latest time lies behind the clock.",
-    "uptime_seconds": "Since the process started.",
+    "event_time_lag_seconds": "Lag of the stream's latest time behind the clock.",
+    "uptime_seconds": "Seconds since the process started.",
     "paused": "1 while paused.",
 }
 _COUNTERS: Final = frozenset(
@@ -75,29 +75,29 @@ class _Collected:
                 family = kind(f"skws_{name}", _HELP[name], labels=("source", "engine"))
                 family.add_metric((_shown(m.source), _shown(m.engine)), value)
                 yield family
-        yield _by("relation_tuples", "Tuples taken in.", "relation", {r.name: r.tuples for r in m.relations})
+        yield _by("relation_tuples", "Tuples read.", "relation", {r.name: r.tuples for r in m.relations})
         found = {q.name: q.results for q in m.queries}
         yield _by("query_results", "Results found.", "query", found)
         gone = {q.name: q.retractions for q in m.queries}
         yield _by("query_retractions", "Results retracted.", "query", gone)
-        spent = "Time spent in a stage: read, journal, engine, sinks, and what else Spark does."
+        spent = "Seconds spent in a stage: read, journal, engine, sinks, and the rest on Spark."
         yield _by("stage_seconds", spent, "stage", {s.name: s.seconds for s in m.stages})
         if m.latency_p50 is not None and m.latency_p99 is not None:
-            told = "From when a tuple was read to when its result was written, lately."
-            latency = Metric("skws_latency_seconds", told, "summary")
+            about = "Read-to-write latency over recent batches."
+            latency = Metric("skws_latency_seconds", about, "summary")
             latency.add_sample("skws_latency_seconds", {"quantile": "0.5"}, m.latency_p50)
             latency.add_sample("skws_latency_seconds", {"quantile": "0.99"}, m.latency_p99)
             yield latency
 
 
-def _by(name: str, told: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    """A counter with a value for each of some things."""
-    family = CounterMetricFamily(f"skws_{name}", told, labels=(label,))
+def _by(name: str, about: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
+    """A counter with a value per label."""
+    family = CounterMetricFamily(f"skws_{name}", about, labels=(label,))
     for key, value in values.items():
         family.add_metric((_shown(key),), value)
     return family
 
 
 def _shown(value: str) -> str:
-    """A label as a terminal may be shown it; line ends stay, since they are escaped."""
+    """A label without control characters; line ends stay, since they are escaped."""
     return "\n".join(map(visible, value.split("\n")))

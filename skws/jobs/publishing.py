@@ -1,4 +1,4 @@
-"""Metrics of a run to where they are asked for: a JSON file and a port, once a second."""
+"""Publishes the metrics of a job once a second: to a JSON file, and over HTTP."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Final
 
 from skws.hosts import LOOPBACK, asks_for
+from skws.jobs.control import RunControl
 from skws.jobs.log import Log
 from skws.jobs.metrics import Metrics
 from skws.spec.job import Job
@@ -19,9 +20,9 @@ ADDRESS: Final = "127.0.0.1"
 
 
 class MetricsServer:
-    """Serves ``/metrics`` and ``/metrics.json`` on 127.0.0.1, in a thread of its own, to no other Host.
+    """Serves ``/metrics`` and ``/metrics.json`` on 127.0.0.1 in a thread; other Host headers are refused.
 
-    ``latest`` gives the metrics, None before the first. Raises SkwsError if the port is taken.
+    ``latest`` returns the metrics, None before the first. Raises SkwsError if the port is taken.
     """
 
     def __init__(self, port: int, latest: Callable[[], Metrics | None]) -> None:
@@ -48,7 +49,7 @@ def _handler(latest: Callable[[], Metrics | None]) -> type[BaseHTTPRequestHandle
             if not asks_for(self.headers.get("Host"), LOOPBACK):
                 self._answer(403, "text/plain", b"expected localhost or 127.0.0.1 as the host\n")
             elif self.path not in {"/metrics", "/metrics.json"}:
-                self._answer(404, "text/plain", b"there are /metrics and /metrics.json\n")
+                self._answer(404, "text/plain", b"expected /metrics or /metrics.json\n")
             elif metrics is None:
                 self._answer(503, "text/plain", b"not started yet\n")
             elif self.path == "/metrics":
@@ -59,7 +60,7 @@ def _handler(latest: Callable[[], Metrics | None]) -> type[BaseHTTPRequestHandle
                 self._answer(200, "application/json", metrics.to_json())
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is given
-            """Nobody wants a line for each scrape."""
+            """Scrapes are not logged."""
 
         def _answer(self, status: int, kind: str, body: bytes) -> None:
             self.send_response(status)
@@ -72,18 +73,18 @@ def _handler(latest: Callable[[], Metrics | None]) -> type[BaseHTTPRequestHandle
 
 
 class Publishing:
-    """Publishes while it is entered; does nothing if nobody asked. Raises SkwsError if the port is taken."""
+    """Publishes while it is entered, if the job asks for it. Raises SkwsError if the port is taken."""
 
-    def __init__(self, request: Job, log: Log) -> None:
+    def __init__(self, request: Job, log: Log, control: RunControl) -> None:
         self._request = request
         self._log = log
+        self._control = control
         self._server: MetricsServer | None = None
-        self._latest: Metrics | None = None
         self._at: int | None = None
 
     def __enter__(self) -> Publishing:
         if self._request.metrics_port is not None:
-            self._server = MetricsServer(self._request.metrics_port, lambda: self._latest)
+            self._server = MetricsServer(self._request.metrics_port, lambda: self._control.status().metrics)
             url = f"http://{ADDRESS}:{self._server.port}/metrics"
             self._log.info("metrics", f"metrics at {url}", url=url)
         return self
@@ -98,15 +99,16 @@ class Publishing:
             self._server.close()
 
     def each_second(self, now: int, metrics: Callable[[], Metrics]) -> None:
-        """To be called often; ``now`` in microseconds of the run's clock."""
+        """Publish if a second has passed; ``now``: microseconds of the job's clock."""
         if self._at is None or now - self._at >= MICROSECOND:
             self._at = now
             self.publish(metrics)
 
     def publish(self, metrics: Callable[[], Metrics]) -> None:
-        """At once, if anybody asked. Raises StateError."""
+        """Publish now. Raises StateError if the file cannot be written."""
         if self._server is None and self._request.metrics_file is None:
             return
-        self._latest = metrics()
+        latest = metrics()
+        self._control.publish(latest)
         if self._request.metrics_file is not None:
-            self._latest.write(self._request.metrics_file)
+            latest.write(self._request.metrics_file)

@@ -1,4 +1,4 @@
-"""Replication slots that nobody would read any more, which fill the disk of their server."""
+"""Drops replication slots that no job reads any more: they fill the disk of their server."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from skws_schema.errors import SourceError, UsageError
 
 
 def drop(source: str, folder: Path | None = None) -> str:
-    """Drop the slot of a database that is a source; gives a line for the user.
+    """Drop the slot of a database; returns a line for the user.
 
-    ``folder`` keeps its snapshot. Raises UsageError for another source, SourceError.
+    ``folder``: where its snapshot is kept. Raises UsageError for another source, SourceError.
     """
     if not is_postgres(source):
         raise UsageError(f"--drop-slot needs a source postgresql://..., not {redacted(source)}")
@@ -23,14 +23,14 @@ def drop(source: str, folder: Path | None = None) -> str:
     assert isinstance(database, PostgresSource)  # noqa: S101 - what the address says
     dropped = database.drop_slot()
     said = "dropped the slot" if dropped.slot else "there is no slot"
-    kept = f"; its publication stays, as {', '.join(dropped.readers)} may read it" if dropped.readers else ""
+    kept = f"; its publication stays: {', '.join(dropped.readers)} may read it" if dropped.readers else ""
     return f"{said} {database.address.slot!r} in {database.name}{kept}"
 
 
 def leave_nothing(source: str, notes: Log) -> None:
-    """After a run that nobody can go on with: drop the slot that it made, and say so.
+    """Drop the slot of a run that cannot be resumed, and log it.
 
-    With ``snapshot=no`` the slot itself is what a run goes on with, and stays.
+    With ``snapshot=no`` a run resumes from the slot itself, so the slot stays.
     """
     if not is_postgres(source):
         return

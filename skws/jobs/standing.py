@@ -1,12 +1,14 @@
-"""The standing queries of a live search by name: added, removed, told apart by their results."""
+"""The standing queries of a job, and the commands that change them: gathered, checked, applied, answered."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from skws.jobs.control import Answer, Command
+from skws.jobs.control import Answer, Command, ControlFolder, RunControl
+from skws.jobs.log import Log
+from skws.keywords.plan import many_networks
 from skws.queries.changing import changed, check_change
-from skws.queries.kinds import check, notes
+from skws.queries.kinds import check, notes, plan_of
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
@@ -17,9 +19,9 @@ from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
 
 
 class StandingQueries:
-    """``live`` answers them; without it they are only known.
+    """Queries by name. ``live`` answers them; without it they are only recorded.
 
-    ``stream``: with the schema that holds now; ``schemas``: what the first one has changed to.
+    ``stream`` has the current schema. ``schemas``: all schemas after the first, as YAML.
     """
 
     def __init__(self, request: Job, live: Session | None = None) -> None:
@@ -37,11 +39,11 @@ class StandingQueries:
         return self._standing[name]
 
     def shown(self) -> tuple[Query, ...]:
-        """All, in the order in which they came."""
+        """All, in the order in which they were added."""
         return tuple(self._standing.values())
 
     def apply(self, command: Command) -> list[LiveResult]:
-        """Do what a command says; gives the snapshot of a new query. Raises SkwsError."""
+        """Carry out a command; returns the snapshot of a new query. Raises SkwsError."""
         if command.op == "remove":
             if self._live is not None:
                 self._live.remove(command.name)
@@ -54,18 +56,24 @@ class StandingQueries:
         return self.stand(self._named(command))
 
     def notes(self, command: Command) -> tuple[str, ...]:
-        """What of a query that was added is not searched."""
+        """The ignored parts of an added query."""
         known = self._standing.get(command.name) if command.op == "add" else None
         return () if known is None else notes(known, self.stream)
 
+    def warning(self, command: Command) -> str:
+        """A line about an added query with very many networks; else empty."""
+        known = self._standing.get(command.name) if command.op == "add" else None
+        plan = plan_of(known, self.stream) if known is not None and known.kind == KEYWORDS else None
+        return "" if plan is None else many_networks(plan)
+
     def stand(self, standing: Query) -> list[LiveResult]:
-        """Answer a query from now on; gives its snapshot. Raises SkwsError."""
+        """Answer a query from now on; returns its snapshot. Raises SkwsError."""
         found = [] if self._live is None else self._live.add(standing)
         self._standing[standing.name] = standing
         return found
 
     def checked(self, commands: Iterable[Command]) -> tuple[list[Command], list[Answer]]:
-        """The commands that can be done one after the other; why the others cannot."""
+        """The commands that can be carried out in this order, and the answers that refuse the others."""
         known, stream = dict(self._standing), self.stream
         good: list[Command] = []
         refused: list[Answer] = []
@@ -79,9 +87,9 @@ class StandingQueries:
         return good, refused
 
     def wanted(self, given: Mapping[str, Query], before: Collection[str]) -> list[Command]:
-        """What makes the queries of an earlier run those that are ``given`` now.
+        """The commands that turn the queries of an earlier run into those ``given`` now.
 
-        ``before``: the names that were given then; others came by command, and stay.
+        ``before``: the names that were given to the earlier run. Queries added by command stay.
         """
         known = [*before, *(name for name in given if name not in set(before))]
         gone = [name for name in known if name in self._standing and not self._stands(name, given.get(name))]
@@ -91,7 +99,7 @@ class StandingQueries:
     def restarted(
         self, given: Mapping[str, Query], before: Collection[str], schema: str | None
     ) -> list[Command]:
-        """As ``wanted``, with a change to the schema of a YAML text. Raises SchemaError if it cannot be."""
+        """As ``wanted``, with a change to ``schema`` (YAML). Raises SchemaError if the change is refused."""
         commands = self.wanted(given, before)
         if schema is None:
             return commands
@@ -99,7 +107,7 @@ class StandingQueries:
         commands = [*removing, Command("schema", "", schema=schema), *commands[len(removing) :]]
         good, refused = self.checked(commands)
         if refused:
-            raise SchemaError(f"the schema is another than that of the checkpoint: {refused[0].error}")
+            raise SchemaError(f"the schema differs from that of the checkpoint: {refused[0].error}")
         return good
 
     def _stands(self, name: str, standing: Query | None) -> bool:
@@ -110,14 +118,17 @@ class StandingQueries:
         return self._request.standing(command.name, command.asked)
 
     def _check(self, command: Command, known: dict[str, Query], stream: Stream) -> Stream:
-        """Raises SkwsError for what cannot be done; else does it to ``known``, and gives the stream then."""
+        """Apply a command to ``known``; returns the stream afterwards.
+
+        Raises SkwsError if it cannot be done.
+        """
         if command.op == "schema":
             shards = self._request.engine is EngineName.SPARK
             others = [one.name for one in known.values() if one.kind != KEYWORDS]
             if others and not (shards or self._request.keeps_past):
                 raise UsageError(
-                    f"query {others[0]!r} would have to be told again what came before, and this run keeps"
-                    " none of it: it needs --control or --checkpoint"
+                    f"query {others[0]!r} would need the earlier records, and this run keeps none:"
+                    " use --control or --checkpoint"
                 )
             return check_change(stream, command.schema, known.values(), self._request.window, shards=shards)
         if command.op == "remove":
@@ -143,3 +154,57 @@ def _difference(other: Query, standing: Query) -> str:
     if other.max_size != standing.max_size:
         return f"with --max-size {other.max_size}"
     return "with other options"
+
+
+class Inbox:
+    """The job's end of its control and of its control folder. ``answered`` is called with every answer.
+
+    ``read_to``: the offset up to which the folder has been read.
+    """
+
+    def __init__(self, log: Log, control: RunControl, answered: Callable[[Answer], None]) -> None:
+        self._log = log
+        self._control = control
+        self._answered = answered
+        self._folder: ControlFolder | None = None
+        self.read_to = 0
+
+    def open(self, folder: ControlFolder | None, read_to: int | None) -> None:
+        """``read_to``: where an earlier process stopped; None skips the commands that are there."""
+        self._folder = folder
+        if folder is not None:
+            self.read_to = folder.end() if read_to is None else read_to
+
+    def commands(self, standing: StandingQueries) -> list[Command]:
+        """New commands that can be carried out in this order; the others are refused here."""
+        commands = self._control.take_commands()
+        refused: tuple[Answer, ...] = ()
+        if self._folder is not None:
+            read = self._folder.read(self.read_to)
+            self.read_to = read.end
+            commands += read.commands
+            refused = read.faults
+        if not (commands or refused):
+            return []
+        good, impossible = standing.checked(commands)
+        self.answer([*refused, *impossible])
+        return good
+
+    def answer(self, answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            self._answered(answer)
+            if answer.error:
+                self._log.warning("command", f"refused: {answer.error}")
+            for note in answer.notes:
+                self._log.info("query", note)
+            if not self._control.answer(answer) and self._folder is not None and answer.id:
+                self._folder.answer(answer)
+
+    def done(self, commands: Iterable[Command], standing: StandingQueries) -> None:
+        """Answer commands that were carried out, and publish the standing queries."""
+        commands = list(commands)
+        for line in filter(None, map(standing.warning, commands)):
+            self._log.warning("networks", line)
+        self.answer([Answer(command.id, notes=standing.notes(command)) for command in commands])
+        if self._folder is not None:
+            self._folder.publish(standing.shown())

@@ -35,7 +35,7 @@ def run_real(*arguments: object, **environment: str) -> subprocess.CompletedProc
         (2, (), "Usage: skws"),
         (2, ("searhc",), "searhc"),
         (2, ("search",), "Missing option '--schema'"),
-        (2, ("search", "--", "x1", "-x2", *LOCAL), "all that stands behind -- is the query"),
+        (2, ("search", "--", "x1", "-x2", *LOCAL), "everything after -- is the query"),
         (2, ("search", "-s", SCHEMA, "-r", REPLAY), "expected keywords, or --pattern TEXT"),
         (2, (*SEARCH, "--format", "xml"), "xml"),
         (2, (*SEARCH, "--mesh", "wood"), "wood"),

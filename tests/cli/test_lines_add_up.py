@@ -113,7 +113,7 @@ def watched(source: str | Path, window: Window | None = None) -> int:
 def piped(path: Path) -> int:
     with path.open("rb") as file:
         watch = LocalWatch(request("-", on_error=OnError.SKIP), [Collected()], Notes().log)
-        watch._source = StdinSource(file)
+        watch._input.source = StdinSource(file)
         watch.run()
     return added(watch.metrics())
 
@@ -231,6 +231,6 @@ def test_of_a_live_search_on_spark(files: tuple[Path, int]) -> None:
     for source in (f"replay:{folder}?speed=1e9", str(folder)):
         with running(request(source, on_error=OnError.SKIP)) as run:
             run.until(lambda run=run: added(run.watch.metrics()) >= count)  # type: ignore[misc]
-            run.watch.stop()
+            run.watch.control.stop()
             run.end()
         assert added(run.watch.metrics()) == count

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from skws.jobs.sink_fanout import SinkFanout
+from skws.jobs.fanout import SinkFanout
 from skws.results.model import LiveResult
 from skws.sinks.base import Run, SinkError
 from skws.sinks.files import JsonLinesSink

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws.jobs import journal as journals
-from skws.jobs.alerts.file import Alert
-from skws.jobs.alerts.limit import Rate
-from skws.jobs.alerts.routing import Routing
+from skws.jobs.alerts import Alert, Rate
 from skws.jobs.control import Command
+from skws.jobs.fanout import Routing
 from skws.jobs.local import LocalWatch
 from skws.sinks.files import ParquetSink
 from skws.spec.query import Query

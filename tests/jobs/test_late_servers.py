@@ -110,7 +110,7 @@ def test_a_run_that_is_stopped_while_it_waits_has_not_begun(tmp_path: Path) -> N
     thread = threading.Thread(target=watch.run)
     thread.start()
     until(lambda: waited(notes))
-    watch.stop()
+    watch.control.stop()
     thread.join(5)
     assert not thread.is_alive()
     path = tmp_path / "in.jsonl"

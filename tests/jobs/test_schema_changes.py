@@ -85,7 +85,7 @@ def test_a_relation_that_comes_is_read_from_then_on(source: Path) -> None:
     run = watch(request(source), sink)
     append(source, customer(1, 1), order(1, 2))
     steps(run)
-    run.post(change(WITH_NOTES))
+    run.control.submit(change(WITH_NOTES))
     append(source, note(2, 1))
     steps(run)
     assert [(r.op, [t.relation for t in r.tuples]) for r in sink.results] == [("+", ["customer", "note"])]
@@ -101,14 +101,14 @@ def test_what_goes_takes_its_results_with_it_and_is_passed_over(source: Path) ->
     run = watch(request(source), sink)
     append(source, customer(1, 1), order(1, 1))
     steps(run)
-    run.post(change(WITHOUT_ORDERS))
+    run.control.submit(change(WITHOUT_ORDERS))
     append(source, order(2, 1), customer(2, 2, "ada lamp"))
     steps(run)
     assert [op for op, _ in sink.told()] == ["+", "-", "+"]
     assert sink.results[1].id == sink.results[0].id
     assert [one.name for one in run.metrics().relations] == ["customer"]
     # What returns begins anew.
-    run.post(change(YAML))
+    run.control.submit(change(YAML))
     append(source, order(3, 1))
     steps(run)
     assert [op for op, _ in sink.told()] == ["+", "-", "+", "+"]
@@ -122,7 +122,7 @@ def test_a_new_join_finds_what_is_alive(source: Path) -> None:
     append(source, customer(1, 1), order(2, 1))
     steps(run)
     assert not sink.results
-    run.post(change(YAML))
+    run.control.submit(change(YAML))
     steps(run)
     assert [op for op, _ in sink.told()] == ["+"]
     run.close()
@@ -141,8 +141,8 @@ def test_what_cannot_be_done_is_refused_with_the_reason(source: Path, text: str,
     sink, answers = Collected(), list[Answer]()
     asked = request(source, queries={QUERY: QUERY, "item": "order.item:lamp"})
     run = watch(asked, sink, answers)
-    run.post(change(text))
-    run.post(Command("remove", "item", id="2"))
+    run.control.submit(change(text))
+    run.control.submit(Command("remove", "item", id="2"))
     append(source, customer(1, 1), order(1, 1))
     steps(run)
     refused, done = [answer for answer in answers if answer.id]
@@ -169,7 +169,7 @@ def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> Non
             text = random.choice(ALL)
             given = parse_schema(text)
             expected += engine.change_schema(given, (time if engine.counts.tuples else 0) * 1_000_000)
-            run.post(change(text))
+            run.control.submit(change(text))
             steps(run)
         time += random.randrange(1, 3)
         name = random.choice([relation.name for relation in given.relations])
@@ -258,7 +258,7 @@ def test_another_schema_at_a_restart_is_a_change(tmp_path: Path, source: Path) -
 def test_a_schema_changed_by_command_stays_at_a_restart(tmp_path: Path, source: Path) -> None:
     asked = request(source, checkpoint=tmp_path / "kept")
     run = watch(asked, Collected())
-    run.post(change(WITH_NOTES))
+    run.control.submit(change(WITH_NOTES))
     steps(run)
     run.close()
     sink = Collected()
@@ -281,7 +281,7 @@ def test_a_restart_that_cannot_be_is_refused_before_anything_is_touched(tmp_path
     with pytest.raises(SkwsError, match="checkpoint is of window"):
         LocalWatch(replace(asked, schema=shorter), [], Notes().log).run()
     tables = parse_schema(YAML.replace("key: [cid]", "key: [cid]\n    table: true"))
-    with pytest.raises(SchemaError, match="another than that of the checkpoint: customer: static tables"):
+    with pytest.raises(SchemaError, match="differs from that of the checkpoint: customer: static tables"):
         LocalWatch(replace(asked, schema=tables), [], Notes().log).run()
     assert {path: path.read_bytes() for path in before} == before
     run = opened(asked)
@@ -311,9 +311,9 @@ def test_a_run_that_keeps_no_records_says_what_it_needs(source: Path) -> None:
     answers: list[Answer] = []
     queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
     run = watch(request(source, queries=queries), Collected(), answers)
-    run.post(change(WITH_NOTES))
+    run.control.submit(change(WITH_NOTES))
     steps(run)
-    assert "query 'p' would have to be told again" in answers[-1].error
+    assert "query 'p' would need the earlier records" in answers[-1].error
     run.close()
 
 
@@ -328,9 +328,9 @@ def test_a_replay_goes_on_in_its_place(tmp_path: Path) -> None:
         sink,  # the notes are bad at first
     )
     while not sink.results:
-        run.pipeline.appetite.limit = 1
+        run.sizer.limit = 1
         run.step()
-    run.post(change(WITH_NOTES))
+    run.control.submit(change(WITH_NOTES))
     steps(run)
     run.close()
     relations = [sorted(t.relation for t in r.tuples) for r in sink.results]

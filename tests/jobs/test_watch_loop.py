@@ -11,10 +11,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from skws.jobs.control import Answer, Command, ControlFolder
+from skws.jobs.clock import StoppableClock
+from skws.jobs.control import Answer, Command, ControlFolder, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
-from skws.jobs.pace import StoppableClock
 from skws.results.model import LiveResult
 from skws.search import Search
 from skws.sinks.base import SinkError
@@ -92,7 +92,7 @@ def test_a_silent_relation_stalls_nothing(tmp_path: Path) -> None:
     append(path, *(order(n, 99, "chair") for n in range(2, 13)), order(13, 7))
     steps(watch)
     assert sink.results == []
-    assert watch.pipeline.worker.live.load().live <= 13
+    assert watch.worker.live.load().live <= 13
 
 
 def test_files_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
@@ -141,14 +141,14 @@ def test_a_query_added_later_begins_with_a_snapshot(tmp_path: Path) -> None:
     )
     watch.open()
     steps(watch)
-    watch.post(Command("add", "lamps", QUERY, id="a"))
-    watch.post(Command("add", "lamps", "other", id="b"))
-    watch.post(Command("remove", "chars", id="c"))
-    watch.post(Command("add", "bad", "(", id="d"))
+    watch.control.submit(Command("add", "lamps", QUERY, id="a"))
+    watch.control.submit(Command("add", "lamps", "other", id="b"))
+    watch.control.submit(Command("remove", "chars", id="c"))
+    watch.control.submit(Command("add", "bad", "(", id="d"))
     steps(watch)
     assert [(r.op, r.query, r.snapshot) for r in sink.results] == [("+", QUERY, True)]
     append(path, order(3, 7, "lamp too"))
-    watch.post(Command("remove", "chairs", id="e"))
+    watch.control.submit(Command("remove", "chairs", id="e"))
     steps(watch)
     assert [(r.op, r.snapshot) for r in sink.results] == [("+", True), ("+", False)]
     errors = {answer.id: answer.error for answer in answers if answer.id}
@@ -156,7 +156,7 @@ def test_a_query_added_later_begins_with_a_snapshot(tmp_path: Path) -> None:
     assert "'lamps' already" in errors["b"]
     assert "did you mean 'chairs'" in errors["c"]
     assert errors["d"]
-    assert [one.name for one in watch.pipeline.worker.standing.shown()] == ["lamps"]
+    assert [one.name for one in watch.standing] == ["lamps"]
 
 
 def test_commands_come_through_a_folder(tmp_path: Path) -> None:
@@ -211,7 +211,8 @@ def test_bad_records_end_the_run_by_default(tmp_path: Path) -> None:
 def test_a_replay_is_paused_resumed_and_hurried(tmp_path: Path) -> None:
     path, sink, clock = tmp_path / "replay.jsonl", Collected(), Hands()
     append(path, *(order(n, n) for n in range(100)))
-    watch = LocalWatch(request(f"replay:{path}", speed=2.0), [sink], Notes().log, clock)
+    asked = request(f"replay:{path}", speed=2.0)
+    watch = LocalWatch(asked, [sink], Notes().log, control=RunControl(asked, clock))
     watch.open()
 
     def seen_after(seconds: float) -> int:
@@ -221,13 +222,13 @@ def test_a_replay_is_paused_resumed_and_hurried(tmp_path: Path) -> None:
 
     assert seen_after(0) == 1
     assert seen_after(5) == 11
-    watch.pause()
+    watch.control.pause()
     assert seen_after(1000) == 11
     assert watch.metrics().state == "paused"
-    watch.resume()
+    watch.control.resume()
     assert seen_after(0) == 11
     assert seen_after(5) == 21
-    watch.set_speed(10)
+    watch.control.set_speed(10)
     assert seen_after(2) == 41
     assert seen_after(100) == 100
     assert watch.ended
@@ -256,7 +257,7 @@ def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
 
     path, sink = tmp_path / "stream.jsonl", Slow()
     append(path, *numbered(2000))
-    watch = LocalWatch(request(path), [sink], Notes().log, clock)
+    watch = LocalWatch(request(path), [sink], Notes().log, control=RunControl(request(path), clock))
     watch.open()
     steps(watch)
     assert watch.metrics().tuples == 4000
@@ -374,7 +375,7 @@ def test_many_queries_share_one_run(tmp_path: Path) -> None:
 def test_requests_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     for changes, reason in (
         ({"speed": 2.0}, "--speed needs"),
-        ({"source": "replay:x?speed=3", "speed": 2.0}, "leave one out"),
+        ({"source": "replay:x?speed=3", "speed": 2.0}, "give only one"),
         ({"source": "-", "checkpoint": tmp_path / "c"}, "standard input cannot"),
         ({"master": "local"}, "needs --engine spark"),
     ):
@@ -391,7 +392,7 @@ def test_tables_come_ahead_of_the_stream_on_standard_input() -> None:
     sink, rows = Collected(), [customer(0, 7), customer(0, 8, "eve"), customer(0, 7, "ada two")]
     with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
         watch = LocalWatch(asked, [sink], Notes().log)
-        watch._source = StdinSource(reader)
+        watch._input.source = StdinSource(reader)
         watch.open()
         for row in rows:
             writer.write(orjson.dumps(row) + b"\n")

@@ -40,7 +40,7 @@ def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path
     database.run("INSERT INTO \"order\" VALUES (7, 'lamp')")
     until(first, out, 1)
     abandon(first)
-    first._feed.close()  # type: ignore[union-attr]
+    first._input.feed.close()
     database.run("INSERT INTO \"order\" VALUES (7, 'lamp two')", "INSERT INTO \"order\" VALUES (8, 'lamp')")
     second = opened(asked)
     until(second, out, 2)

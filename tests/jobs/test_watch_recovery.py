@@ -15,10 +15,10 @@ import pytest
 from skws.jobs import journal as journals
 from skws.jobs.checkpoint import VERSION, Checkpoint
 from skws.jobs.control import Command, ControlFolder
+from skws.jobs.fanout import SinkFanout
 from skws.jobs.journal import Journal
 from skws.jobs.local import LocalWatch
-from skws.jobs.pipeline import Worker
-from skws.jobs.sink_fanout import SinkFanout
+from skws.jobs.worker import Worker
 from skws.sinks.database import SqliteSink
 from skws.sinks.files import JsonLinesSink
 from skws.spec.enums import OnError
@@ -249,9 +249,9 @@ def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> No
         sink = Collected()
         watch = opened(request(path, queries=queries, checkpoint=checkpoint), sink)
         for command in commands:
-            watch.post(command)
+            watch.control.submit(command)
         steps(watch)
-        names = [one.name for one in watch.pipeline.worker.standing.shown()]
+        names = [one.name for one in watch.standing]
         watch.close()
         return names, sink.told()
 

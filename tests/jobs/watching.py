@@ -138,9 +138,9 @@ def abandon(watch: LocalWatch) -> None:
     """What a kill leaves behind: nothing flushed or committed, and the lock let go."""
     if watch._checkpoint is not None:
         watch._checkpoint.close()
-    delivery = watch.pipeline._delivery
-    if delivery is not None and delivery._letters is not None:
-        delivery._letters.close()
+    out = watch._out
+    if out is not None and out._letters is not None:
+        out._letters.close()
     for sink in watch._sinks:
         with suppress(AttributeError):  # not opened yet
             sink.close()

@@ -140,7 +140,7 @@ class JobHost:
             self._open()
         self._feed.batches.append(asked)
         for command in asked.commands:
-            self._job.post(command)
+            self._job.control.submit(command)
         before = self._job.metrics().late
         changes = any(command.op == "schema" for command in asked.commands)
         self._job.step()

@@ -35,7 +35,7 @@ from skws.data.record import BadRecord, Record
 from skws.explain import explain, to_text
 from skws.formats.files import END, Format, Split
 from skws.formats.jsonl import LineReader
-from skws.jobs.alerts.file import alert_of
+from skws.jobs.alerts import alert_of
 from skws.jobs.control import Command
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan

@@ -49,7 +49,7 @@ async def test_a_fault_in_the_schema_is_told_with_its_line_and_can_be_jumped_to(
         options.highlighted = 0
         await driver.press("enter")
         assert screen.editor.cursor_location == (problem.line - 1, problem.column - 1)
-        assert "1 to mend" in driver.text()
+        assert "Fix 1 error to see the graph" in driver.text()
 
 
 @scenario
@@ -205,7 +205,7 @@ async def test_pausing_holds_the_stream_and_speed_is_shown() -> None:
         assert after is not None
         assert (after.state, after.tuples) == ("paused", before.tuples)
         await driver.press("space", "plus")
-        assert driver.run.status().speed == 2
+        assert driver.run.control.status().speed == 2
         await driver.advance(5)
         assert "speed ×2" in driver.text()
         assert driver.app.view.metrics is not None

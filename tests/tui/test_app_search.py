@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 from textual.widgets import Input, Static
 
-from skws_tui.widgets.inputs import FilterBox
+from skws_tui.widgets.lines import FilterBox
 from skws_tui.widgets.query_panel import AnalysisLines, QueryBox
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario, with_job
@@ -18,7 +18,7 @@ from tests.tui.ui import QUERY, movies, opened, scenario, with_job
 @scenario
 async def test_a_typed_query_gives_its_results_as_the_stream_goes_on() -> None:
     async with opened(movies()) as driver:
-        assert "No query stands" in driver.text()
+        assert "No query yet" in driver.text()
         await driver.press(*"tarantino", "space", *"travolta", "enter")
         assert driver.app.view.queries == (QUERY,)
         assert "No result for these queries yet" in driver.text()
@@ -211,7 +211,7 @@ async def test_a_filter_without_a_match_says_so() -> None:
         await driver.advance(2)
         await driver.press("escape", "slash")
         await driver.write("nothing like it")
-        assert "Nothing that is listed matches the filter" in driver.text()
+        assert "No result matches the filter" in driver.text()
 
 
 @scenario

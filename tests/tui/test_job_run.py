@@ -10,7 +10,7 @@ import pytest
 from skws.movie_stream import movie_files
 from skws.spec.enums import EngineName
 from skws_tui.entry import new_job
-from skws_tui.services.job import AddQuery, EventQueue, Observe, RemoveQuery
+from skws_tui.services.events import EventQueue
 from skws_tui.services.view import View
 from tests.tui.ui import QUERY, movies, with_job
 
@@ -29,21 +29,21 @@ def test_queries_come_and_go_while_the_job_runs() -> None:
     queue, view = EventQueue(), View(request)
     run = new_job(request, queue)
     run.start()
-    run.submit(AddQuery("nolan bale"))
+    run.add_query("nolan bale")
     try:
         _until(queue, view, lambda: len(view.results) == 5)
         assert set(view.queries) == {QUERY, "nolan bale"}
-        _until(queue, view, lambda: len(run.status().rows or ()) == 769)
-        reading = view.analyzer.analyse("tarantno uma tra", run.status().rows)
+        _until(queue, view, lambda: len(run.rows) == 769)
+        reading = view.analyzer.analyse("tarantno uma tra", run.rows)
         assert [(slot.text, slot.count) for slot in reading.slots][1] == ("uma", 1)
         assert reading.slots[0].meant == "tarantino"
         assert ("travolta", 1) in reading.completions
-        run.submit(Observe(QUERY))
+        run.observe(QUERY)
         _until(queue, view, lambda: QUERY in view.observed)
         assert sorted(view.observed[QUERY].results.values()) == [1, 1]
         assert view.observed[QUERY].missing == ()
         assert view.metrics is not None
-        run.submit(RemoveQuery("nolan bale"))
+        run.remove_query("nolan bale")
         _until(queue, view, lambda: view.queries == (QUERY,))
         assert {shown.result.query for shown in view.results.listed()} == {QUERY}
     finally:
@@ -63,7 +63,7 @@ def test_a_paused_job_takes_nothing_in(tmp_path: Path) -> None:
     run.start()
     try:
         _until(queue, view, lambda: len(view.results) == 2)
-        run.pause()
+        run.control.pause()
         _until(queue, view, lambda: view.metrics is not None and view.metrics.state == "paused")
         time.sleep(1)  # a micro-batch that had begun ends
         with source.open("a") as file:
@@ -71,7 +71,7 @@ def test_a_paused_job_takes_nothing_in(tmp_path: Path) -> None:
         time.sleep(5)
         view.absorb(queue.take(), time.monotonic())
         assert len(view.results) == 2
-        run.resume()
+        run.control.resume()
         _until(queue, view, lambda: len(view.results) == 3)
     finally:
         run.stop()

@@ -19,14 +19,13 @@ from skws.spec.ranking import TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
 from skws_tui.screens.networks import NetworksScreen
-from skws_tui.services.analyzer import as_query
+from skws_tui.services.events import EventQueue, JobEvents
 from skws_tui.services.export import export
-from skws_tui.services.job import AddQuery, EventQueue, JobEvents, RemoveQuery
 from skws_tui.services.request import UiRequest, live_job
-from skws_tui.services.typed import TypedQuery, parse_typed
+from skws_tui.services.typed import TypedQuery, as_query, parse_typed
 from skws_tui.services.view import View
 from skws_tui.themes import palette
-from skws_tui.widgets.window_lines import draw_windows
+from skws_tui.widgets.result_pane import draw_windows
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario
 
@@ -168,12 +167,12 @@ def test_the_best_in_a_window_of_their_own_stand_beside_keywords() -> None:
 def test_the_same_keywords_can_be_asked_for_in_another_way_in_their_place_alone() -> None:
     run, view = viewed(movies(QUERY))
     advanced(run, view, 2)
-    run.submit(AddQuery(f"top 1: {QUERY}"))
+    run.add_query(f"top 1: {QUERY}")
     advanced(run, view)
     assert view.queries == (QUERY,)
     assert any("the same query" in line.text for line in view.log)
-    run.submit(RemoveQuery(QUERY))
-    run.submit(AddQuery(f"top 1: {QUERY}"))
+    run.remove_query(QUERY)
+    run.add_query(f"top 1: {QUERY}")
     advanced(run, view)
     assert view.queries == (f"top 1: {QUERY}",)
     assert len(alive(view, QUERY)) == 1
@@ -194,7 +193,7 @@ def test_the_same_keywords_can_be_asked_for_in_another_way_in_their_place_alone(
 )
 def test_what_cannot_stand_is_refused_and_nothing_else_changes(asked: str, why: str) -> None:
     run, view = viewed(movies(QUERY))
-    run.submit(AddQuery(asked))
+    run.add_query(asked)
     advanced(run, view, 2)
     assert view.queries == (QUERY,)
     assert why in " ".join(line.text for line in view.log if line.level == "error")
@@ -299,7 +298,7 @@ def test_matches_of_a_pattern_in_windows_stay_and_its_windows_are_drawn(ward: Pa
 def test_windows_that_pile_up_are_refused_unless_allowed(ward: Path) -> None:
     asked = "window every open when temp > 38 close when temp < 38: hopper"
     run, view = viewed(at_the_ward(ward, window="1 hour"))
-    run.submit(AddQuery(asked))
+    run.add_query(asked)
     advanced(run, view, 12)
     assert view.queries == ()
     assert any("pile up without bound" in line.text for line in view.log)
@@ -400,9 +399,9 @@ def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None
     queue = EventQueue()
     request = movies(QUERY)
     run, view = SteppedRun(request, queue), View(request)
-    early = AddQuery("nolan bale"), AddQuery(f"top 1: {QUERY}"), AddQuery("clint"), RemoveQuery("clint")
-    for command in early:
-        run.submit(command)
+    for early in ("nolan bale", f"top 1: {QUERY}", "clint"):
+        run.add_query(early)
+    run.remove_query("clint")
     view.absorb(queue.take(), 0)
     assert list(view.queries) == [QUERY, "nolan bale", f"top 1: {QUERY}"]
     run.start()

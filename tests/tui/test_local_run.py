@@ -18,7 +18,7 @@ from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_schema.errors import UsageError
 from skws_tui.entry import new_job
-from skws_tui.services.job import AddQuery, ApplySchema, EventQueue, JobEvents, Observe, RemoveQuery
+from skws_tui.services.events import EventQueue, JobEvents
 from skws_tui.services.request import UiRequest
 from skws_tui.services.typed import text_of
 from tests.tui.ui import QUERY, movies, with_job
@@ -59,7 +59,7 @@ def test_queries_find_what_the_batch_search_finds() -> None:
 def test_a_query_added_in_the_middle_finds_the_same_by_snapshot_and_stream(moment: float) -> None:
     run, queue = begun(movies())
     run.advance(moment)
-    run.submit(AddQuery(QUERY))
+    run.add_query(QUERY)
     run.advance(0)
     before = queue.take()
     assert before.queries == (QUERY,)
@@ -73,7 +73,7 @@ def test_a_query_added_in_the_middle_finds_the_same_by_snapshot_and_stream(momen
 def test_a_pattern_stands_beside_keywords() -> None:
     run, queue = begun(movies(QUERY))
     run.advance(0.5)
-    run.submit(AddQuery(PATTERN))
+    run.add_query(PATTERN)
     run.advance(0)
     before = queue.take()
     assert before.queries == (QUERY, PATTERN)
@@ -91,20 +91,21 @@ def test_a_pattern_stands_beside_keywords() -> None:
 
 def test_a_removed_query_tells_nothing_more_and_may_come_back() -> None:
     run, queue = begun(movies(QUERY, "nolan bale"))
-    run.submit(RemoveQuery(QUERY))
+    run.remove_query(QUERY)
     run.advance(2)
     events = queue.take()
     assert events.queries == ("nolan bale",)
     assert ids(events.results, QUERY) == set()
-    run.submit(AddQuery(QUERY))
+    run.add_query(QUERY)
     run.advance(0)
     assert ids(queue.take().results, QUERY) == searched(QUERY)
 
 
 def test_what_cannot_be_done_is_told_and_the_run_goes_on() -> None:
     run, queue = begun(movies(QUERY))
-    for command in (AddQuery(QUERY), AddQuery("the"), AddQuery("studio:x"), RemoveQuery("absent")):
-        run.submit(command)
+    for query in (QUERY, "the", "studio:x"):
+        run.add_query(query)
+    run.remove_query("absent")
     run.advance(2)
     events = queue.take()
     assert [line.level for line in events.lines].count("error") == 4
@@ -114,15 +115,15 @@ def test_what_cannot_be_done_is_told_and_the_run_goes_on() -> None:
 def test_pause_holds_the_stream_and_speed_multiplies_it() -> None:
     run, _ = begun(movies())
     first = run.metrics().tuples
-    run.pause()
+    run.control.pause()
     run.advance(10)
     assert run.metrics().tuples == first < 769
     assert run.metrics().state == "paused"
-    run.resume()
-    run.set_speed(0.5)
+    run.control.resume()
+    run.control.set_speed(0.5)
     run.advance(0.5)
     slow = run.metrics().tuples
-    run.set_speed(8)
+    run.control.set_speed(8)
     run.advance(0.5)
     assert 0 < slow < 769 == run.metrics().tuples
 
@@ -132,16 +133,16 @@ def test_a_schema_without_a_join_and_back_gives_the_same_results(tmp_path: Path)
     less = text.replace("  - director.did = movie.did\n", "")
     run, queue = begun(movies(QUERY))
     run.advance(0.4)
-    run.submit(ApplySchema(less))
+    run.apply_schema(less)
     run.advance(0)
     run.advance(2)
-    run.submit(ApplySchema(text))
+    run.apply_schema(text)
     run.advance(0)
     events = queue.take()
     assert not [line for line in events.lines if line.level == "error"]
     assert ids(events.results, QUERY) == searched(QUERY)
     assert run.metrics().tuples == 769
-    run.submit(AddQuery("nolan bale"))
+    run.add_query("nolan bale")
     run.advance(0)
     assert ids(queue.take().results, "nolan bale") == searched("nolan bale")
 
@@ -152,13 +153,13 @@ def test_a_relation_that_goes_takes_its_tuples_and_its_records_come_no_more() ->
     without = text[:at] + "\njoins:\n  - director.did = movie.did\n  - movie.mid = plays.mid\n"
     run, queue = begun(movies(QUERY))
     run.advance(0.5)
-    run.submit(ApplySchema(without))
+    run.apply_schema(without)
     run.advance(0)
     run.advance(2)
     events = queue.take()
     assert not [line for line in events.lines if line.level == "error"], events.lines
     metrics = run.metrics()
-    rows = run.status().rows
+    rows = run.rows
     assert rows is not None
     words = rows.words()
     assert "tarantino" in words
@@ -171,7 +172,7 @@ def test_the_mesh_is_observed_by_query() -> None:
     run, queue = begun(movies(QUERY, "zzyzx nolan"))
     run.advance(2)
     for query in (QUERY, "zzyzx nolan", "absent"):
-        run.submit(Observe(query))
+        run.observe(query)
     run.advance(0)
     observed = queue.take().observed
     assert set(observed) == {QUERY, "zzyzx nolan"}
@@ -205,7 +206,7 @@ def test_a_run_that_broke_says_what_to_do_and_takes_no_queries(tmp_path: Path) -
     run = new_job(with_job(movies(), source=str(tmp_path / "nowhere")), queue)
     run.run()
     assert any("start anew" in line.text for line in queue.take().lines)
-    run.submit(AddQuery("nolan bale"))
+    run.add_query("nolan bale")
     events = queue.take()
     assert [line.level for line in events.lines] == ["error"]
     assert events.queries is None
@@ -222,7 +223,7 @@ def test_a_database_that_is_away_is_waited_for_until_the_end() -> None:
         time.sleep(0.02)
         lines += [line.text for line in queue.take().lines]
     run.stop()
-    assert not run._thread.is_alive()
+    assert not run.control.running
     assert queue.take().failure == ""
 
 
@@ -269,7 +270,7 @@ def test_a_run_in_its_thread_starts_tells_and_stops() -> None:
     run.start()
     assert told.wait(30)
     run.stop()
-    assert not run._thread.is_alive()
+    assert not run.control.running
 
 
 @pytest.mark.parametrize(
@@ -292,5 +293,5 @@ def test_a_query_is_told_before_its_first_results() -> None:
     run.start()
     run.advance(1)
     queue.take()
-    run.submit(AddQuery("john"))
+    run.add_query("john")
     assert queue.take().queries == ("uma", "john")

@@ -16,7 +16,7 @@ SCHEMA = str(movie_files()[0])
     ("arguments", "code", "message"),
     [
         ((), 2, "needs a terminal"),
-        (("--source", "a", "--replay", "b"), 2, "two ways to say one thing"),
+        (("--source", "a", "--replay", "b"), 2, "mean the same"),
         (("--source", "-"), 2, "reads keys from standard input"),
         (("--master", "local[2]"), 2, "--engine spark"),
         (("--serve", "--host", "0.0.0.0"), 2, "--open-to-others"),

@@ -19,9 +19,8 @@ from skws_tui.screens.dialogs import HelpScreen
 from skws_tui.screens.metrics import MetricsScreen
 from skws_tui.screens.search import SearchScreen
 from skws_tui.services.analyzer import Analyzer
-from skws_tui.services.faults import fault_line, faults_file
 from skws_tui.services.off_thread import OffThread, TooLongError
-from skws_tui.services.user_files import Session, save_session
+from skws_tui.services.user_files import Session, fault_line, faults_file, save_session
 from skws_tui.services.view import View
 from skws_tui.widgets.lines import StatusLine
 from skws_tui.widgets.query_bar import QueryBar

@@ -21,8 +21,8 @@ from skws_tui.screens.metrics import figures, sparkline
 from skws_tui.services.analyzer import Analyzer
 from skws_tui.services.drawing import Drawer, duration, plain_text
 from skws_tui.services.editing import change_text, read_draft
+from skws_tui.services.events import EventQueue, JobEvents, LogLine
 from skws_tui.services.export import export
-from skws_tui.services.job import EventQueue, JobEvents, LogLine
 from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.results import ResultBuffer
 from skws_tui.services.typed import completed, last_word

@@ -1,4 +1,4 @@
-"""The app: its screens, what all of them can do, and how events of the job reach them."""
+"""The app: its screens, their common actions, and the way of the job's events to them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.timer import Timer
 
+from skws.jobs.log import Level
 from skws.results.model import LiveResult
 from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import SkwsError
 from skws_schema.plural import counted
-from skws_tui.fence import FencedApp
+from skws_tui.fence import EventsReady, Failed, FencedApp, ViewChanged
 from skws_tui.keys import ACTIONS, GOING, MODES, ScreenMaker
-from skws_tui.messages import EventsReady, Failed, ViewChanged
 from skws_tui.screens.dialogs import ConfirmScreen, HelpScreen
 from skws_tui.screens.live import LiveScreen
 from skws_tui.screens.search import SearchScreen
-from skws_tui.services.job import AddQuery, EventQueue, JobControl, Level, LogLine, RemoveQuery
+from skws_tui.services.events import EventQueue, LogLine
 from skws_tui.services.off_thread import OffThread
 from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import (
@@ -37,19 +37,22 @@ from skws_tui.services.user_files import (
 from skws_tui.services.view import View
 from skws_tui.themes import default_theme
 
+if TYPE_CHECKING:
+    from skws_tui.services.job import LiveJob
+
 _LEAST_GAP: Final = 0.1
-"""Seconds between two drawings of events: nobody can read faster."""
+"""Seconds between two drawings of events, fast enough to read along."""
 _MOST_GAP: Final = 1.0
 _SHARE: Final = 4
 _SPEED_STEP: Final = 2.0
 _QUICK_CHECK: Final = 0.5
-"""Seconds for a check without a message about it."""
+"""A longer check shows a message."""
 
 
 class SkwsApp(FencedApp):
-    """``new_job`` makes the live search of the request on the app's event queue; None without a source.
+    """``new_job`` makes the job of the request on the app's event queue; None without a source.
 
-    ``show_machine``: show what differs from machine to machine: memory and the time of stages.
+    ``show_machine``: show figures that differ between machines: memory and the time of stages.
     """
 
     TITLE = "skws"
@@ -68,7 +71,7 @@ class SkwsApp(FencedApp):
     def __init__(
         self,
         request: UiRequest,
-        new_job: Callable[[UiRequest, EventQueue], JobControl] | None,
+        new_job: Callable[[UiRequest, EventQueue], LiveJob] | None,
         *,
         session_path: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -87,7 +90,7 @@ class SkwsApp(FencedApp):
         self._drawn_at = float("-inf")
         self._gap = _LEAST_GAP
         self._waiting: Timer | None = None
-        self.job: JobControl | None = None
+        self.job: LiveJob | None = None
         if new_job is not None:
             self.job = new_job(self._restored(request), self.events)
 
@@ -101,13 +104,14 @@ class SkwsApp(FencedApp):
         """Start the job behind the first picture, which loading its modules would delay."""
         if self.job is not None:
             self.job.start()
+        self._events_ready()  # for the events from before the queue had a listener
 
     def _events_ready(self) -> None:
         """Called by the job's thread."""
         self.post_message(EventsReady())
 
     def on_events_ready(self) -> None:
-        """Draw now, or a while after the last drawing."""
+        """Draw now, or after the gap since the last drawing."""
         wait = self._drawn_at + self._gap - self.clock()
         if wait <= 0:
             self.take_events()
@@ -127,11 +131,11 @@ class SkwsApp(FencedApp):
         self.call_after_refresh(self._events_drawn, self._drawn_at)
 
     def _events_drawn(self, began: float) -> None:
-        """Draw less often if drawing takes long, so that most of the time is for keys."""
+        """Draw less often if drawing takes long, so that most of the time is left for keys."""
         self._gap = min(max(_LEAST_GAP, _SHARE * (self.clock() - began)), _MOST_GAP)
 
     async def add_query(self, name: str, instead_of: str | None = None) -> bool:
-        """Add a query, perhaps in place of another one; False, with a message, if it cannot be added."""
+        """Add a query, or replace one; False, with a message, if it cannot be added."""
         if name in self.view.queries:
             if instead_of is not None and instead_of != name:
                 self.remove_query(instead_of)
@@ -144,8 +148,8 @@ class SkwsApp(FencedApp):
             self.post_message(Failed("no source to search: start with --source or --replay"))
             return False
         if instead_of is not None:
-            self.job.submit(RemoveQuery(instead_of))
-        self.job.submit(AddQuery(name))
+            self.job.remove_query(instead_of)
+        self.job.add_query(name)
         self.session.remember(name)
         return True
 
@@ -163,7 +167,7 @@ class SkwsApp(FencedApp):
 
     def remove_query(self, name: str) -> None:
         if self.job is not None:
-            self.job.submit(RemoveQuery(name))
+            self.job.remove_query(name)
 
     def selected_query(self) -> str | None:
         """The query that is selected on the search screen."""
@@ -180,7 +184,7 @@ class SkwsApp(FencedApp):
         from skws_tui.services.export import export, file_to_write  # noqa: PLC0415 - loads Arrow, for exports alone
 
         if not results:
-            self.post_message(Failed("nothing is listed that could be exported"))
+            self.post_message(Failed("the list has no result to export"))
             return
         try:
             export(results, file_to_write(path, self.request), self.view.analyzer)
@@ -190,7 +194,7 @@ class SkwsApp(FencedApp):
         self.tell("info", f"{counted(len(results), 'result')} written to {path}", toast=True)
 
     def schema_text(self) -> str:
-        """The file of the schema; empty, with a message, if it cannot be read."""
+        """The text of the schema file; empty, with a message, if it cannot be read."""
         try:
             return self.request.schema_path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
@@ -220,13 +224,15 @@ class SkwsApp(FencedApp):
     def action_pause(self) -> None:
         if self.job is None:
             return
-        paused = self.job.status().paused
-        (self.job.resume if paused else self.job.pause)()
-        self.notify("goes on" if paused else "paused", timeout=1)
+        control = self.job.control
+        paused = control.status().paused
+        (control.resume if paused else control.pause)()
+        self.notify("running" if paused else "paused", timeout=1)
 
     def action_faster(self, step: int) -> None:
         if self.job is not None:
-            self.job.set_speed(self.job.status().speed * _SPEED_STEP**step)
+            control = self.job.control
+            control.set_speed(control.status().speed * _SPEED_STEP**step)
             self._redraw()
 
     async def action_quit(self) -> None:
@@ -249,14 +255,14 @@ class SkwsApp(FencedApp):
         yield from super().get_system_commands(screen)
         for mode in self.MODES:
             yield SystemCommand(f"Go to {mode}", f"Show the {mode} screen", lambda m=mode: self.action_go(m))
-        yield SystemCommand("Pause or resume", "Stop taking tuples in, or go on", self.action_pause)
+        yield SystemCommand("Pause or resume", "Stop reading tuples, or continue", self.action_pause)
         yield SystemCommand("Faster", "Double the speed of a replay", lambda: self.action_faster(1))
         yield SystemCommand("Slower", "Halve the speed of a replay", lambda: self.action_faster(-1))
-        yield SystemCommand("Help", "Keys, and how queries are written", self.action_help)
+        yield SystemCommand("Help", "Keys, and the syntax of queries", self.action_help)
         if isinstance(screen, SearchScreen):
             yield SystemCommand("Export results", "As JSONL, CSV or Parquet", screen.action_export)
             yield SystemCommand("Remove query", "The selected one", screen.action_remove_query)
-            yield SystemCommand("Earlier queries", "Saved and asked", screen.action_pick)
+            yield SystemCommand("Earlier queries", "Saved queries and the history", screen.action_pick)
 
     def _search_screen(self) -> SearchScreen:
         screen = self._screen_of("search")

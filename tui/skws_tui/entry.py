@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from skws.hosts import LOOPBACK
 from skws.spec.enums import EngineName
@@ -19,57 +19,52 @@ from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import state_folder
 
 if TYPE_CHECKING:
+    from skws.jobs.control import Host
     from skws.spark.local_java import LocalJava
-    from skws_tui.services.background_job import BackgroundJob
-    from skws_tui.services.host import Host
-    from skws_tui.services.job import EventQueue
+    from skws_tui.services.events import EventQueue
+    from skws_tui.services.job import LiveJob
 
 SERVED: Final = "SKWS_SERVED"
 
 
 def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
-    """Run the app on this terminal until the user quits. Raises UsageError; SkwsError if it cannot go on."""
+    """Run the app on this terminal until the user quits. Raises UsageError; SkwsError if the app breaks."""
     job = request.job
     with _started_ahead(job.master) if job.engine is EngineName.SPARK else nullcontext() as java:
         # Loaded while Java starts.
-        from skws_tui.services.background_job import expect_short_pauses  # noqa: PLC0415
+        from skws_tui.services.job import expect_short_pauses  # noqa: PLC0415
 
         expect_short_pauses()
         from skws_tui.app import SkwsApp  # noqa: PLC0415
         from skws_tui.fence import hooks  # noqa: PLC0415
 
         app = SkwsApp(request, partial(new_job, java=java) if job.source else None)
-        with hooks(app), watch_steps(None):  # nothing is written beside the screen
+        with hooks(app), watch_steps(None):  # nothing may be written over the screen
             app.run(mouse=mouse)
         if app.broken:
             raise SkwsError(app.broken)
 
 
-def new_job(request: UiRequest, events: EventQueue, java: LocalJava | None = None) -> BackgroundJob:
-    """A job on the host that the request names. ``java``: starting, for Spark. Raises UsageError."""
-    from skws_tui.services.background_job import BackgroundJob  # noqa: PLC0415 - loaded while Java starts
+def new_job(request: UiRequest, events: EventQueue, java: LocalJava | None = None) -> LiveJob:
+    """A job on the host that the request names. ``java``: a starting one, for Spark. Raises UsageError."""
+    from skws_tui.services.job import LiveJob  # noqa: PLC0415 - loaded while Java starts
 
     local = request.job.engine is EngineName.LOCAL
-    return BackgroundJob(request, events, _local_host if local else partial(_spark_host, java))
+    return LiveJob(request, events, None if local else partial(_spark_host, java))
 
 
-def _local_host(job: BackgroundJob) -> Host[Any]:
-    from skws_tui.services.local_host import LocalHost  # noqa: PLC0415 - loads behind the first picture
-
-    return LocalHost(job)
-
-
-def _spark_host(java: LocalJava | None, job: BackgroundJob) -> Host[Any]:
+def _spark_host(java: LocalJava | None, job: LiveJob) -> Host:
     job.log("info", "Spark is starting")
     from skws.spark.streaming.sessions import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark alone
 
     ahead = session_ahead(job.request.job.master, java=java)  # while the rest is loaded
     from skws.spark.streaming.archiving import Archiving  # noqa: PLC0415
-    from skws_tui.services.spark_host import SparkHost  # noqa: PLC0415
 
-    # A Java that another process starts has options of its own.
-    archiving = Archiving(partial(job.log, "info")) if java is not None else None
-    return SparkHost(job, ahead, archiving)
+    if java is not None:  # a Java that another process starts has options of its own
+        archiving = Archiving(partial(job.log, "info"))
+        archiving.start()
+        job.closing.callback(archiving.end)
+    return job.host_with(ahead=ahead)
 
 
 @contextmanager
@@ -118,7 +113,7 @@ def stderr_to_file(path: Path | None = None) -> Iterator[Path]:
 def serve_ui(arguments: Sequence[str], host: str, port: int) -> None:
     """Serve ``skws`` with the arguments to browsers, one process per page, until interrupted.
 
-    Everyone who has the printed address can read the stream. Raises SkwsError if the port is taken.
+    Anyone with the printed address can read the stream. Raises SkwsError if the port is taken.
     """
     from skws_tui.served import GuardedServer  # noqa: PLC0415 - loads a web server, for --serve alone
 
@@ -140,5 +135,5 @@ def check_host(host: str, *, open_to_others: bool) -> None:
     if host not in LOOPBACK and not open_to_others:
         raise UsageError(
             f"--host {host}: anyone who gets the printed address could read the stream, over a connection"
-            " without encryption; add --open-to-others if that is meant"
+            " without encryption; add --open-to-others to allow it"
         )

@@ -1,4 +1,4 @@
-"""Keeps the app and its terminal usable: an error becomes a message, a control character is not drawn.
+"""Keeps the app and its terminal usable: errors become messages, control characters are not drawn.
 
 Textual ends the app with a traceback when a handler, a timer, a worker or a drawing raises. For a
 handler it also ends the widget, before the app knows; so messages are dispatched inside a fence.
@@ -22,19 +22,39 @@ from textual.message_pump import MessagePump
 from textual.worker import WorkerFailed
 
 from skws.sinks.text import UNSAFE
-from skws_tui.messages import Failed
-from skws_tui.services.faults import Faults
+from skws_tui.services.user_files import Faults
 
 _Dispatch: TypeAlias = Callable[[MessagePump, Message], Awaitable[None]]
-
-
 _REMOVED: Final = dict.fromkeys(UNSAFE)
 
 
-class Printable(LineFilter):
-    """Drops control characters from all that widgets draw: none can move the cursor or reorder a line.
+class _Coalescing(Message):
+    """Replaces an earlier message of its type that still waits for the same receiver."""
 
-    They have no width, so no cell moves. Widgets make them visible in data; editors cannot.
+    def can_replace(self, message: Message) -> bool:
+        return type(message) is type(self)
+
+
+class EventsReady(_Coalescing):
+    """The queue holds events of the job."""
+
+
+class ViewChanged(_Coalescing):
+    """The view has changed; the current screen draws it."""
+
+
+class Failed(Message):
+    """Something cannot be done: a toast, and a line in the log."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__()
+
+
+class Printable(LineFilter):
+    """Drops control characters from everything that widgets draw, so that none moves the cursor.
+
+    They have no width, so no cell moves. Widgets show them visibly in data; editors cannot.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - the name is given
@@ -84,7 +104,7 @@ class FencedApp(App[None]):
             self.post_message(Failed(line))
 
     def _of_loop(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Catch what a task raised that nobody waits for."""
+        """Catch an error of a task without an awaiter."""
         error = context.get("exception")
         if isinstance(error, Exception):
             self.caught(error)
@@ -92,7 +112,7 @@ class FencedApp(App[None]):
 
 @contextmanager
 def hooks(app: FencedApp) -> Iterator[None]:
-    """Inside, the app also reports what threads and finalisers raise."""
+    """Inside, the app also reports errors of threads and finalisers."""
     before = threading.excepthook, sys.unraisablehook
 
     def of_thread(raised: threading.ExceptHookArgs) -> None:
@@ -115,7 +135,7 @@ def _fenced(dispatch: _Dispatch) -> _Dispatch:
         try:
             await dispatch(pump, message)
         except Exception as error:
-            pump.app._handle_exception(error)  # noqa: SLF001 - what Textual calls there
+            pump.app._handle_exception(error)  # noqa: SLF001 - Textual calls it there
 
     return fenced
 

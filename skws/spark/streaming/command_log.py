@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skws.jobs.control import Answer, Command, ControlFolder
-from skws.jobs.inbox import Inbox
+from skws.jobs.standing import Inbox
 from skws.queries.changing import changed
 from skws.sources.addresses import parse_source
 from skws.spark.streaming.run_directory import RunDirectory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from skws.jobs.pace import StoppableClock
+from skws.jobs.clock import StoppableClock
 from skws.spark.streaming.output_log import Told
 from skws.spark.streaming.output_merger import OutputMerger
 from skws.spark.streaming.output_queue import OutputQueue

@@ -10,9 +10,9 @@ import orjson
 
 from skws.data.batch import NO_RECORDS
 from skws.jobs.control import Command
+from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
-from skws.jobs.sink_fanout import SinkFanout
 from skws.queries.results import moment, read_result
 from skws.results.model import LiveResult
 from skws.spark.streaming.compressed import expanded
@@ -91,10 +91,10 @@ class OutputMerger:
 
     def _limited(self, results: list[LiveResult]) -> list[LiveResult]:
         limit = self._request.limit
-        if limit is None or len(results) < limit - self._gauges.told:
+        if limit is None or len(results) < limit - self._gauges.written:
             return results
         self.full = True
-        return results[: limit - self._gauges.told]
+        return results[: limit - self._gauges.written]
 
     def _heed(self, head: BatchHeader, first: dict[str, Any], *, again: bool) -> None:
         """What is not about results."""

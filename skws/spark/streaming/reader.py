@@ -18,9 +18,9 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from skws.data.batch import NOTHING, RecordBatch
 from skws.formats.dead_letters import place
 from skws.jobs.checkpoint import kept_tables
+from skws.jobs.clock import Pace, Rest, replay_rate
 from skws.jobs.control import Command
 from skws.jobs.intake import BatchSizer, Intake
-from skws.jobs.pace import Pace, Rest, replay_rate
 from skws.queries.changing import changed
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, SystemClock

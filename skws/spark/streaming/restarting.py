@@ -14,8 +14,8 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
+from skws.jobs.clock import StoppableClock
 from skws.jobs.log import Log
-from skws.jobs.pace import StoppableClock
 from skws.spark.faults import SparkFailedError, java_gone, without_java
 from skws.spark.streaming.faults import PassingError, passing, streaming_fault
 from skws.spark.streaming.sessions import stopped

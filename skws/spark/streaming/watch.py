@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from skws.jobs.control import Answer, Command
-from skws.jobs.inbox import Inbox
+from skws.jobs.clock import ending_on_signals, paced
+from skws.jobs.control import Answer, Command, JobListener, RunControl
+from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State
-from skws.jobs.pace import StoppableClock, paced, replay_rate
-from skws.jobs.pipeline import JobListener
 from skws.jobs.publishing import Publishing
-from skws.jobs.signals import ending_on_signals
-from skws.jobs.sink_fanout import SinkFanout
 from skws.jobs.slots import leave_nothing
+from skws.jobs.standing import Inbox
 from skws.memory import warn_by
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import checked
@@ -49,14 +46,19 @@ from skws.spark.streaming.sessions import Ahead, live_session, stopped, told_sha
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws_mesh.networks import Prefix
 from skws_schema.errors import SkwsError, UsageError
+from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND
+
+if TYPE_CHECKING:
+    from skws.queries.windowed.window_span import WindowSpan
 
 STATE: Final = "spark.skws.stateLocation"
 
 
 class SparkWatch:
-    """A live search of ``request``. Other threads than that of ``run`` may ``stop`` it and ``post`` commands.
+    """A live search of ``request``. Other threads than that of ``run`` use its ``control``.
 
     ``sinks``: those of the request unless given. ``answered`` hears what
     became of commands; ``each_step`` is called in the thread of the run, ten
@@ -77,20 +79,21 @@ class SparkWatch:
         each_step: Callable[[], None] = lambda: None,
         onlooker: JobListener | None = None,
         ahead: Ahead | None = None,
+        control: RunControl | None = None,
     ) -> None:
         self.request = request
         self._ahead = ahead
-        self.clock = StoppableClock()
+        self.control = control or RunControl(request)
+        self.clock = self.control.clock
         self._log = log
         self._given = checked(request)
         warn_by(partial(log.warning, "memory"))
-        replay_rate(request)
         self._source = parse_source(request.source)
         if self._source.local_only:
             raise UsageError(f"{self._source.name} can be read once only: it needs --engine local")
         self._sinks = open_sinks(request.sinks) if sinks is None else sinks
         self._shards = shards
-        self._inbox = Inbox(log, answered)
+        self._inbox = Inbox(log, self.control, answered)
         self._each_step = each_step
         self._onlooker = onlooker
         self._began = self.clock.now()
@@ -98,8 +101,7 @@ class SparkWatch:
         gauges = self._gauges = Gauges(request, self._began)
         self._delivering = OutputMerger(request, log, gauges, self._carried_out)
         self._telling = RunMetrics(request, self._source.name, gauges, self._delivering)
-        self._reins = ReplayControl()
-        self._place: RunDirectory | None = None
+        self._reins: ReplayControl | None = None
         self._commanding: CommandLog | None = None
         self._query: RestartingQuery | None = None
         self._told: Run | None = None
@@ -129,28 +131,25 @@ class SparkWatch:
         """What goes on inside the shards, as of the last micro-batch, if there is an onlooker."""
         return self._delivering.insight
 
-    def stop(self) -> None:
-        """End the run soon."""
-        self.clock.stopping.set()
+    @property
+    def schema(self) -> Schema:
+        return self._gauges.schema
 
-    def post(self, command: Command) -> None:
-        """A command for a micro-batch to come."""
-        self._inbox.post(command)
+    def windows_of(self, name: str) -> Sequence[WindowSpan]:
+        return self.insight.stretches.get(name, ())
 
-    def pause(self) -> None:
-        """Take in nothing until ``resume``, from the next micro-batch on; a replay stands still."""
-        self._hold(replace(self._reins, paused=True))
+    def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
+        return self.insight.waiting, self.insight.probes
 
-    def resume(self) -> None:
-        self._hold(replace(self._reins, paused=False))
+    def bad_reason(self) -> str:
+        return ""
 
-    def set_speed(self, speed: float) -> None:
-        """What a replay's own speed is multiplied by, from now on; other sources do not heed it."""
-        self._hold(replace(self._reins, speed=speed))
+    def forget(self, text: str) -> None:
+        """Results are counted on."""
 
     def metrics(self) -> Metrics:
         """What the run is at now. Only for the thread that runs it."""
-        state = "paused" if self._reins.paused and self._state == "running" else self._state
+        state = "paused" if self.control.pace.paused and self._state == "running" else self._state
         restarts = 0 if self._query is None else self._query.restarts
         return self._telling.metrics(self._began, self.clock.now(), state, self.standing, restarts)
 
@@ -160,12 +159,16 @@ class SparkWatch:
         Raises SkwsError, KeyboardInterrupt.
         """
         expect_long_lived_objects()  # results that wait for their sinks
-        with Publishing(self.request, self._log) as publishing, ending_on_signals(self.stop) as came:
+        with (
+            Publishing(self.request, self._log, self.control) as publishing,
+            ending_on_signals(self.control.stop) as came,
+        ):
             try:
                 with told_plainly(), ExitStack() as stack:
                     self._run(stack, publishing)
             finally:
                 self._state = "ended"
+                self.control.end("the job has ended: start it again for other queries")
                 self._tell_bad()
                 publishing.publish(self.metrics)
         self._log.info("ended", self._telling.summary((self.clock.now() - self._began) / MICROSECOND))
@@ -173,9 +176,9 @@ class SparkWatch:
             raise KeyboardInterrupt
 
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
-        place = self._place = stack.enter_context(RunDirectory(self.request))
+        place = stack.enter_context(RunDirectory(self.request))
         layout = kept_layout(place.layout, place.folder, self._shards)
-        self._reins.put(place.folder)
+        self._hold(place)
         start = uuid4().hex[:12]
         expected = layout or new_layout(self._shards or 1, len(self._given))
         keepers = KeepersAhead(start, place.request, expected.shares)
@@ -211,6 +214,7 @@ class SparkWatch:
             shards=layout.shards,
         )
         while not self._over(query, outgoing):
+            self._hold(place)
             self._step(commanding, outgoing, copies)
             publishing.each_second(self.clock.now(), self.metrics)
         outgoing.stop_waiting()
@@ -224,19 +228,17 @@ class SparkWatch:
         return retry(
             lambda: place.first_offset(layout.shown()),
             self.clock,
-            self._goes_on,
+            self.control.wait,
             lambda line: self._log.warning("source", line),
         )
 
-    def _goes_on(self, seconds: float) -> bool:
-        """Whether the run does, after so long."""
-        return not self.clock.stopping.wait(seconds)
-
-    def _hold(self, reins: ReplayControl) -> None:
-        """From any thread, also before the run has its folder."""
-        self._reins = reins
-        if self._place is not None and self._state != "ended":
-            reins.put(self._place.folder)
+    def _hold(self, place: RunDirectory) -> None:
+        """Show the reader whether it is paused, and its speed."""
+        pace = self.control.pace
+        reins = ReplayControl(pace.paused, pace.rate)
+        if reins != self._reins:
+            self._reins = reins
+            reins.put(place.folder)
 
     def _session(self, stack: ExitStack) -> SparkSession:
         request, ahead = self.request, self._ahead
@@ -253,7 +255,7 @@ class SparkWatch:
             **place.checkpoint.kept_run(),
             schema=self._gauges.schema,
             match_names=self.request.match_names,
-            wait=self._goes_on,
+            wait=self.control.wait,
             tell=lambda line: self._log.warning("sink", line),
         )
         delivery = SinkFanout(self._sinks, self.request.dead_letters, run)
@@ -304,6 +306,7 @@ class SparkWatch:
 
     def _carried_out(self, commands: tuple[Command, ...]) -> None:
         if self._commanding is not None:
+            self._speak_of_schema(self._commanding)
             self._commanding.done(commands)
 
     def _speak_of_schema(self, commanding: CommandLog) -> None:

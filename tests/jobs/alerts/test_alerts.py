@@ -12,10 +12,8 @@ import orjson
 import pytest
 
 from skws.cli.main import run
-from skws.jobs.alerts.file import Alert, read_alerts
-from skws.jobs.alerts.limit import Limiter, Rate
-from skws.jobs.alerts.reloading import Reloading
-from skws.jobs.alerts.routing import Routing
+from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, read_alerts
+from skws.jobs.fanout import Routing
 from skws.results.model import LiveResult, Result
 from skws.sinks.addresses import open_sinks, parse_sink
 from skws.sinks.base import Run, SinkError
@@ -83,7 +81,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: 7", "q: 7: expected keywords"),
         ("q: {query: ada, without: 7}", "without: 7: expected a relation, or a list of them"),
         ("q: {query: ada, without: 'a b'}", "'a b': expected the name of a relation"),
-        ("q: {pattern: a x, without: b}", "a pattern is over the relations that it names"),
+        ("q: {pattern: a x, without: b}", "without is for keywords: a pattern names its relations"),
         ("1: ada", "expected a name as text"),
         ("q: {top: 3}", "q: expected keywords, or a mapping"),
         ("q: {query: ada, tops: 3}", "q: no 'tops'; did you mean 'top'?"),
@@ -212,11 +210,11 @@ def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:
     routing = Routing(open_sinks(()), alerts)
     asked = request(source, queries={name: each.query for name, each in alerts.items()}, sinks=())
     watch = opened(asked, routing, notes=notes)
-    reloading = Reloading(queries, alerts, routing, dict, notes.log)
+    reloading = Reloading(queries, alerts, routing.change, dict, notes.log)
 
     def change(text: str, now: int) -> None:
         queries.write_text(text)
-        reloading.each_second(now, watch.post)
+        reloading.each_second(now, watch.control.submit)
         steps(watch)
 
     steps(watch)

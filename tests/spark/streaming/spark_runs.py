@@ -64,8 +64,8 @@ def running(asked: Job, shards: int | None = None) -> Iterator[Running]:
     run.thread.start()
     try:
         yield run
-        run.watch.stop()
+        run.watch.control.stop()
         run.end()
     finally:
-        run.watch.stop()
+        run.watch.control.stop()
         run.thread.join(PATIENCE)

@@ -10,7 +10,7 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
-from skws.jobs.pipeline import Worker
+from skws.jobs.worker import Worker
 from skws.queries.kinds import checked
 from skws.queries.partitioning import Partitioning
 from skws.queries.stream_state import LoggedBatch

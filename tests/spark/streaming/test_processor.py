@@ -14,7 +14,7 @@ import pytest
 from skws.data.batch import RecordBatch
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
-from skws.jobs.pipeline import Worker
+from skws.jobs.worker import Worker
 from skws.queries.kinds import checked
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.stream_state import LoggedBatch

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from skws.jobs.pace import StoppableClock
+from skws.jobs.clock import StoppableClock
 from skws.spark.faults import SparkFailedError
 from skws.spark.streaming.faults import PassingError, passing, streaming_fault, told_briefly
 from skws.spark.streaming.restarting import ATTEMPTS, RestartingQuery

@@ -13,7 +13,7 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
-from skws.jobs.pipeline import Worker
+from skws.jobs.worker import Worker
 from skws.queries.kinds import checked
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job

@@ -71,9 +71,9 @@ def test_patterns_stand_beside_keywords(tmp_path: Path) -> None:
     )
     with running(asked, 2) as run:
         run.results(2)
-        run.watch.post(Command("add", "added", added, kind=PATTERN))
+        run.watch.control.submit(Command("add", "added", added, kind=PATTERN))
         run.results(3)
-        run.watch.post(Command("add", "keywords", QUERY))
+        run.watch.control.submit(Command("add", "keywords", QUERY))
         run.results(5)
         first = run.sink.results
     append(source, order(4, 2), order(5, 1))
@@ -93,7 +93,7 @@ def test_it_goes_on_with_other_queries(tmp_path: Path) -> None:
     asked = request(source, checkpoint=checkpoint, window=TimeWindow(10_000_000))
     with running(asked, 2) as run:
         run.results(1)
-        run.watch.post(Command("add", "posted", "ada"))
+        run.watch.control.submit(Command("add", "posted", "ada"))
         run.results(2)
     append(source, order(3, 1))
     with running(replace(asked, queries={"new": "lamp", QUERY: QUERY})) as run:

@@ -1,4 +1,4 @@
-"""Dialogs over the screens: yes or no, a line of text, a choice of queries, the help."""
+"""Dialogs over the screens: yes or no, a line of text, a choice of queries, help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from skws.sinks.text import visible
 from skws_tui.keys import GOING
-from skws_tui.widgets.inputs import LineInput
+from skws_tui.widgets.lines import LineInput
 
 HELP: Final = """\
 [b]Screens[/b]
@@ -25,10 +25,10 @@ HELP: Final = """\
 [b]Keywords[/b]
   tarantino travolta       joined tuples that contain both
   "pulp fiction"           a phrase
-  trav*                    words that begin so
+  trav*                    words with this beginning
   actor.name:travolta      in an attribute; actor:travolta in a relation
   (tarantino OR rodriguez) either
-  -trailer                 tuples with it take no part
+  -trailer                 without tuples that contain it
   fraud ; refund           one before the other
   rank: ...   top 5: ...   with scores, only the best
   rank half-life 2 hours: ...        scores that fade by age
@@ -38,12 +38,12 @@ HELP: Final = """\
   window open when ... close when ...: ...   windows that the data defines
   Enter adds the query, Ctrl+J or Ctrl+Enter replaces the selected one
   Tab completes, Up and Down walk the history, Ctrl+R picks from it
-  Ctrl+S saves a query, Ctrl+D takes what is meant
+  Ctrl+S saves a query, Ctrl+D takes the suggested correction
 
 [b]Results[/b]
   j k or arrows   next, previous        g or Home   newest, and follow
   Enter           whole rows            /           filter
-  y   Y           copy, as JSON         Ctrl+O      export what is listed
+  y   Y           copy, as JSON         Ctrl+O      export the list
   [ ]             query left, right     x           remove the query
   e               keep ended results    i           back to the keywords
   s               best or newest first
@@ -53,7 +53,7 @@ HELP: Final = """\
 
 [b]Schema[/b]
   Ctrl+S saves, Ctrl+Z undoes, Ctrl+T infers from the source
-  Ctrl+J or Ctrl+Enter applies to the running engine
+  Ctrl+J or Ctrl+Enter applies it to the running job
 
 Keys can be changed in keys.yaml, see docs/tui.md.
 """
@@ -62,7 +62,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Dialog(ModalScreen[AnswerT]):
-    """A box in the middle, which is the element ``box``."""
+    """A box in the middle of the screen: the element ``box``."""
 
     DEFAULT_CSS = """
     Dialog { align: center middle; }
@@ -100,7 +100,7 @@ class ConfirmScreen(Dialog[bool]):
 
 
 class PromptScreen(Dialog[str | None]):
-    """Returns the text, or None if it was left."""
+    """Returns the text, or None if the user closed it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Back")]
 
@@ -119,7 +119,7 @@ class PromptScreen(Dialog[str | None]):
 
 
 class PickScreen(Dialog[str | None]):
-    """Returns the chosen query, or None if it was left."""
+    """Returns the chosen query, or None if the user closed it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Back"),
@@ -161,7 +161,7 @@ class PickScreen(Dialog[str | None]):
         options.clear_options()
         options.add_options([Option(Content(mark + visible(text))) for text, mark in self._found])
         if not self._found:
-            options.add_option(Option("No query yet: ask one first.", disabled=True))
+            options.add_option(Option("No query yet.", disabled=True))
 
 
 class HelpScreen(Dialog[None]):

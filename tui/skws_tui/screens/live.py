@@ -9,11 +9,10 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer
 
-from skws_tui.messages import ViewChanged
+from skws_tui.fence import ViewChanged
 from skws_tui.services.drawing import Palette
 from skws_tui.themes import palette
-from skws_tui.widgets.inputs import FilterBox
-from skws_tui.widgets.lines import StatusLine
+from skws_tui.widgets.lines import FilterBox, StatusLine
 
 if TYPE_CHECKING:
     from skws_tui.app import SkwsApp

@@ -14,8 +14,8 @@ from textual.widgets import Static
 
 from skws.sinks.text import visible
 from skws_tui.screens.live import FilteredScreen
-from skws_tui.services.job import LogLine
-from skws_tui.widgets.inputs import FilterBox
+from skws_tui.services.events import LogLine
+from skws_tui.widgets.lines import FilterBox
 
 _STYLES = {"info": "", "warning": "yellow", "error": "red bold"}
 
@@ -57,9 +57,7 @@ class LogScreen(FilteredScreen):
             return
         self._drawn = state
         lines = self._lines()
-        shown = (
-            Text("\n").join([_styled(line) for line in lines]) if lines else Text("Nothing was told so far.")
-        )
+        shown = Text("\n").join([_styled(line) for line in lines]) if lines else Text("The log is empty.")
         self.query_one("#log-lines", Static).update(shown)
 
     def action_copy(self) -> None:

@@ -44,7 +44,7 @@ class MetricsScreen(LiveScreen):
         width = self.query_one(VerticalScroll).scrollable_content_region.width or self.size.width - 4
         memory = resident_bytes() if self.skws.show_machine else None
         job = self.skws.job
-        speed, stages = 1.0 if job is None else job.status().speed, self.skws.show_machine
+        speed, stages = 1.0 if job is None else job.control.status().speed, self.skws.show_machine
         drawn = figures(self.skws.view, self.palette, width, memory, speed, stages=stages)
         lines = drawn.plain.count("\n")
         self.query_one("#figures", Static).update(drawn, layout=lines != self._lines)

@@ -1,4 +1,4 @@
-"""What evaluates a query: its candidate networks with the state of their operators, or its automaton."""
+"""The evaluation of a query: its candidate networks with the state of their operators, or its automaton."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
 from skws_schema.plural import counted
 from skws_tui.screens.live import FilteredScreen
-from skws_tui.services.job import Observe
 from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.off_thread import OffThread
 from skws_tui.services.typed import TypedQuery, parse_typed
 from skws_tui.services.view import View
-from skws_tui.widgets.inputs import FilterBox
+from skws_tui.widgets.lines import FilterBox
 
 _NETWORKS: Final = 60
 _MOST_OPERATORS: Final = 60_000
-"""Counted in a third of a second, so that the screen appears at once."""
+"""Counted in a third of a second, so that the screen appears quickly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class _Networks:
 
 
 class NetworksScreen(FilteredScreen):
-    """Begins with the query that is selected on the search screen, else with the first."""
+    """Begins with the query selected on the search screen, else with the first."""
 
     name_shown = "networks"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -107,19 +106,19 @@ class NetworksScreen(FilteredScreen):
         if self._query not in view.queries:
             self._query = view.queries[0] if view.queries else None
         if self._query is None:
-            self.query_one("#query", Static).update("No query stands. F2, type keywords, Enter.")
+            self.query_one("#query", Static).update("No query yet. Press F2, type keywords, press Enter.")
             self._drawn = None
             self.listing.clear()
             return
         job = self.skws.job
         if job is not None:
-            job.submit(Observe(self._query))
+            job.observe(self._query)
             if self._worker_query != self._query or self._worker is None or self._worker.is_finished:
                 self._worker_query = self._query
-                self._worker = self._read(self._query, job.status().rows)
+                self._worker = self._read(self._query, job.rows)
 
     @work(group="networks", exclusive=True)
-    async def _read(self, name: str, rows: LiveRows | None) -> None:
+    async def _read(self, name: str, rows: LiveRows) -> None:
         try:
             found = await self._off_thread.run(partial(_networks, name, self.skws.view, rows))
         except SkwsError as error:
@@ -173,7 +172,7 @@ class NetworksScreen(FilteredScreen):
         tree.root.expand()
 
 
-def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
+def _networks(name: str, view: View, rows: LiveRows) -> _Networks:
     """Raises SkwsError."""
     typed = parse_typed(name)
     if typed.pattern:
@@ -182,8 +181,7 @@ def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
     explained = explain(plan, _NETWORKS, observed, _MOST_OPERATORS)
     missing = observed.missing if observed else ()
     asleep = f"asleep: no live tuple carries {' or '.join(map(repr, missing))}" if missing else ""
-    nodes = () if rows is None else (_nodes(plan, rows),)
-    return _Networks(name, (*explained.branches, *nodes), asleep)
+    return _Networks(name, (*explained.branches, _nodes(plan, rows)), asleep)
 
 
 def _pattern_lines(typed: TypedQuery, view: View) -> Sequence[str]:

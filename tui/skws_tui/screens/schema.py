@@ -18,21 +18,21 @@ from textual.widgets.option_list import Option
 
 from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import Problem, SkwsError
-from skws_tui.messages import Failed
+from skws_schema.plural import counted
+from skws_tui.fence import Failed
 from skws_tui.screens.dialogs import ConfirmScreen
 from skws_tui.screens.live import LiveScreen
 from skws_tui.services.editing import Draft, change_text, inferred, read_draft, save
-from skws_tui.services.job import ApplySchema
 from skws_tui.services.off_thread import OffThread, TooLongError
 
 _SAMPLING: Final = 120.0
-"""Seconds for a sample of a source, which may be far away."""
+"""Seconds for a sample of a source, which may be remote."""
 
 
 class YamlEditor(TextArea, inherit_bindings=False):
     """A text area that underlines errors."""
 
-    # Without the keys that the app and the screen use for the same or for more.
+    # Without the keys that the app and the screen handle themselves.
     BINDINGS: ClassVar[list[BindingType]] = [
         binding
         for binding in TextArea.BINDINGS
@@ -149,7 +149,7 @@ class SchemaScreen(LiveScreen):
     def action_save(self) -> None:
         """Save the text even if it has errors: it is the user's file."""
         if self.skws.request.served:
-            refusal = "a browser writes no schema file: Ctrl+J applies the text to the running engine"
+            refusal = "a browser cannot save the schema file: Ctrl+J applies the text to the running job"
             self.skws.post_message(Failed(refusal))
             return
         try:
@@ -168,13 +168,13 @@ class SchemaScreen(LiveScreen):
         if draft.schema is None:
             self.skws.post_message(Failed(f"not applied: {draft.problems[0].message}"))
         elif self.skws.job is None:
-            self.skws.post_message(Failed("nothing is running that a schema could be applied to"))
+            self.skws.post_message(Failed("no job is running to apply a schema to"))
         else:
-            self.skws.job.submit(ApplySchema(draft.text))
+            self.skws.job.apply_schema(draft.text)
 
     def action_infer(self) -> None:
         if self.dirty:
-            question = "Infer a schema and lose the edits that are not saved?"
+            question = "Infer a schema and lose the unsaved edits?"
             self.app.push_screen(ConfirmScreen(question), lambda yes: self._infer() if yes else None)
         else:
             self._infer()
@@ -199,7 +199,7 @@ class SchemaScreen(LiveScreen):
         state = "edited, not saved" if self.dirty else "saved"
         lines.append(f"{visible(self.skws.request.schema_path.name)}: {state}\n", palette.dim)
         if draft.schema is None:
-            lines.append(f"{len(draft.problems)} to mend before there is a graph", palette.warn)
+            lines.append(f"Fix {counted(len(draft.problems), 'error')} to see the graph.", palette.warn)
         else:
             lines.append(visible_lines("\n".join(draft.graph)) + "\n\n")
             lines.append(f"{len(draft.schema.relations)} relations, {len(draft.schema.joins)} joins, ")

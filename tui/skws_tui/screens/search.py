@@ -19,13 +19,11 @@ from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.drawing import Drawer, plain_text
 from skws_tui.services.results import ListedResult
 from skws_tui.services.typed import parse_typed, text_of
-from skws_tui.widgets.inputs import FilterBox
-from skws_tui.widgets.lines import Hint, Notice
+from skws_tui.widgets.lines import FilterBox, Hint, Notice
 from skws_tui.widgets.query_bar import QueryBar
 from skws_tui.widgets.query_panel import QueryBox, QueryPanel
 from skws_tui.widgets.result_list import ResultList
-from skws_tui.widgets.result_pane import ResultPane, why_empty
-from skws_tui.widgets.window_lines import WindowLines
+from skws_tui.widgets.result_pane import ResultPane, WindowLines, why_empty
 
 _WIDE = 110
 

@@ -13,44 +13,16 @@ from skws.keywords.plan import Plan
 from skws.keywords.query import Slot
 from skws.queries.kinds import check
 from skws.queries.ranked import ranking_of
-from skws.ranking.rankings import known_ranking
 from skws.spec.job import Job
-from skws.spec.query import WINDOW, Query
-from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
-from skws_schema.errors import SkwsError, UsageError
+from skws.spec.query import WINDOW
+from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
 from skws_tui.services.live_rows import LiveRows, SlotCounts
-from skws_tui.services.typed import Analysis, SlotAnalysis, TypedQuery, last_word, parse_typed
-from skws_windows.window import ExpressionWindow, parse_duration, parse_window
+from skws_tui.services.typed import Analysis, SlotAnalysis, as_query, last_word, parse_typed
+from skws_windows.window import parse_window
 
 _CHECKS_KEPT: Final = 256
 """Texts without a fault: a query was most often checked while it was typed, before Enter."""
-
-
-def as_query(typed: TypedQuery, *, allow_unbounded_windows: bool = False) -> Query:
-    """The query that a typed text stands for. Raises UsageError."""
-    if typed.pattern:
-        return Query.of_pattern(typed.text, typed.select)
-    if typed.scored:
-        return _scored(typed)
-    if not typed.window:
-        return Query(typed.text)
-    window = parse_window(typed.window)
-    if not isinstance(window, ExpressionWindow):
-        raise UsageError(
-            f"window {typed.window}: keywords share the window of the stream; expected an expression"
-            f" (open when ... close when ...), or top 5 window {typed.window}: KEYWORDS"
-        )
-    return Query(typed.text).over(window, allowed=allow_unbounded_windows)
-
-
-def _scored(typed: TypedQuery) -> Query:
-    half_life = parse_duration(typed.half_life, what="half-life") if typed.half_life else None
-    choice = RankingChoice(known_ranking(typed.ranking or DEFAULT), half_life, explain=True)
-    top = None if typed.top is None else TopChoice(typed.top, typed.group)
-    query = Query.of_keywords(typed.text, choice, top)
-    over = {WINDOW: typed.window} if top is not None and typed.window else {}
-    return replace(query, options={**query.options, **over})
 
 
 def plan_of(job: Job, name: str, schema: Schema) -> Plan:

@@ -1,4 +1,4 @@
-"""A schema while it is edited: its errors, its join graph, what applying it would change."""
+"""A schema while it is edited: its errors, its join graph, the effect of applying it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_draft(text: str, path: Path) -> Draft:
 
 
 def change_text(before: Schema, after: Schema) -> str:
-    """What applying a schema to the running job would do, in one line."""
+    """The effect of applying a schema to the running job, in one line."""
     change = SchemaChange.between(before, after)
     parts = []
     for word, (relations, joins), schema in (

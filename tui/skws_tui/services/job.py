@@ -1,165 +1,332 @@
-"""The contract between the app and the live search that it shows: commands in, status and events out."""
+"""The job behind the app: its queries by their typed names, its latest tuples, its events for the app.
+
+Loading a host takes a while, so the job's thread does it, behind the app's first picture. Commands wait
+until then.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+import gc
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
+from operator import attrgetter
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
 
-from skws.jobs.metrics import Metrics
-from skws.results.model import LiveResult
-from skws_schema.model import Schema
+from skws.data.record import Record
+from skws.jobs.clock import StoppableClock
+from skws.jobs.control import Answer, Command, Host, RunControl, open_host
+from skws.jobs.log import Level, Log
+from skws.keywords import EXCLUDED
+from skws.keywords.plan import Plan
+from skws.results.model import LiveResult, Result
+from skws.sinks.base import Run
+from skws.spec.query import KEYWORDS, WINDOWED
+from skws_schema.errors import SkwsError, UsageError
+from skws_tui.services.events import EventQueue, LogLine
+from skws_tui.services.live_rows import LiveRows
+from skws_tui.services.request import UiRequest
+from skws_tui.services.typed import as_query, parse_typed, text_of
+from skws_tui.services.user_files import fault_line
+from skws_windows.window import CountWindow, ExpressionWindow
 
 if TYPE_CHECKING:
-    from skws.explain.observed import Observed
     from skws.queries.windowed.window_span import WindowSpan
-    from skws_tui.services.live_rows import LiveRows
 
-Level: TypeAlias = Literal["info", "warning", "error"]
-KEPT_RESULTS: Final = 5_000
-"""Results that may wait for the app. Beyond that, the oldest are dropped and counted."""
-_KEPT_LINES: Final = 500
+_METRICS_EVERY: Final = 0.25  # seconds
+_FAILED: Final = "the search has failed: quit with ctrl+q and start anew for other queries"
 
 
-@dataclass(frozen=True, slots=True)
-class AddQuery:
-    """Answer a query from now on. Results that are already alive come first."""
+class LiveJob:
+    """A job whose ``control`` the app uses, and whose queries have the names that the user typed.
 
-    name: str
+    ``new_host`` makes the host, in the job's thread. ``rows``: the latest tuples of the window.
+    ``closing``: closed when the job stops. ``calendar`` returns seconds since the epoch, ``steady`` seconds
+    of any clock.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class RemoveQuery:
-    """Stop answering a query."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ApplySchema:
-    """Continue with the schema of a YAML text and keep the live tuples."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Observe:
-    """Report the state of a query's mesh."""
-
-    name: str
-
-
-Command: TypeAlias = AddQuery | RemoveQuery | ApplySchema | Observe
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """``rows``: the latest tuples of the window, None until the job has begun."""
-
-    paused: bool = False
-    speed: float = 1.0
-    rows: LiveRows | None = None
-
-
-class JobControl(Protocol):
-    """Controls a live search. Any thread may call it; the effects arrive as events."""
+    def __init__(
+        self,
+        request: UiRequest,
+        events: EventQueue,
+        new_host: Callable[[LiveJob], Host] | None = None,
+        clock: StoppableClock | None = None,
+        calendar: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not request.job.source:
+            raise UsageError("no source to search: give --source or --replay")
+        self.request = request
+        self.events = events
+        self.control = RunControl(request.job, clock, self.run)
+        self.rows = LiveRows(request.job.schema, request.job.plan_window)
+        self.closing = ExitStack()
+        self.queries: dict[str, None] = {}
+        """Names of the queries that stand, or will once the host is there."""
+        self.networks: Counter[tuple[str, str]] = Counter()
+        """Results so far by query and network."""
+        self._new_host = new_host or partial(LiveJob.host_with, lasting=True)
+        self._host: Host | None = None
+        self._calendar = calendar
+        self._steady = steady
+        self._measured_at = float("-inf")
+        self._bad = self._static = 0
+        self._stepped = False
+        self._observing: SimpleQueue[str] = SimpleQueue()
+        for name in request.queries:
+            self.add_query(name)
 
     def start(self) -> None:
-        """Begin in the background."""
+        self.control.start()
 
     def stop(self) -> None:
         """End the job and wait until it has ended."""
+        self.control.stop()
+        self.closing.close()
 
-    def pause(self) -> None:
-        """Read nothing until ``resume``; a replay's clock stops."""
+    def add_query(self, name: str) -> None:
+        """Answer a query from now on. Results that are already alive come first."""
+        if self._refuses():
+            return
+        self.queries[name] = None
+        self._report_queries()  # before the answer, which its first results may precede
+        try:
+            allowed = self.request.job.allow_unbounded_windows
+            query = as_query(parse_typed(name), allow_unbounded_windows=allowed)
+        except SkwsError as error:
+            self.log("error", f"{name}: {error}")
+            del self.queries[name]
+            self._report_queries()
+            return
+        self._submit(Command.new(name, query), partial(self._added, name))
 
-    def resume(self) -> None: ...
+    def remove_query(self, name: str) -> None:
+        """Stop answering a query."""
+        if self._refuses():
+            return
+        if self._host is None:  # show it at once: loading the host may take a while
+            self.queries.pop(name, None)
+            self._report_queries()
+        self._submit(Command("remove", name), partial(self._removed, name))
 
-    def set_speed(self, speed: float) -> None:
-        """Multiply a replay's own speed; other sources ignore it."""
+    def apply_schema(self, text: str) -> None:
+        """Change to the schema of a YAML text and keep the live tuples."""
+        if not self._refuses():
+            self._submit(Command("schema", "", schema=text), self._schema_applied)
 
-    def submit(self, command: Command) -> None:
-        """Carry out a command between two micro-batches. The answer is an event: nobody waits for it."""
+    def observe(self, name: str) -> None:
+        """Report the state of a query's mesh after the next step."""
+        self._observing.put(name)
 
-    def status(self) -> Status: ...
+    def run(self) -> None:
+        """The work of the job's thread. An error is reported and ends the job; the app stays."""
+        try:
+            self.open().run()
+        except SkwsError as error:
+            self._fail(str(error))
+        except Exception as error:  # the last resort
+            self._fail(fault_line(error, advice=""))
+
+    def open(self) -> Host:
+        """Make the host."""
+        self._host = self._new_host(self)
+        return self._host
+
+    def host_with(self, **options: Any) -> Host:
+        """The host for the job's engine, with results, records and log lines to this object."""
+        sink, log = CallSink(self._report_results), CallLog(self.log)
+        return open_host(
+            self.request.job,
+            self.control,
+            sinks=[sink],
+            log=log,
+            each_step=self._after_step,
+            onlooker=self,
+            **options,
+        )
+
+    def log(self, level: Level, text: str) -> None:
+        self.events.put(lines=[LogLine(self._calendar(), level, text)])
+
+    def report_metrics(self, *, at_once: bool = False) -> None:
+        """Report metrics four times a second, or ``at_once``."""
+        host = self._host
+        if host is None or not (at_once or self._steady() - self._measured_at >= _METRICS_EVERY):
+            return
+        self._measured_at = self._steady()
+        metrics = host.metrics()
+        if metrics.bad > self._bad:
+            reason = host.bad_reason()
+            new = metrics.bad - self._bad
+            self.log("warning", f"{new:,} bad record{'s' * (new > 1)} left out{reason and f': {reason}'}")
+            self._bad = metrics.bad
+        self.events.put(metrics=metrics, windows=self._windows(host))
+
+    def load_tables(self, records: Sequence[Record]) -> None:
+        """As a listener of the job."""
+        self._static += len(records)
+        self.rows.load_tables(records)
+
+    def add(self, records: Sequence[Record]) -> None:
+        """As a listener of the job."""
+        host = self._running
+        gone = host.schema.evolution.removed_relations
+        left = [record for record in records if record.relation not in gone]
+        if not isinstance(self.request.job.plan_window, CountWindow):
+            left.sort(key=attrgetter("time"))  # in a source of many files, each has its own order
+        self.rows.add(left, host.event_time or 0)
+
+    def miss(self) -> None:
+        """As a listener of the job."""
+        self.rows.cut = True
+
+    @property
+    def _running(self) -> Host:
+        assert self._host is not None  # noqa: S101 - the host calls this object
+        return self._host
+
+    def _refuses(self) -> bool:
+        """True, with an error in the log, if the job takes no more commands."""
+        ended = self.control.status().ended
+        if ended:
+            self.log("error", ended)
+        return bool(ended)
+
+    def _submit(self, command: Command, answered: Callable[[Answer], None]) -> None:
+        """``answered`` is called in the job's thread."""
+
+        def done(future: Future[Answer]) -> None:
+            answered(future.result())
+            self._report_queries()
+
+        self.control.submit(command).add_done_callback(done)
+
+    def _added(self, name: str, answer: Answer) -> None:
+        if answer.error and "already" not in answer.error:
+            self.queries.pop(name, None)
+
+    def _removed(self, name: str, answer: Answer) -> None:
+        if answer.error:
+            return
+        self.queries.pop(name, None)
+        text = text_of(name)
+        if text in map(text_of, self.queries):
+            return  # it was added again with another prefix
+        for key in [key for key in self.networks if key[0] == text]:
+            del self.networks[key]
+        self._running.forget(text)
+
+    def _schema_applied(self, answer: Answer) -> None:
+        if answer.error:
+            return
+        schema = self._running.schema
+        self.rows.change_schema(schema)
+        self.events.put(schema=schema)
+        self.log("info", "the schema is applied; live tuples stay")
+
+    def _report_queries(self) -> None:
+        self.events.put(queries=tuple(self.queries))
+
+    def _report_results(self, results: Sequence[LiveResult]) -> None:
+        self.networks.update((r.query, r.network) for r in results if isinstance(r, Result) and r.op == "+")
+        self.events.put(results=results)
+
+    def _windows(self, host: Host) -> Mapping[str, Sequence[WindowSpan]]:
+        """The windows of queries over an expression, by their names."""
+        found = {one.name: (one.kind, host.windows_of(one.name)) for one in host.standing}
+        return {name: windows for name, (kind, windows) in found.items() if windows or kind == WINDOWED}
+
+    def _after_step(self) -> None:
+        if not self._stepped:
+            self._stepped = True
+            expect_short_pauses()  # the host alone would rather have few
+        while not self._observing.empty():
+            self._observe(self._observing.get(), self._running)
+        self.report_metrics()
+
+    def _observe(self, name: str, host: Host) -> None:
+        from skws.explain.observed import Observed  # noqa: PLC0415 - loads behind the first picture
+        from skws_tui.services.analyzer import plan_of  # noqa: PLC0415
+
+        if name not in self.queries or parse_typed(name).pattern:
+            return
+        try:
+            plan = plan_of(self.request.job, name, host.schema)
+        except SkwsError:
+            return  # the schema has changed since
+        text = text_of(name)
+        results = {network: n for (query, network), n in self.networks.items() if query == text}
+        metrics = host.metrics()
+        # Queries of other kinds have operators of their own, which cannot be observed.
+        of_keywords = any(one.name == name and one.kind == KEYWORDS for one in host.standing)
+        waiting, probes = host.partials() if of_keywords else (None, {})
+        observed = Observed(
+            metrics.tuples + self._static,
+            metrics.live_tuples if self.rows.cut else len(self.rows),
+            waiting,
+            results,
+            self._missing(plan),
+            probes,
+        )
+        self.events.put(observed={name: observed})
+
+    def _missing(self, plan: Plan) -> tuple[str, ...]:
+        """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""
+        if isinstance(plan.window, ExpressionWindow):
+            return ()
+        carried = 0
+        for _, bitmap in self.rows.node_counts(plan.matcher):
+            carried |= 0 if bitmap == EXCLUDED else bitmap
+        return tuple(word for slot, word in enumerate(plan.keywords) if not carried >> slot & 1)
+
+    def _fail(self, text: str) -> None:
+        self.control.end(_FAILED)
+        self.events.put(lines=[LogLine(self._calendar(), "error", text)], failure=text)
+        self.log("info", "what was found stays; quit with ctrl+q and start anew to search on")
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """A line for the user. ``at``: seconds since the epoch."""
+class CallSink:
+    """A sink that passes results to a function."""
 
-    at: float
-    level: Level
-    text: str
+    name = "the terminal UI"
+    every = 1.0
+
+    def __init__(self, write: Callable[[Sequence[LiveResult]], None]) -> None:
+        self._write = write
+
+    def open(self, run: Run) -> None:
+        """There is nothing to open."""
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - no batch comes twice here
+        self._write(results)
+
+    def flush(self) -> None:
+        """There is no buffer."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
-@dataclass(slots=True)
-class JobEvents:
-    """Everything new since the app last looked; None means unchanged.
+class CallLog(Log):
+    """A log that passes lines to a function. A refused command is an error: the user gave it."""
 
-    ``dropped``: results that the app was too slow for. ``queries``: names
-    of all standing queries. ``observed``: the mesh of a query, by its name.
-    ``windows``: the windows of queries over an expression, by their names.
-    ``failure``: why the job ended, if it broke.
+    def __init__(self, write: Callable[[Level, str], None]) -> None:
+        super().__init__()
+        self._write = write
+
+    def _line(self, level: Level, event: str, message: str, fields: dict[str, Any]) -> None:  # noqa: ARG002
+        self._write("error" if event == "command" else level, message)
+
+
+def expect_short_pauses() -> None:
+    """Collect garbage in small steps, all of it rarely: each collection holds up the keys.
+
+    What is loaded by now is never collected. Results and live tuples are many objects
+    without cycles, which are freed without the collector.
     """
-
-    results: list[LiveResult] = field(default_factory=list)
-    dropped: int = 0
-    lines: list[LogLine] = field(default_factory=list)
-    metrics: Metrics | None = None
-    queries: tuple[str, ...] | None = None
-    schema: Schema | None = None
-    observed: dict[str, Observed] = field(default_factory=dict)
-    windows: Mapping[str, Sequence[WindowSpan]] | None = None
-    failure: str = ""
-
-
-class EventQueue:
-    """Between the job's thread and the app. Calls ``on_events`` for the first event after each ``take``."""
-
-    def __init__(self, on_events: Callable[[], None] = lambda: None, kept: int = KEPT_RESULTS) -> None:
-        self.on_events = on_events
-        self._lock = Lock()
-        self._results: deque[LiveResult] = deque(maxlen=kept)
-        self._lines: deque[LogLine] = deque(maxlen=_KEPT_LINES)
-        self._events = JobEvents()
-        self._announced = False
-
-    def put(
-        self,
-        results: Iterable[LiveResult] = (),
-        lines: Iterable[LogLine] = (),
-        metrics: Metrics | None = None,
-        queries: tuple[str, ...] | None = None,
-        schema: Schema | None = None,
-        observed: dict[str, Observed] | None = None,
-        windows: Mapping[str, Sequence[WindowSpan]] | None = None,
-        failure: str = "",
-    ) -> None:
-        """Add events; of metrics, queries, schema and windows only the latest are kept."""
-        with self._lock:
-            events = self._events
-            for result in results:
-                events.dropped += len(self._results) == self._results.maxlen
-                self._results.append(result)
-            self._lines.extend(lines)
-            events.metrics = metrics or events.metrics
-            events.queries = events.queries if queries is None else queries
-            events.schema = schema or events.schema
-            events.observed.update(observed or {})
-            events.windows = events.windows if windows is None else windows
-            events.failure = failure or events.failure
-            first, self._announced = not self._announced, True
-        if first:
-            self.on_events()
-
-    def take(self) -> JobEvents:
-        """All events so far."""
-        with self._lock:
-            events, self._events, self._announced = self._events, JobEvents(), False
-            events.results, events.lines = list(self._results), list(self._lines)
-            self._results.clear()
-            self._lines.clear()
-        return events
+    gc.freeze()
+    gc.set_threshold(2_000, 5, 100)

@@ -13,8 +13,14 @@ This module loads before the first picture; ``analyzer`` does the work behind it
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+from skws.ranking.rankings import known_ranking
+from skws.spec.query import WINDOW, Query
+from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
+from skws_schema.errors import UsageError
+from skws_windows.window import ExpressionWindow, parse_duration, parse_window
 
 # A colon directly before a word binds a keyword to a relation.
 _PREFIX: Final = re.compile(
@@ -69,6 +75,32 @@ def parse_typed(name: str) -> TypedQuery:
 def text_of(name: str) -> str:
     """The text by which results name a query."""
     return parse_typed(name).text
+
+
+def as_query(typed: TypedQuery, *, allow_unbounded_windows: bool = False) -> Query:
+    """The query that a typed text stands for. Raises UsageError."""
+    if typed.pattern:
+        return Query.of_pattern(typed.text, typed.select)
+    if typed.scored:
+        return _scored(typed)
+    if not typed.window:
+        return Query(typed.text)
+    window = parse_window(typed.window)
+    if not isinstance(window, ExpressionWindow):
+        raise UsageError(
+            f"window {typed.window}: keywords share the window of the stream; expected an expression"
+            f" (open when ... close when ...), or top 5 window {typed.window}: KEYWORDS"
+        )
+    return Query(typed.text).over(window, allowed=allow_unbounded_windows)
+
+
+def _scored(typed: TypedQuery) -> Query:
+    half_life = parse_duration(typed.half_life, what="half-life") if typed.half_life else None
+    choice = RankingChoice(known_ranking(typed.ranking or DEFAULT), half_life, explain=True)
+    top = None if typed.top is None else TopChoice(typed.top, typed.group)
+    query = Query.of_keywords(typed.text, choice, top)
+    over = {WINDOW: typed.window} if top is not None and typed.window else {}
+    return replace(query, options={**query.options, **over})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from skws.jobs.metrics import Metrics
 from skws_schema.errors import SkwsError
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema
-from skws_tui.services.job import JobEvents, LogLine
+from skws_tui.services.events import JobEvents, LogLine
 from skws_tui.services.request import UiRequest
 from skws_tui.services.results import ResultBuffer
 from skws_tui.services.typed import parse_typed, text_of

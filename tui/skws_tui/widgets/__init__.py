@@ -1,1 +1,1 @@
-"""The widgets of the terminal UI, one a module."""
+"""The widgets of the terminal UI, by the part of the screen."""

@@ -1,16 +1,20 @@
-"""Single lines of text: the status of the job, a notice about the list of results, hints for a first run."""
+"""Single lines: to type in, the status of the job, a notice about the results, hints for a first run."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
+from textual.binding import Binding
+from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from skws.sinks.text import instant, visible
-from skws_tui.services.job import JobControl
 from skws_tui.services.view import View
+
+if TYPE_CHECKING:
+    from skws_tui.services.job import LiveJob
 
 _MARKS: Final = {"starting": "◌", "running": "●", "paused": "‖", "ended": "■"}
 HINTS: Final = (
@@ -20,12 +24,60 @@ HINTS: Final = (
 )
 
 
+class LineInput(Input):
+    """Makes control characters visible and line ends spaces, whether typed, pasted or from a history."""
+
+    def validate_value(self, value: str) -> str:
+        return visible(value)
+
+
+class FilterBox(LineInput):
+    """Narrows down a screen's list; shown from ``/`` until Escape, which the screen handles."""
+
+    DEFAULT_CSS = """
+    FilterBox { height: 1; border: none; padding: 0 1; display: none; }
+    FilterBox:focus { border: none; }
+    """
+    SLASH = Binding("slash", "filter", "Filter", id="filter")
+
+    class Narrowed(Message):
+        """The words have changed."""
+
+    class Done(Message):
+        """The list takes the focus."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(placeholder=f"filter {what}", compact=True)
+
+    @property
+    def words(self) -> str:
+        return self.value
+
+    def open(self) -> None:
+        self.display = True
+        self.focus()
+
+    def close(self) -> bool:
+        """Clear and hide it; False if it was hidden."""
+        shown = self.display
+        self.value, self.display = "", False
+        return shown
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Narrowed())
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Done())
+
+
 class StatusLine(Widget):
     """The first line of every screen: name of the schema, state of the job, rate, event time, speed."""
 
     DEFAULT_CSS = "StatusLine { height: 1; padding: 0 1; background: $primary-background; text-style: bold; }"
 
-    def __init__(self, title: str, view: View, job: JobControl | None) -> None:
+    def __init__(self, title: str, view: View, job: LiveJob | None) -> None:
         super().__init__()
         self._title = title
         self._view = view
@@ -45,7 +97,7 @@ class StatusLine(Widget):
             parts.append(f"{metrics.rate:,.0f} tuples/s")
             if metrics.event_time is not None:
                 parts.append(instant(int(metrics.event_time)))
-            speed = self._job.status().speed
+            speed = self._job.control.status().speed
             if speed != 1:
                 parts.append(f"speed ×{speed:g}")
             if metrics.bad:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import on, work
@@ -17,11 +17,13 @@ from textual.widgets import Input, Static
 
 from skws.sinks.text import visible
 from skws_tui.services.drawing import Palette
-from skws_tui.services.job import JobControl
 from skws_tui.services.off_thread import OffThread, TooLongError
 from skws_tui.services.typed import Analysis, completed
 from skws_tui.services.view import View
-from skws_tui.widgets.inputs import LineInput
+from skws_tui.widgets.lines import LineInput
+
+if TYPE_CHECKING:
+    from skws_tui.services.job import LiveJob
 
 
 class _Completions(Suggester):
@@ -180,7 +182,7 @@ class QueryPanel(Vertical):
     QueryPanel QueryBox { padding: 0 1 !important; }
     """
 
-    def __init__(self, view: View, job: JobControl | None, palette: Palette) -> None:
+    def __init__(self, view: View, job: LiveJob | None, palette: Palette) -> None:
         super().__init__()
         self.palette = palette
         self.analysis = Analysis("")
@@ -221,7 +223,7 @@ class QueryPanel(Vertical):
             self._analyse(text, self._job)
 
     @work(group="typed", exclusive=True)
-    async def _analyse(self, text: str, job: JobControl) -> None:
+    async def _analyse(self, text: str, job: LiveJob) -> None:
         try:
             analysis = await self.off_thread.run(partial(_analysis, text, self._view, job))
         except TooLongError as error:
@@ -236,5 +238,5 @@ class QueryPanel(Vertical):
             self.query_one(AnalysisLines).show(analysis, self.palette)
 
 
-def _analysis(text: str, view: View, job: JobControl) -> Analysis:
-    return view.analyzer.analyse(text, job.status().rows)
+def _analysis(text: str, view: View, job: LiveJob) -> Analysis:
+    return view.analyzer.analyse(text, job.rows)

@@ -1,6 +1,8 @@
-"""The list of results with the details of the selected one, or the reason why it is empty."""
+"""The list of results with the details of the selected one, why it is empty, and the windows of the query."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -8,12 +10,19 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Static
 
 from skws.jobs.metrics import Metrics
-from skws.sinks.text import visible_lines
+from skws.sinks.text import fitted, instant, visible_lines
 from skws_schema.plural import counted
-from skws_tui.services.drawing import Drawer
+from skws_tui.services.drawing import Drawer, Palette
 from skws_tui.services.results import ListedResult
 from skws_tui.services.view import View
 from skws_tui.widgets.result_list import ResultList
+from skws_windows.window import MICROSECOND, ExpressionWindow
+
+if TYPE_CHECKING:
+    from skws.queries.windowed.window_span import WindowSpan
+
+
+_ROWS: Final = 5
 
 
 class ResultPane(Horizontal):
@@ -79,17 +88,17 @@ def why_empty(view: View, query: str | None, *, filtered: bool, has_source: bool
     if not has_source:
         return (
             "No source: start with --source or --replay.\n"
-            "The schema can be edited with F3, the command line searches replays."
+            "F3 edits the schema; the command line searches replays."
         )
     if view.failure:
-        return f"The run has ended: {view.failure}\nMend that and start again; F6 shows the log."
+        return f"The run has ended: {view.failure}\nFix the cause and start again; F6 shows the log."
     if filtered and len(view.results):
-        return "Nothing that is listed matches the filter.\nEsc clears it."
+        return "No result matches the filter.\nEsc clears it."
     if view.metrics is None:
         step = f": {view.log[-1].text}" if view.log else ""
-        return f"The engine is starting{step}.\nKeywords can be typed meanwhile; F6 shows the log."
+        return f"The engine is starting{step}.\nYou can already type keywords; F6 shows the log."
     if not view.queries:
-        return f"No query stands.\nType keywords above and press Enter, for example: {_example(view)}"
+        return f"No query yet.\nType keywords above and press Enter, for example: {_example(view)}"
     name = "these queries" if query is None else repr(query)
     found = view.found(query)
     return _all_ended(view.metrics, found, name) if found else _no_result(view.metrics, name)
@@ -104,9 +113,9 @@ def _all_ended(metrics: Metrics, found: int, name: str) -> str:
 def _no_result(metrics: Metrics, name: str) -> str:
     so_far = _so_far(metrics)
     if metrics.state != "ended":
-        return f"No result for {name} yet ({so_far}).\nF4 shows which networks are waited for."
+        return f"No result for {name} yet ({so_far}).\nF4 shows the networks and their partial results."
     if not metrics.tuples:
-        return "The source gave nothing.\nF6 shows the log."
+        return "The source has no records.\nF6 shows the log."
     return (
         f"No joined tuples contain all keywords ({so_far}).\n"
         "Type other keywords, or start with a longer --window or a larger --max-size."
@@ -122,3 +131,57 @@ def _example(view: View) -> str:
         return "tarantino travolta"
     searched = [relation.name for relation in view.schema.relations if relation.search]
     return f"{searched[0]}:word" if searched else "a word"
+
+
+class WindowLines(Static):
+    """Hidden if there are no windows to show."""
+
+    DEFAULT_CSS = """
+    WindowLines {
+        height: auto; max-height: 8; padding: 0 1; display: none;
+        border-top: solid $primary-background;
+    }
+    """
+
+    def show(self, view: View, query: str | None, palette: Palette) -> None:
+        """``query``: None for all of them."""
+        drawn = draw_windows(view, query, palette, self.screen.size.width - 2) if view.windows else None
+        self.display = drawn is not None
+        if drawn is not None:
+            self.update(drawn)
+
+
+def draw_windows(view: View, query: str | None, palette: Palette, width: int) -> Text | None:
+    """A line per key, open windows first; None if the query has no windows of its own.
+
+    ``query``: None for all of them, which share the windows of the schema, or of which one only has any.
+    """
+    from skws.queries.windowed.window_span import LABEL, timeline  # noqa: PLC0415 - loads only for an expression
+
+    if query is None and (
+        len(view.windows) == 1 or isinstance(view.request.job.plan_window, ExpressionWindow)
+    ):
+        query = next(iter(view.windows), None)  # the oldest one, which has seen the most
+    if query is None or query not in view.windows:
+        return None
+    windows = list(view.windows[query])
+    if not windows or view.event_time is None:
+        return Text("windows  none so far", palette.dim)
+    now = round(view.event_time * MICROSECOND)
+    lines = [_heading(windows, now, palette, width)]
+    rows = timeline(windows, now, max(width - LABEL - 1, 1), _ROWS)
+    lines += [Text.assemble((fitted(row.label, LABEL), palette.relation), " ", row.cells) for row in rows]
+    keys = len({window.key for window in windows})
+    if keys > _ROWS:
+        lines.append(Text(f"... {counted(keys - _ROWS, 'more key')}", palette.dim))
+    return Text("\n").join(lines)
+
+
+def _heading(windows: list[WindowSpan], now: int, palette: Palette, width: int) -> Text:
+    """Counts, and the times at the left and the right edge of the line."""
+    open_now = sum(window.end is None for window in windows)
+    left = instant(min(window.start for window in windows) // MICROSECOND)
+    right = instant(now // MICROSECOND)
+    counts = f"windows  {open_now:,} open, {len(windows) - open_now:,} ended lately"
+    room = max(width - len(counts) - len(left) - len(right) - 2, 1)
+    return Text(f"{counts}  {left} {'─' * (room - 1)} {right}"[:width], palette.dim)

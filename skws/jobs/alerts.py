@@ -1,17 +1,22 @@
-"""The file of queries: names with keywords, or with a query, how it is ranked, where its results go."""
+"""The file of standing queries, which may change while the job runs: rankings, sinks, limits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from msgspec.structs import replace
 
-from skws.jobs.alerts.limit import Rate
+from skws.jobs.control import Command
+from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
 from skws.queries.ranked import ranking_of, top_of
+from skws.queries.results import moment
+from skws.results.model import LiveResult, Result
 from skws.sinks.addresses import parse_sink
 from skws.spec.query import (
     APPEND_ONLY,
@@ -29,6 +34,7 @@ from skws.spec.query import (
 )
 from skws_schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8
 from skws_schema.yaml.located import locate
+from skws_windows.window import MICROSECOND, parse_duration
 
 _FLAGS: Final = {"explain_score": EXPLAIN, "group": GROUP, "append_only": APPEND_ONLY}
 _TEXTS: Final = {"rank": RANK, "half_life": HALF_LIFE}
@@ -46,11 +52,86 @@ _KNOWN: Final = (
     "limit",
 )
 _EXPECTED: Final = "expected keywords, or a mapping with query or pattern"
+_FORM: Final = re.compile(r"\s*(\d+)\s+per\s+(\d.*|[a-z]+)\s*", re.IGNORECASE)
+_REMEMBERED: Final = 100_000  # results held back, so that their retractions are, too
+_EVERY: Final = MICROSECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most ``most`` results in each interval of ``length`` microseconds of event time."""
+
+    most: int
+    length: int
+
+    @classmethod
+    def of(cls, text: str) -> Rate:
+        """``10 per minute``, ``1 per 2 hours``. Raises UsageError."""
+        found = _FORM.fullmatch(text)
+        if found is None or not int(found[1]):
+            raise UsageError(f"limit {text!r}: expected such as '10 per minute'")
+        length = found[2] if found[2][0].isdigit() else f"1 {found[2]}"
+        return cls(int(found[1]), parse_duration(length, what="limit"))
+
+
+class Limiter:
+    """Passes the results of one query, up to a rate. Intervals begin at multiples of their length."""
+
+    def __init__(self, rate: Rate) -> None:
+        self._rate = rate
+        self._interval: int | None = None
+        self._passed = 0
+        self._held: dict[str, None] = {}
+        self.held_back = 0
+
+    def let(self, result: LiveResult) -> LiveResult | None:
+        """The result with the number of those held back since the last one; None if it is held back.
+
+        A retraction passes unless its result was held back.
+        """
+        if result.op == "-":
+            if result.id in self._held:
+                del self._held[result.id]
+                return None
+            return result
+        interval = int(moment(result) * MICROSECOND) // self._rate.length
+        if interval != self._interval:
+            self._interval, self._passed = interval, 0
+        if self._passed >= self._rate.most:
+            self._hold(result.id)
+            return None
+        self._passed += 1
+        if not isinstance(result, Result):
+            return result  # it has no field for the number, which is logged at the end
+        held, self.held_back = self.held_back, 0
+        return replace(result, held_back=held) if held else result
+
+    def state(self) -> dict[str, Any]:
+        """The state of the limiter, as JSON."""
+        return {
+            "rate": [self._rate.most, self._rate.length],
+            "stretch": self._interval,
+            "told": self._passed,
+            "held": list(self._held),
+            "held_back": self.held_back,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore a ``state``, unless it is of another rate."""
+        if state["rate"] == [self._rate.most, self._rate.length]:
+            self._interval, self._passed = state["stretch"], state["told"]
+            self._held, self.held_back = dict.fromkeys(state["held"]), state["held_back"]
+
+    def _hold(self, name: str) -> None:
+        self.held_back += 1
+        self._held[name] = None
+        if len(self._held) > _REMEMBERED:
+            del self._held[next(iter(self._held))]
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A query of the file. ``sinks``: addresses of its own; none: those of the job."""
+    """A query of the file. ``sinks``: its own addresses; empty for the job's sinks."""
 
     query: Query
     sinks: tuple[str, ...] = ()
@@ -145,15 +226,15 @@ def _keywords(told: Mapping[Any, Any]) -> Query:
 
 def _pattern(told: Mapping[Any, Any]) -> Query:
     if "without" in told:
-        raise UsageError("a pattern is over the relations that it names: there is none to be without")
+        raise UsageError("without is for keywords: a pattern names its relations")
     if _options(told):
-        raise UsageError("a pattern has no rank, top or window of these; its own text says 'within'")
+        raise UsageError("rank, top and window are for keywords; a pattern says 'within' in its text")
     select = _select(told[SELECT]) if SELECT in told else None
     return Query.of_pattern(_text(PATTERN, told[PATTERN]), select, _number(told, "max_size"))
 
 
 def _select(told: Any) -> str:
-    """A list of attributes, in YAML's way or by commas as on the command line; none: matches are counted."""
+    """Attributes as a YAML list, or as one text with commas; an empty list counts the matches."""
     names = told if isinstance(told, list) else [told]
     if not all(isinstance(name, str) for name in names):
         raise UsageError(f"select: {told!r}: expected attributes, as [v.page, o.amount]")
@@ -161,7 +242,7 @@ def _select(told: Any) -> str:
 
 
 def _options(told: Mapping[Any, Any]) -> dict[str, str]:
-    """Checked, as standing queries have them."""
+    """The options of the query, checked."""
     options = {option: _text(key, told[key]) for key, option in _TEXTS.items() if key in told}
     for key, option in _FLAGS.items():
         if not isinstance(told.get(key, False), bool):
@@ -206,3 +287,69 @@ def _number(told: Mapping[Any, Any], key: str) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise UsageError(f"{key}: {value!r}: expected a number above 0")
     return value
+
+
+class Reloading:
+    """Follows the file ``path``, whose content was ``alerts``.
+
+    ``changed`` is called with new alerts. ``asked`` turns the queries of the file into those of the job.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        alerts: Mapping[str, Alert],
+        changed: Callable[[Mapping[str, Alert]], None],
+        asked: Callable[[Mapping[str, Query]], Mapping[str, Query]],
+        log: Log,
+    ) -> None:
+        self._path = path
+        self._alerts = dict(alerts)
+        self._changed = changed
+        self._asked = asked
+        self._log = log
+        self._state = _state(path)
+        self._looked = 0
+
+    def each_second(self, now: int, submit: Callable[[Command], object]) -> None:
+        """Submit the changes of the file, if a second has passed; ``now`` in microseconds.
+
+        A file with faults changes nothing.
+        """
+        if now - self._looked < _EVERY:
+            return
+        self._looked = now
+        state = _state(self._path)
+        if state is None or state == self._state:
+            return
+        self._state = state
+        try:
+            alerts = read_alerts(self._path)
+            commands = self._commands(alerts)
+            self._changed(alerts)
+        except SkwsError as error:
+            self._log.warning("queries", f"{error}; the queries stay as they were")
+            return
+        self._alerts = alerts
+        for command in commands:
+            submit(command)
+        self._log.info("queries", f"{self._path}: {len(alerts)} queries, {len(commands)} commands")
+
+    def _commands(self, alerts: Mapping[str, Alert]) -> list[Command]:
+        before = self._asked({name: each.query for name, each in self._alerts.items()})
+        after = self._asked({name: each.query for name, each in alerts.items()})
+        gone = [name for name, query in before.items() if after.get(name) != query]
+        new = [(name, query) for name, query in after.items() if before.get(name) != query]
+        return [
+            *(Command("remove", name) for name in gone),
+            *(Command.new(name, query) for name, query in new),
+        ]
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Time and size of a file; None if it is missing, as while an editor replaces it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

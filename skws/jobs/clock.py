@@ -1,9 +1,13 @@
-"""Clocks of live searches: one that an end of the run cuts short, one that replays go by."""
+"""The time of a job: a clock that stops with it, the pace of a replay, rests between polls, and signals."""
 
 from __future__ import annotations
 
+import signal
 import time
-from threading import Event
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, current_thread, main_thread
+from types import FrameType
 from typing import Final
 
 from skws.sources.feed import Clock
@@ -12,7 +16,7 @@ from skws_schema.errors import UsageError
 
 
 class StoppableClock:
-    """The machine's clock; ``stopping`` ends every sleep on it."""
+    """The machine's clock; setting ``stopping`` ends every sleep."""
 
     def __init__(self) -> None:
         self.stopping = Event()
@@ -25,12 +29,12 @@ class StoppableClock:
 
 
 class Pace:
-    """Time that runs ``rate`` times as fast as that of ``clock``, and stands still while paused."""
+    """Time that runs ``rate`` times as fast as ``clock``, and stands still while ``paused``."""
 
     def __init__(self, clock: Clock, rate: float = 1.0) -> None:
         self._clock = clock
         self._rate = rate
-        self._paused = False
+        self.paused = False
         self._since = clock.now()
         self._at = float(self._since)
 
@@ -42,24 +46,23 @@ class Pace:
         return int(self._now())
 
     def sleep(self, micros: int) -> None:
-        """Of the clock's own time."""
+        """Sleep on ``clock``, whatever the rate."""
         self._clock.sleep(micros)
 
     def set_rate(self, rate: float) -> None:
-        """From now on."""
         self._anchor()
         self._rate = rate
 
     def pause(self) -> None:
         self._anchor()
-        self._paused = True
+        self.paused = True
 
     def resume(self) -> None:
         self._anchor()
-        self._paused = False
+        self.paused = False
 
     def _now(self) -> float:
-        if self._paused:
+        if self.paused:
             return self._at
         return self._at + (self._clock.now() - self._since) * self._rate
 
@@ -73,18 +76,18 @@ _MOST_REST: Final = 50_000
 
 
 def replay_rate(request: Job) -> float:
-    """What a replay's own speed is multiplied by. Raises UsageError where that makes no sense."""
+    """The factor on a replay's own speed. Raises UsageError for a source that is no replay."""
     if request.speed is None:
         return 1.0
     if not request.source.startswith(_REPLAY):
-        raise UsageError("--speed needs a source replay:PATH: others go at their own speed")
+        raise UsageError("--speed needs a source replay:PATH: other sources have their own speed")
     if "speed=" in request.source.partition("?")[2]:
-        raise UsageError("--speed and speed= in the source are two ways to say one thing: leave one out")
+        raise UsageError("--speed and speed= in the source mean the same: give only one of them")
     return request.speed
 
 
 def paced(source: str, request: Job) -> str:
-    """The name of a source for the note that a run begins; of a replay with its pace."""
+    """The name of a source for the log; a replay's includes its pace."""
     if not request.source.startswith(_REPLAY) or "speed=" in request.source.partition("?")[2]:
         return source
     name = source.rpartition("?")[0]
@@ -94,16 +97,47 @@ def paced(source: str, request: Job) -> str:
 
 
 class Rest:
-    """Rests between polls that gave nothing, each twice as long as the one before, up to 50 ms."""
+    """Rests between empty polls: 2 ms, then twice as long each time, up to 50 ms."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._micros = _LEAST_REST
 
     def after(self, *, busy: bool) -> None:
-        """Rest, if the last poll gave nothing."""
+        """Rest unless the last poll was ``busy``."""
         if busy:
             self._micros = _LEAST_REST
             return
         self._clock.sleep(self._micros)
         self._micros = min(2 * self._micros, _MOST_REST)
+
+
+@contextmanager
+def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Inside, Ctrl-C and SIGTERM call ``stop``; a second one raises KeyboardInterrupt.
+
+    Yields the list of signals received. Other threads than the main one receive none.
+    """
+    received: list[int] = []
+    if current_thread() is not main_thread():
+        yield received
+        return
+
+    def note(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+        stop()
+
+    former = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    for number in former:
+        signal.signal(number, note)
+    try:
+        yield received
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

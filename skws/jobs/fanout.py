@@ -1,39 +1,84 @@
-"""Where the results of each query go: to sinks of its own within its limit, or to those of the job."""
+"""Results to the sinks of a job: to all of them, or to those of the query that found them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from skws.jobs.alerts.file import Alert
-from skws.jobs.alerts.limit import Limiter
+from skws.jobs.alerts import Alert, Limiter
 from skws.results.model import LiveResult
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import NONE, Marks, Run, Sink, WholeSink
+from skws.sinks.files import BatchFile
 from skws_schema.errors import SkwsError
 
 _LIMITS: Final = "limits"
 
 
-class _Way(NamedTuple):
-    """Of an alert: the addresses of its sinks, none for those of the job, and what lets results through."""
+class SinkFanout:
+    """All sinks of a job, and its file of dead letters if it has one. Raises SinkError."""
+
+    def __init__(self, sinks: Sequence[Sink], letters: Path | None, run: Run) -> None:
+        self._sinks = [WholeSink(sink) for sink in sinks]
+        self._letters: BatchFile | None = None
+        self._batch = 0
+        for sink in self._sinks:
+            sink.open(run)
+        if letters is not None:
+            self._letters = BatchFile(letters, Marks(run, "dead letters"), run.tell)
+
+    @property
+    def every(self) -> float:
+        """Seconds between flushes, the most that any sink asks for."""
+        return max((sink.every for sink in self._sinks), default=1.0)
+
+    def write(self, batch: int, results: Sequence[LiveResult], letters: Iterable[str]) -> None:
+        """Write one batch; ``letters``: lines without line end."""
+        self._batch = batch
+        for sink in self._sinks:
+            sink.write(batch, results)
+        lines = "".join(f"{letter}\n" for letter in letters)
+        if self._letters is not None and lines and not self._letters.has(batch):
+            self._letters.write(lines.encode())
+
+    def flush(self) -> None:
+        for sink in self._sinks:
+            sink.flush()
+        if self._letters is not None:
+            self._letters.flush(self._batch)
+
+    def close(self, *, failed: bool) -> None:
+        """``failed``: the job broke; each sink still flushes its whole batches."""
+        for sink in self._sinks:
+            if failed:
+                with suppress(SkwsError):
+                    sink.flush()
+            with suppress(SkwsError):
+                sink.close()
+        if self._letters is not None:
+            self._letters.close()
+
+
+class _Route(NamedTuple):
+    """The route of an alert: the addresses of its sinks (empty for the job's), and its limiter."""
 
     sinks: tuple[str, ...]
     limiter: Limiter | None
 
 
 class Routing:
-    """All sinks of a job as one. Sinks of one address are one.
+    """One sink that sends the results of each alert to its own sinks, within its limit.
 
-    Results name their query by its text. Alerts of one text are of the same
-    query; each lets its results through, and sends them, by itself.
+    Each address is opened once. Results name their query by its text; alerts with the same text share a
+    query, and each has its own limit and sinks.
     """
 
     def __init__(self, job: Sequence[Sink], alerts: Mapping[str, Alert]) -> None:
         self._job = [WholeSink(sink) for sink in job]
         self._own = {address: WholeSink(parse_sink(address)) for address in _addresses(alerts.values())}
-        self._ways: dict[str, list[_Way]] = {}  # by the text of a query
+        self._routes: dict[str, list[_Route]] = {}  # by the text of a query
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
         self._alerts: dict[str, Alert] = {}
         self._run: Run | None = None
@@ -42,7 +87,7 @@ class Routing:
         self._kept: list[dict[str, Any]] = []
         self._before: dict[str, Any] = {"batch": NONE, "limits": {}}
         self._begun = True
-        self._set_out(alerts)
+        self._route(alerts)
 
     @property
     def name(self) -> str:
@@ -62,7 +107,7 @@ class Routing:
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if not self._begun:
-            self._go_on(batch)
+            self._restore(batch)
         rest, own = self._sent(results)
         for sink in self._job:
             sink.write(batch, rest)
@@ -77,7 +122,7 @@ class Routing:
             state = {name: limiter.state() for name, limiter in self._limiters.items()}
             new = {"batch": self._last, "limits": state}
             if new != self._before:
-                # A run that ends before this batch is committed goes on from the one before.
+                # A run that ends before this batch is committed resumes from the one before.
                 self._marks.keep(self._last, limits=[new, self._before])
                 self._before = new
 
@@ -90,7 +135,7 @@ class Routing:
                 sink.close()
 
     def change(self, alerts: Mapping[str, Alert]) -> None:
-        """Go on with other alerts. Raises SkwsError if a sink cannot be opened; then nothing has changed."""
+        """Change the alerts. Raises SkwsError if a sink cannot be opened; then nothing has changed."""
         wanted = _addresses(alerts.values())
         gone = [address for address in self._own if address not in wanted]
         for address in gone:
@@ -109,21 +154,21 @@ class Routing:
         for address in gone:
             self._own.pop(address).close()
         self._own |= new
-        self._set_out(alerts)
+        self._route(alerts)
 
-    def _set_out(self, alerts: Mapping[str, Alert]) -> None:
+    def _route(self, alerts: Mapping[str, Alert]) -> None:
         limiters = {}
-        ways: dict[str, list[_Way]] = {}
+        routes: dict[str, list[_Route]] = {}
         for name, alert in alerts.items():
             if alert.limit is not None:
                 before = self._alerts.get(name)
                 same = before is not None and (before.query, before.limit) == (alert.query, alert.limit)
                 limiters[name] = self._limiters[name] if same else Limiter(alert.limit)
-            ways.setdefault(alert.query.text, []).append(_Way(alert.sinks, limiters.get(name)))
-        self._alerts, self._ways, self._limiters = dict(alerts), ways, limiters
+            routes.setdefault(alert.query.text, []).append(_Route(alert.sinks, limiters.get(name)))
+        self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
-    def _go_on(self, batch: int) -> None:
-        """Limits go on from where they were before the first batch that comes after a start."""
+    def _restore(self, batch: int) -> None:
+        """Restore the limits to their state before the first batch after a start."""
         self._begun = True
         self._before = next((state for state in self._kept if state["batch"] < batch), self._before)
         for name, state in self._before["limits"].items():
@@ -131,21 +176,21 @@ class Routing:
                 self._limiters[name].restore(state)
 
     def _sent(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], dict[str, list[LiveResult]]]:
-        """What goes to the job's sinks, and to each address; to each of them once."""
+        """The results for the job's sinks, and those for each address; each gets a result once."""
         rest: list[LiveResult] = []
         own: dict[str, list[LiveResult]] = {address: [] for address in self._own}
         latest: dict[tuple[str, str], bytes] = {}
         for result in results:
-            ways = self._ways.get(result.query, _OF_NO_ALERT)
-            if len(ways) > 1:  # what is evaluated for each query by itself is told for each of them
-                told = result.to_json()
-                if latest.get((result.query, result.id)) == told:
+            routes = self._routes.get(result.query, _DEFAULT)
+            if len(routes) > 1:  # queries evaluated one by one give the result once each
+                text = result.to_json()
+                if latest.get((result.query, result.id)) == text:
                     continue
-                latest[result.query, result.id] = told
+                latest[result.query, result.id] = text
             sent: set[int] = set()
-            for way in ways:
-                let = result if way.limiter is None else way.limiter.let(result)
-                for to in [own[address] for address in way.sinks] or [rest]:
+            for route in routes:
+                let = result if route.limiter is None else route.limiter.let(result)
+                for to in [own[address] for address in route.sinks] or [rest]:
                     if let is not None and id(to) not in sent:
                         sent.add(id(to))
                         to.append(let)
@@ -155,7 +200,7 @@ class Routing:
         return [*self._job, *self._own.values()]
 
 
-_OF_NO_ALERT: Final = (_Way((), None),)
+_DEFAULT: Final = (_Route((), None),)
 
 
 def _addresses(alerts: Iterable[Alert]) -> dict[str, None]:

@@ -1,0 +1,148 @@
+"""Processes micro-batches in a session, and rebuilds the session where an earlier run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from skws.data.record import Record
+from skws.durable.files import damaged
+from skws.formats.dead_letters import Late
+from skws.jobs.checkpoint import Checkpoint
+from skws.jobs.control import Command
+from skws.jobs.journal import Before, Entry, Journal
+from skws.jobs.standing import StandingQueries
+from skws.queries.session import Session
+from skws.queries.stream_state import LoggedBatch
+from skws.results.model import LiveResult
+from skws.sources.feed import Offset
+from skws.spec.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The results of a micro-batch, and its records that came too late."""
+
+    results: list[LiveResult]
+    late: list[Late]
+
+
+class Worker:
+    """Processes micro-batches in order.
+
+    ``past``: the log before the entry of a number, for queries that join.
+    """
+
+    def __init__(self, request: Job, past: Callable[[int], Iterable[LoggedBatch]] = lambda _: ()) -> None:
+        self._request = request
+        self._late: list[Late] = []
+        self._number = 0
+        self.live = Session(
+            request.stream,
+            on_late=self._on_late,
+            keywords=request.asks_keywords,
+            past=lambda: past(self._number),
+        )
+        self.standing = StandingQueries(request, self.live)
+
+    @property
+    def before(self) -> Before:
+        """The state before the next entry."""
+        standing = self.standing
+        return Before(self.live.position, self.live.now, standing.shown(), standing.schemas)
+
+    def load_tables(self, records: Sequence[Record]) -> None:
+        """Load static tables before anything else; queries include them in their snapshots."""
+        self.live.load_tables(records)
+
+    def work(self, entry: Entry) -> Outcome:
+        """Apply the commands of an entry, then process its records."""
+        results = self._apply(entry)
+        results += self.live.take(entry.records, ended=entry.ended)
+        late, self._late = self._late, []
+        return Outcome(results, late)
+
+    def replay(self, entry: Entry) -> None:
+        """Rebuild the state after an entry whose results an earlier process has written."""
+        self._apply(entry)
+        self.live.replay(entry.records, ended=entry.ended)
+        self._late.clear()
+
+    def _apply(self, entry: Entry) -> list[LiveResult]:
+        self._number = entry.number
+        return [result for command in entry.commands for result in self.standing.apply(command)]
+
+    def _on_late(self, record: Record, reached: int) -> None:
+        self._late.append(Late(record, reached))
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a run stands before its first new micro-batch.
+
+    ``number``: of the last micro-batch. ``control``: the offset in the control folder, None if there was
+    none. ``given``: the names of the queries that the last start was given.
+    """
+
+    offset: Offset
+    number: int = 0
+    control: int | None = None
+    given: tuple[str, ...] = ()
+
+
+def known_standing(checkpoint: Checkpoint, request: Job) -> StandingQueries:
+    """The queries and the schema at the end of the run, without their results. Raises StateError."""
+    standing = StandingQueries(request)
+    journal = Journal(checkpoint.journal.folder, checkpoint.id)
+    journal.open(checkpoint.first_kept())
+    _take_up_schemas(standing, journal)
+    _take_up_queries(standing, journal)
+    for entry in journal.entries():
+        for command in entry.commands:
+            standing.apply(command)
+    return standing
+
+
+def resume(
+    worker: Worker, checkpoint: Checkpoint, write: Callable[[Entry, Outcome], None], held: int
+) -> Start:
+    """Bring the session to the end of the run, and ``write`` what was not committed. Raises StateError.
+
+    ``held``: the last micro-batch that some sink has written.
+    """
+    committed = checkpoint.committed()
+    journal = checkpoint.journal
+    journal.open(checkpoint.first_kept())
+    if journal.last < max(committed, held):
+        raise damaged(
+            journal.folder, f" (of {max(committed, held):,} micro-batches it knows {journal.last:,})"
+        )
+    _take_up_schemas(worker.standing, journal)
+    worker.load_tables(list(checkpoint.tables()))
+    if journal.segments:
+        before = journal.segments[0].before
+        worker.live.seek(before.position, before.now)
+    _take_up_queries(worker.standing, journal)
+    start = Start(checkpoint.start(), committed, given=checkpoint.given())
+    states = checkpoint.states()
+    for entry in journal.entries():
+        if entry.number <= committed:
+            worker.replay(entry)
+        else:
+            worker.live.restore(states)
+            states = {}
+            write(entry, worker.work(entry))
+        start = Start(entry.end, max(entry.number, committed), entry.control, start.given)
+    journal.repair()
+    worker.live.restore(states)
+    return start
+
+
+def _take_up_schemas(standing: StandingQueries, journal: Journal) -> None:
+    for text in journal.segments[0].before.schemas if journal.segments else ():
+        standing.apply(Command("schema", "", schema=text))
+
+
+def _take_up_queries(standing: StandingQueries, journal: Journal) -> None:
+    for one in journal.segments[0].before.standing if journal.segments else ():
+        standing.stand(one)

@@ -34,7 +34,7 @@ from skws_schema.memory import explain_refusals
 from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # only who asks for Spark loads it
-    from skws.spark.replayed import DecodedReplay
+    from skws.spark.batch import BatchRun
 
 
 class Search:
@@ -183,7 +183,7 @@ class Search:
             yield run.count()
 
     @contextmanager
-    def _spark_run(self, report: ReportProgress) -> Iterator[DecodedReplay]:
+    def _spark_run(self, report: ReportProgress) -> Iterator[BatchRun]:
         from skws.spark.search import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
 
         with spark_run(self.standing, self._stream, self.replay, self.job.master, report) as run:

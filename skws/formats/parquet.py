@@ -230,6 +230,29 @@ def batches(splits: Sequence[Split], schema: Schema, advance: Advance = ignore) 
             yield _merged(parts)
 
 
+def group_batches(split: Split, schema: Schema) -> Iterator[RecordBatch] | None:
+    """The rows of a split's row groups, in their order; None if some are for the row reader."""
+    assert split.relation is not None  # noqa: S101 - as for all files that are read so
+    relation, groups = schema.relations[split.relation], range(split.start, split.end)
+    time = relation.time or "time"
+    checked = {time, *(a.name for a in relation.attributes if a.type in _RANGED)}
+    with opened(split.path) as file:
+        if not _has_plain_columns(file.schema_arrow, relation):
+            return None
+        for batch in file.iter_batches(1 << 16, row_groups=groups, columns=list(checked)):
+            if batch.column(time).null_count or not all(map(_in_range, batch.columns)):
+                return None
+    return _group_batches(split, relation, groups)
+
+
+def _group_batches(split: Split, relation: Relation, groups: Sequence[int]) -> Iterator[RecordBatch]:
+    number = split.relation or 0
+    with opened(split.path) as file:
+        for batch in file.iter_batches(READ_TOGETHER, row_groups=groups):
+            if batch.num_rows:
+                yield _merged([_part(batch, number, relation)])
+
+
 def table_batches(path: Path, relation: Relation) -> Iterator[pa.RecordBatch] | None:
     """The rows of a table as columns, in the order of its attributes; None if the file is not plain."""
     names = [attribute.name for attribute in relation.attributes]
@@ -358,16 +381,16 @@ class _Cursor:
             total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(rows):
                 if batch.num_rows:
-                    yield self._part(batch)
+                    yield _part(batch, self._number, self._relation)
                     advance(size * batch.num_rows // total)
 
-    def _part(self, batch: pa.RecordBatch) -> _Part:
-        columns = [
-            _stored(batch.column(batch.schema.get_field_index(a.name)), a.type)
-            for a in self._relation.attributes
-        ]
-        time = batch.column(batch.schema.get_field_index(self._relation.time or "time"))
-        return _Part(_integers(time), ArrowBlock(self._number, columns))
+
+def _part(batch: pa.RecordBatch, number: int, relation: Relation) -> _Part:
+    columns = [
+        _stored(batch.column(batch.schema.get_field_index(a.name)), a.type) for a in relation.attributes
+    ]
+    time = batch.column(batch.schema.get_field_index(relation.time or "time"))
+    return _Part(_integers(time), ArrowBlock(number, columns))
 
 
 def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:

@@ -1,119 +1,248 @@
-"""The batch job: all results over a replay, equal to those of the in-process engine, record for record.
+"""A stream that ends, answered by parallel tasks: read once as packed pieces, searched in slices of time.
 
-    decode -> settle lifespans -> cut into slices -> mesh over each slice -> sort
+    read and pack, a task a split -> plan slices by what is known of the pieces -> a task a slice -> driver
+
+A piece is one row, so a shuffle moves few large rows, and nothing between reading and searching unpacks a
+record. Every slice runs the session of the in-process engine, so all kinds of queries come with it.
 
 Docs: ``docs/architecture/spark.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, fields
+from functools import cached_property
 from itertools import islice
+from types import TracebackType
+from typing import Any, Final, Self
 
 import orjson
-from pyspark.sql import Column, DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
-from skws.formats import Replay
-from skws.keywords.plan import Plan
-from skws.queries.keywords.result_emitter import COMPLETED, RETRACTED
-from skws.results.model import Result
-from skws.spark.evaluate import COUNTED, evaluated
-from skws.spark.lifespans import TUPLES, settled
-from skws.spark.positions import with_positions
-from skws.spark.replayed import DecodedReplay, in_order
-from skws.spark.slices import Slicing, plan_slices, quantiles, sliced
-from skws_purging.lifespans import static_tuples
-from skws_purging.tuples import StreamTuple
-from skws_windows.window import FOREVER, TICKS_PER_ARRIVAL
+from skws.data.batch import RecordBatch
+from skws.data.record import BadRecord
+from skws.formats.files import Split
+from skws.formats.pieces import Holds, Piece, read_pieces, unpack, unpack_bad
+from skws.memory import MemoryShare
+from skws.queries.evaluator import Counts
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.results import read_result, written
+from skws.queries.slices import SMALL, Slice, SliceRun, Slicing, plan_slices
+from skws.results.model import LiveResult
+from skws.spec.query import Query
+from skws.spec.stream import Stream
+from skws_schema.memory import check
+from skws_schema.model import Schema
+from skws_windows.window import Window
+
+PIECES: Final = (
+    "split int, number int, holds int, first bigint, last bigint, size bigint, deletions bigint, "
+    "dequeues boolean, packed binary"
+)
+_KNOWN: Final = tuple(one.name for one in fields(Piece))
+_ARROW_PIECES: Final = pa.schema(
+    [
+        *((name, pa.int32()) for name in _KNOWN[:3]),
+        *((name, pa.int64()) for name in _KNOWN[3:7]),
+        (_KNOWN[7], pa.bool_()),
+        ("packed", pa.binary()),
+    ]
+)
+_FOUND: Final = "slice int, holds int, found binary"
+_ARROW_FOUND: Final = pa.schema([("slice", pa.int32()), ("holds", pa.int32()), ("found", pa.binary())])
+_RESULT, _NUMBER, _COUNTS = range(3)  # what a row of what was found holds: a result, their number, counts
+_SEED: Final = -1  # in place of what a piece holds: has a task run for a slice without pieces
+_ROWS: Final = 5_000  # results told at a time
 
 
-class BatchRun(DecodedReplay):
-    """One keyword query over one replay on Spark."""
+def replay_pieces(
+    spark: SparkSession, splits: Sequence[Split], schema: Schema, memory: MemoryShare
+) -> DataFrame:
+    """The pieces of replay files, read by a task a split; columns PIECES."""
+    parts = tuple(splits)
 
-    def __init__(self, spark: SparkSession, plan: Plan, replay: Replay) -> None:
-        super().__init__(spark, plan.schema, replay, plan.matcher)
-        self.ended_at: int | None = None  # the last tick of the stream, if its results are ranked
-        self.slicing = Slicing((), 1)  # unless there is enough to share out
-        self._plan = plan
-        self._keyed = frozenset(i for i, r in enumerate(plan.schema.relations) if r.key)
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with memory.kept():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from (_piece_row(*each) for each in read_pieces(parts[number], schema))
 
-    def results(self, limit: int | None = None) -> Iterator[Result]:
-        """Results in order of time; at one time retractions first, then by id."""
-        parts = self._shuffled_into(self._parts)
-        ticked = self._ticked(self._stream())
-        if self._plan.ranking is not None:
-            row = ticked.select(sf.max("tick")).first()
-            self.ended_at = row[0] if row else None
-        if parts > 1:
-            self.slicing = plan_slices(self._plan.lifespans, quantiles(ticked), parts)
-        tuples = self._with_lifespans(ticked, self._keyed | self._counted.deleting)
-        found = evaluated(sliced(tuples, self.slicing), self._plan, self._static(), self.slicing)
+    return spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(read, PIECES)
+
+
+def _piece_row(piece: Piece, packed: bytes) -> pa.RecordBatch:
+    values = [*astuple(piece), packed]
+    columns = [pa.array([value], kind) for value, kind in zip(values, _ARROW_PIECES.types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_PIECES)
+
+
+class BatchRun:
+    """Queries over a stream of pieces. ``counts`` are complete when the results have been read.
+
+    ``window``: that of the queries. ``tasks``: how many run at a time. ``least``: the fewest records of a
+    slice. ``slicing``: how the stream was cut, known once the results are asked for.
+    """
+
+    def __init__(
+        self,
+        pieces: DataFrame,
+        queries: Sequence[Query],
+        stream: Stream,
+        window: Window,
+        memory: MemoryShare,
+        tasks: int,
+        least: int = SMALL,
+    ) -> None:
+        self.counts = Counts()
+        self._pieces = pieces.persist(StorageLevel.MEMORY_AND_DISK)
+        self._queries = tuple(queries)
+        self._stream = stream
+        self._window = window
+        self._memory = memory
+        self._tasks = tasks
+        self._least = least
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pieces.unpersist()
+
+    @cached_property
+    def known(self) -> list[Piece]:
+        """What there is, in order of arrival. Reads the stream."""
+        rows = self._pieces.select(*_KNOWN).collect()
+        pieces = sorted((Piece(r[0], r[1], Holds(r[2]), *r[3:]) for r in rows), key=lambda p: p.place)
+        streamed = [piece for piece in pieces if piece.holds is Holds.RECORDS]
+        self.counts.tuples = sum(piece.insertions for piece in streamed)
+        self.counts.deletions = sum(piece.deletions for piece in streamed)
+        return pieces
+
+    @cached_property
+    def slicing(self) -> Slicing:
+        return plan_slices(self.known, self._queries, self._stream, self._window, self._tasks, self._least)
+
+    def bad_records(self) -> Iterator[BadRecord]:
+        """Input that is no record, in order of arrival."""
+        if any(piece.holds is Holds.BAD for piece in self.known):
+            bad = self._pieces.where(sf.col("holds") == int(Holds.BAD)).select("split", "number", "packed")
+            for row in bad.coalesce(1).sortWithinPartitions("split", "number").toLocalIterator():
+                yield from unpack_bad(row.packed)
+
+    def results(self, limit: int | None = None) -> Iterator[LiveResult]:
+        """Results in order of time."""
+        yield from islice((read_result(found) for found in self._found(counting=False)), limit)
+
+    def count(self) -> int:
+        """How many results the only query has, a pattern; none of them is formed."""
+        return sum(map(int, self._found(counting=True)))
+
+    def _found(self, *, counting: bool) -> Iterator[bytes]:
+        """What the slices give, in their order."""
+        number = len(self.slicing.slices)
+        found = self._sliced().mapInArrow(
+            _searcher(self.slicing.slices, self._queries, self._stream, self._memory, counting=counting),
+            _FOUND,
+        )
+        kept = found.persist(StorageLevel.MEMORY_AND_DISK) if number > 1 else None
         try:
-            yield from islice(self._received(found), limit)
+            if kept is not None:  # else slices would be searched one after the other, as they are asked for
+                kept.groupBy().count().collect()
+            for row in found.toLocalIterator():
+                if row.holds == _COUNTS:
+                    self._count(orjson.loads(row.found))
+                else:
+                    yield row.found
         finally:
-            ticked.unpersist()
+            if kept is not None:
+                kept.unpersist()
 
-    def _received(self, found: DataFrame) -> Iterator[Result]:
-        for row in in_order(found, "tick", "kind", "time", "id"):
-            if row.kind == COUNTED:
-                setattr(self.counts, row.id, getattr(self.counts, row.id) + row.time)
-                continue
-            self.counts.results += row.kind == COMPLETED
-            self.counts.retractions += row.kind == RETRACTED
-            yield Result.from_json(bytes(row.result))
-
-    def _ticked(self, stream: DataFrame) -> DataFrame:
-        """With the tick of each record. Positions are kept; times are those of the records, which are."""
-        if self._plan.by_count:
-            placed = with_positions(stream, self._parts).persist(StorageLevel.MEMORY_AND_DISK)
-            at = sf.col("tick") * TICKS_PER_ARRIVAL
-            return placed.withColumn("tick", at - sf.col("deletion").cast("long"))
-        return stream.withColumn("tick", sf.col("time"))
-
-    def _with_lifespans(self, ticked: DataFrame, settle: frozenset[int]) -> DataFrame:
-        """Tuples with lifespans: settled where tuples may end each other, else by the window alone."""
-        chosen = sf.col("relation").isin(sorted(settle))
-        parts = [self._natural(ticked.where(~chosen))]
-        if settle:
-            parts.append(settled(ticked.where(chosen), self._plan.lifespans, self._parts))
-        return reduce(DataFrame.unionAll, parts)
-
-    def _natural(self, ticked: DataFrame) -> DataFrame:
-        none = sf.lit(None)
-        columns = {
-            "start": sf.col("tick"),
-            "end": self._natural_end(),
-            "occurrence": none,
-            "successor": sf.lit(False),
-            "ended_at": none,
-        }
-        shaped = ticked.withColumns(columns)
-        return shaped.select(
-            *(sf.col(name).cast(kind).alias(name) for name, kind in (c.split() for c in TUPLES.split(", ")))
+    def _sliced(self) -> DataFrame:
+        """Every piece once for each slice that reads it, one partition a slice, in the order of its run."""
+        spark, slices = self._pieces.sparkSession, self.slicing.slices
+        bounds = [(number, one.context, one.end) for number, one in enumerate(slices)]
+        wanted = spark.createDataFrame(bounds, "slice int, context bigint, end bigint")
+        holds = sf.col("holds")
+        reads = (holds == int(Holds.TABLE)) | (
+            (holds == int(Holds.RECORDS))
+            & (sf.col("last") >= sf.col("context"))
+            & (sf.col("first") < sf.col("end"))
+        )
+        seeds = wanted.selectExpr(
+            "slice", *(f"cast({_blank(kind)} as {kind}) as {name}" for name, kind in _columns())
+        )
+        return (
+            self._pieces.join(sf.broadcast(wanted), reads)
+            .select("slice", *_KNOWN, "packed")
+            .unionAll(seeds)
+            .repartitionById(len(slices), "slice")
+            .sortWithinPartitions("holds", "first", "split", "number")
         )
 
-    def _natural_end(self) -> Column:
-        first_end = self._plan.lifespans.end(0)
-        return sf.lit(FOREVER) if first_end == FOREVER else sf.col("tick") + sf.lit(first_end)
+    def _count(self, told: dict[str, int]) -> None:
+        for name, count in told.items():
+            if name == "kept":
+                self.counts.kept = max(self.counts.kept, count)
+            elif name not in ("tuples", "deletions"):  # all of them are counted, whatever is read
+                setattr(self.counts, name, getattr(self.counts, name) + count)
 
-    def _static(self) -> Callable[[], list[StreamTuple]]:
-        """The static tables, broadcast as packed rows; a worker makes its tuples from them."""
-        if not self._tables:
-            return list
-        rows = self._decoded.where(sf.col("relation").isin(self._tables)).orderBy("split", "place")
-        packed = rows.select("relation", "packed").toArrow()
-        shipped = self._spark.sparkContext.broadcast(
-            list(zip(packed.column(0).to_pylist(), packed.column(1).to_pylist(), strict=True))
-        )
-        plan = self._plan
 
-        def unpack() -> list[StreamTuple]:
-            found = static_tuples(plan.schema, ((r, tuple(orjson.loads(row))) for r, row in shipped.value))
-            for static in found:
-                static.keywords = plan.matcher.bitmap(static.relation, static.row)
-            return found
+def _columns() -> list[tuple[str, str]]:
+    return [tuple(column.split()) for column in PIECES.split(", ")]  # type: ignore[misc]  # two words each
 
-        return unpack
+
+def _blank(kind: str) -> str:
+    return {"binary": "null", "boolean": "false"}.get(kind, str(_SEED))
+
+
+def _searcher(
+    slices: Sequence[Slice],
+    queries: Sequence[Query],
+    stream: Stream,
+    memory: MemoryShare,
+    *,
+    counting: bool,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What searches one slice in a task."""
+
+    def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        expect_long_lived_objects()
+        rows = (row for batch in batches for row in batch.to_pylist())
+        seed = next(rows, None)
+        if seed is None:
+            return
+        number = seed["slice"]
+        run = SliceRun(queries, stream, slices[number])
+        with memory.kept():
+            pieces = map(_unpacked, rows)
+            if counting:
+                yield _found_rows(number, _NUMBER, [str(sum(run.count(pieces))).encode()])
+            else:
+                found = map(written, run.results(pieces))
+                while some := list(islice(found, _ROWS)):
+                    yield _found_rows(number, _RESULT, some)
+        counts = {one.name: getattr(run.counts, one.name) for one in fields(Counts)}
+        yield _found_rows(number, _COUNTS, [orjson.dumps(counts)])
+
+    return search
+
+
+def _unpacked(row: dict[str, Any]) -> tuple[Piece, list[RecordBatch]]:
+    check()
+    known = [row[name] for name in _KNOWN]
+    return Piece(known[0], known[1], Holds(known[2]), *known[3:]), unpack(row["packed"])
+
+
+def _found_rows(number: int, holds: int, found: list[bytes]) -> pa.RecordBatch:
+    columns = [
+        pa.array([number] * len(found), pa.int32()),
+        pa.array([holds] * len(found), pa.int32()),
+        pa.array(found, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_FOUND)

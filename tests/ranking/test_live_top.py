@@ -25,7 +25,7 @@ from skws.spec.ranking import RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.jobs.watching import QUERY, append, customer, lines, order, request
-from tests.spark.test_differential_batch import TABLES, random_stream
+from tests.queries.random_streams import TABLES, random_stream
 
 STANDING = Query("alpha beta", 3, TOP, {"size": "3"}, name="best")
 

@@ -20,6 +20,8 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.engine import Engine
 from skws.results.assemble import json_row
 from skws.results.model import Result
+from skws.spec.query import Query
+from skws.spec.stream import Stream
 from skws_schema.graph import Edge, edges, edges_from
 from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import load_schema
@@ -80,9 +82,11 @@ def test_in_process_equals_path_search(name: str, query: str, size: int) -> None
     [CASES[3], *(pytest.param(*case, marks=pytest.mark.slow) for case in (CASES[0], CASES[5]))],
 )
 def test_spark_equals_in_process(spark: SparkSession, name: str, query: str, size: int) -> None:
-    from skws.spark.batch import BatchRun
+    from skws.spark.search import replay_run
 
-    with BatchRun(spark, plan_of(name, query, size), replay(name)[1]) as run:
+    plan, files = plan_of(name, query, size), replay(name)[1]
+    stream = Stream(plan.schema, plan.window, finite=True)
+    with replay_run(spark, Query(query).named(query, size), stream, files) as run:
         assert list(run.bad_records()) == []
         assert list(run.results()) == local(name, query, size)
 

@@ -1,229 +1,197 @@
-"""The Spark batch job gives what the in-process engine gives, record for record and in the same order."""
+"""A Spark job over replay files gives what the search in process gives: equal records in equal order."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-import skws.spark.batch
-import skws.spark.replayed
-from skws.data.record import Record
-from skws.formats import BadRecordLog, Replay
-from skws.keywords import parse_query
-from skws.keywords.plan import Plan
-from skws.queries.evaluator import Counts
-from skws.queries.keywords.engine import Engine
+from skws.formats import Replay
+from skws.queries.slices import SMALL
 from skws.results.model import Result
-from skws.spark.batch import BatchRun
-from skws.spark.slices import Slicing, plan_slices
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
-from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from skws.search import Search
+from skws.spark.search import replay_run
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws.spec.ranking import RankingChoice, TopChoice
+from skws_schema.model import Schema
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from tests.bounds import pattern_streams
 from tests.formats.replays import write_replay
+from tests.queries.random_streams import STREAMS, TABLES, random_stream, without_dequeues
 
 pytestmark = pytest.mark.spark
 
-ATTRIBUTES = (
-    Attribute("t", AttributeType.TEXT),
-    Attribute("x", AttributeType.INTEGER),
-    Attribute("y", AttributeType.INTEGER),
-)
-PLAIN = Relation("plain", ATTRIBUTES, search=("t",))
-KEYED = Relation("keyed", ATTRIBUTES, key=("x",), search=("t",))
-LINK = Relation("link", ATTRIBUTES)
-TABLE = Relation("fixed", ATTRIBUTES, search=("t",), table=True)
-JOINS = (
-    Join("pk", "plain", "keyed", (("x", "x"),)),
-    Join("pl", "plain", "link", (("y", "y"),)),
-    Join("lk", "link", "keyed", (("x", "y"),)),
-    Join("self", "plain", "plain", (("x", "y"),)),
-)
-STREAMS = Schema("streams", (PLAIN, KEYED, LINK), JOINS)
-TABLES = Schema(
-    "tables", (PLAIN, KEYED, LINK, TABLE), (*JOINS, Join("ft", "fixed", "plain", (("x", "x"), ("y", "y"))))
-)
-
-
-def random_stream(schema: Schema, seed: int, count: int, values: int) -> list[Record]:
-    """Ties, equal rows, NULLs, deletions of known and unknown rows, keyed replacements."""
-    rng = random.Random(seed)
-    records: list[Record] = []
-    time = 1_000_000
-    for _ in range(count):
-        time += rng.choice([0, 0, 1, 1, 2, 3])
-        relation = rng.randrange(len(schema.relations))
-        table = schema.relations[relation].table
-        if records and not table and rng.random() < 0.2:
-            again = rng.choice(records[-30:])
-            if not schema.relations[again.relation].table:
-                records.append(again._replace(time=time, delete=rng.random() < 0.7))
-                continue
-        records.append(Record(relation, 0 if table else time, random_row(rng, values)))
-    return records
-
-
-def random_row(rng: random.Random, values: int) -> Row:
-    words = [word for word in ("alpha", "beta", "no") if rng.random() < 0.3]
-    numbers = [rng.choice([None, *range(values)]) if rng.random() < 0.9 else None for _ in range(2)]
-    return (" ".join([*words, "pad"]), *numbers)
+KEYWORDS = Query("alpha beta -no", 4)
+PATTERN = Query.of_pattern("plain a ; keyed b where a.x = b.y")
+RANKED = Query.of_keywords("alpha beta", RankingChoice(explain=True))
 
 
 def both(
-    spark: SparkSession, plan: Plan, path: Path
-) -> tuple[list[Result], Counts, list[Result], Counts, Slicing]:
-    replay = Replay.open(path, plan.schema, split_bytes=8_000)
-    log = BadRecordLog()
-    engine = Engine(plan)
-    local = [*engine.load_tables(replay.tables(log)), *engine.process(replay.stream(log))]
-    with BatchRun(spark, plan, replay) as run:
+    spark: SparkSession, path: Path, schema: Schema, query: Query, least: int = 20, **options: Any
+) -> int:
+    """Search in both ways, and compare; gives the number of slices."""
+    search = Search(Job.search(query, schema, path, engine=EngineName.LOCAL, **options))
+    expected = list(search.results())
+    replay = Replay.open(path, schema, split_bytes=4_000)
+    with replay_run(spark, search.standing, search.job.stream, replay, least) as run:
         assert list(run.bad_records()) == []
-        distributed = list(run.results())
-        return local, engine.counts, distributed, run.counts, run.slicing
+        assert list(run.results()) == expected
+        assert run.counts == search.counts
+        assert search.counts.results > 10 or query.kind != KEYWORDS.kind
+        if query.kind == PATTERN.kind:
+            assert run.count() == len(expected) > 10
+    return len(run.slicing.slices)
 
 
-@pytest.fixture
-def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices and shards even for little."""
-    monkeypatch.setattr(skws.spark.replayed, "SMALL", 0)
-
-
-@pytest.mark.usefixtures("shared_out")
 @pytest.mark.parametrize(
-    "window",
+    ("window", "cut"),
     [
-        TimeWindow(12),
-        CountWindow(9),
-        Unbounded(),
-        *(pytest.param(long, marks=pytest.mark.slow) for long in (TimeWindow(60), CountWindow(40))),
+        (TimeWindow(12), True),
+        (CountWindow(9), True),
+        (Unbounded(), False),
+        pytest.param(TimeWindow(60), True, marks=pytest.mark.slow),
+        pytest.param(CountWindow(40), True, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("schema", [STREAMS, TABLES], ids=["streams", "tables"])
-def test_equal_record_for_record(spark: SparkSession, tmp_path: Path, schema: Schema, window: Window) -> None:
-    stream = random_stream(schema, seed=len(schema.relations), count=400, values=7)
-    path = write_replay(tmp_path / "r.jsonl", schema, stream)
-    plan = Plan(schema, parse_query("alpha beta -no", schema), window, 4)
-    local, counts, distributed, spark_counts, slicing = both(spark, plan, path)
-    assert distributed == local
-    assert spark_counts == counts
-    assert counts.results > 20
-    assert counts.retractions > 0
-    if not isinstance(window, Unbounded):
-        assert slicing.slices > 3
-
-
-@pytest.mark.usefixtures("shared_out")
-@pytest.mark.parametrize("window", [TimeWindow(25), CountWindow(40)])
-def test_keywords_in_order(spark: SparkSession, tmp_path: Path, window: Window) -> None:
-    path = write_replay(tmp_path / "r.jsonl", TABLES, random_stream(TABLES, 5, 400, 5))
-    plan = Plan(TABLES, parse_query("beta ; alpha", TABLES), window, 4)
-    local, counts, distributed, spark_counts, _ = both(spark, plan, path)
-    assert distributed == local
-    assert spark_counts == counts
-    assert counts.results > 20
-
-
-@pytest.mark.usefixtures("shared_out")
-def test_without_a_relation(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_replay(tmp_path / "r.jsonl", TABLES, random_stream(TABLES, 5, 400, 5))
-    plan = Plan(TABLES, parse_query("alpha beta -keyed:", TABLES), TimeWindow(40), 4)
-    local, counts, distributed, spark_counts, _ = both(spark, plan, path)
-    assert distributed == local
-    assert spark_counts == counts
-    assert counts.results > 20
-    assert not any(member.relation == "keyed" for result in local for member in result.tuples)
-
-
-@pytest.mark.usefixtures("shared_out")
-@pytest.mark.parametrize("slices", [1, 5, 30])
-def test_slicing_does_not_change_results(
-    spark: SparkSession, tmp_path: Path, slices: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("query", [KEYWORDS, PATTERN], ids=["keywords", "pattern"])
+def test_equal_record_for_record(
+    spark: SparkSession, tmp_path: Path, query: Query, window: Window, cut: bool
 ) -> None:
-    path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 7, 200, 5))
-    plan = Plan(STREAMS, parse_query("alpha beta", STREAMS), TimeWindow(30), 3)
-
-    def cut(window: Window, ticks: list[int], cores: int) -> Slicing:
-        step = max(1, len(ticks) // slices)
-        return Slicing(tuple(sorted(set(ticks[step::step]))), 3)
-
-    monkeypatch.setattr(skws.spark.batch, "plan_slices", cut)
-    local, _, distributed, _, _ = both(spark, plan, path)
-    assert distributed == local
+    """With ties, NULLs, keys that are replaced and deleted, and a table."""
+    stream = without_dequeues(TABLES, random_stream(TABLES, 4, 800, 7))
+    path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
+    assert (both(spark, path, TABLES, query, window=window) > 1) == cut
 
 
-def test_little_is_run_in_one_piece(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_replay(tmp_path / "r.jsonl", TABLES, random_stream(TABLES, 3, 200, 5))
-    plan = Plan(TABLES, parse_query("alpha beta", TABLES), TimeWindow(30), 3)
-    local, _, distributed, _, slicing = both(spark, plan, path)
-    assert distributed == local
-    assert (slicing.slices, slicing.shards) == (1, 1)
+def test_deletions_of_rows_without_a_key_are_searched_in_one_piece(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 400, 7))
+    assert both(spark, path, STREAMS, KEYWORDS, window=TimeWindow(12)) == 1
 
 
-@pytest.mark.parametrize("content", ["", "one"])
-def test_empty_and_single(spark: SparkSession, tmp_path: Path, content: str) -> None:
-    stream = [Record(0, 5, ("alpha beta", 1, 1))] if content else []
-    path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
-    plan = Plan(STREAMS, parse_query("alpha beta", STREAMS), TimeWindow(30))
-    local, _, distributed, _, _ = both(spark, plan, path)
-    assert distributed == local
-    assert len(local) == len(stream)
+def test_keywords_in_order(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_replay(
+        tmp_path / "r.jsonl", STREAMS, without_dequeues(STREAMS, random_stream(STREAMS, 5, 400, 5))
+    )
+    assert both(spark, path, STREAMS, Query("beta ; alpha", 4), window=TimeWindow(25)) > 1
+
+
+def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Path) -> None:
+    """Their pieces overlap, so slices cut through them."""
+    stream = without_dequeues(STREAMS, random_stream(STREAMS, 5, 600, 5))
+    folder = tmp_path / "relations"
+    folder.mkdir()
+    for number, relation in enumerate(STREAMS.relations):
+        write_replay(folder / f"{relation.name}.jsonl", STREAMS, [r for r in stream if r.relation == number])
+    assert both(spark, folder, STREAMS, KEYWORDS, window=TimeWindow(12)) > 3
+
+
+@pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(25)])
+def test_scores(spark: SparkSession, tmp_path: Path, window: Window) -> None:
+    stream = without_dequeues(TABLES, random_stream(TABLES, 3, 600, 5))
+    path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
+    assert both(spark, path, TABLES, RANKED, window=window) > 1
+
+
+@pytest.mark.parametrize(
+    ("query", "window"),
+    [
+        (Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3)), TimeWindow(40)),
+        (Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3)), CountWindow(25)),
+        (RANKED, ExpressionWindow("open when x > 4 and plain close when time - time[-1] > 2 us")),
+        (KEYWORDS, ExpressionWindow("longest match [plain] .* [keyed] within 60 us per x")),
+        (
+            Query.of_pattern("plain p AND keyed k"),
+            ExpressionWindow("open when x > 4 and plain close when x = 0"),
+        ),
+    ],
+    ids=["top", "top of counted", "scores in windows", "windows per key", "pattern in windows"],
+)
+def test_queries_with_a_state_are_searched_in_one_piece(
+    spark: SparkSession, tmp_path: Path, query: Query, window: Window
+) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 500, 7))
+    assert both(spark, path, STREAMS, query, window=window) == 1
+
+
+def test_attributes_shown_by_synopses(spark: SparkSession, tmp_path: Path) -> None:
+    schema = pattern_streams.SCHEMA
+    path = write_replay(tmp_path / "r.jsonl", schema, pattern_streams.stream(4, 200))
+    text, shown = pattern_streams.PATTERNS[7]
+    assert both(spark, path, schema, Query.of_pattern(text, shown)) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_empty_and_single(spark: SparkSession, tmp_path: Path, count: int) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 1, count, 5))
+    search = Search(Job.search("alpha -no", STREAMS, path, engine=EngineName.LOCAL, window=TimeWindow(30)))
+    with replay_run(spark, search.standing, search.job.stream, search.replay) as run:
+        assert list(run.results()) == list(search.results())
+        assert run.counts == search.counts
+        assert run.counts.tuples == count
+
+
+def test_tables_alone(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [record for record in random_stream(TABLES, 3, 90, 7) if TABLES.relations[record.relation].table]
+    path = write_replay(tmp_path / "r.jsonl", TABLES, rows)
+    search = Search(Job.search("alpha", TABLES, path, engine=EngineName.LOCAL, window=TimeWindow(30)))
+    with replay_run(spark, search.standing, search.job.stream, search.replay) as run:
+        found = list(run.results())
+    assert found == list(search.results())
+    assert len(found) > 2
+    assert run.counts == search.counts
 
 
 def test_limit_gives_the_first_results(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 7, 200, 3))
-    plan = Plan(STREAMS, parse_query("alpha beta", STREAMS), TimeWindow(30), 3)
-    replay = Replay.open(path, STREAMS)
-    with BatchRun(spark, plan, replay) as run:
+    stream = without_dequeues(STREAMS, random_stream(STREAMS, 7, 200, 3))
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
+    search = Search(Job.search("alpha beta", STREAMS, path, window=TimeWindow(10)))
+    replay = Replay.open(path, STREAMS, split_bytes=4_000)
+    with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
         everything = list(run.results())
-    with BatchRun(spark, plan, replay) as run:
+        assert len(run.slicing.slices) > 1
         assert list(run.results(limit=5)) == everything[:5]
+    assert len(everything) > 5
 
 
 def test_bad_records_come_in_order_with_their_place(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     good = b'{"relation": "plain", "time": 1, "row": {"t": "alpha", "x": 1, "y": 2}}\n'
     path.write_bytes(good * 50 + b"{nonsense\n" + good * 50 + b"\xff\xfe\n" + good)
+    search = Search(Job.search("alpha", STREAMS, path, window=TimeWindow(30)))
     replay = Replay.open(path, STREAMS, split_bytes=500)
-    plan = Plan(STREAMS, parse_query("alpha", STREAMS), TimeWindow(30))
-    with BatchRun(spark, plan, replay) as run:
-        assert [(b.line, b.raw.strip()) for b in run.bad_records()] == [
-            (51, b"{nonsense"),
-            (102, b"\xff\xfe"),
-        ]
+    with replay_run(spark, search.standing, search.job.stream, replay) as run:
+        bad = [(record.line, record.raw.strip()) for record in run.bad_records()]
+        assert bad == [(51, b"{nonsense"), (102, b"\xff\xfe")]
         assert len(list(run.results())) == 101
 
 
-@pytest.mark.parametrize(
-    ("window", "slices", "shards"),
-    [(TimeWindow(10), 8, 1), (TimeWindow(400), 2, 1), (TimeWindow(5000), 1, 2), (Unbounded(), 1, 2)],
-)
-def test_plan_of_slices(window: Window, slices: int, shards: int) -> None:
-    slicing = plan_slices(window, list(range(1001)), cores=2)
-    assert (slicing.slices, slicing.shards) == (slices, shards)
+def test_a_pattern_is_counted_up_to_the_limit(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark is not None
+    path = write_replay(tmp_path / "r.jsonl", TABLES, random_stream(TABLES, 4, 400, 7))
+    job = Job.search(PATTERN, TABLES, path, window=TimeWindow(12), limit=3)
+    search = Search(job)
+    assert len(list(search.results())) == search.found == 3
+    assert Search(job).count() == 3
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(path.read_text() + "{broken\n")
+    with pytest.raises(Exception, match=r"bad.jsonl:401"):
+        Search(Job.search(PATTERN, TABLES, bad, window=TimeWindow(12))).count()
 
 
-def test_nothing_is_kept_twice_nor_counted_in_more_parts_than_cores(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """By Spark's own setting a count has 200 parts, which takes seconds."""
-    write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 300, 4))
-    plan = Plan(STREAMS, parse_query("alpha beta", STREAMS), TimeWindow(12), 4)
-    spark.conf.unset("spark.sql.shuffle.partitions")
-    context = spark.sparkContext
-    kept = context._jsc.getPersistentRDDs().size()
-    context.setJobGroup("count", "")
-    with BatchRun(spark, plan, Replay.open(tmp_path / "r.jsonl", STREAMS)) as run:
-        assert list(run.bad_records()) == []
-        assert run.counts.tuples
-        context.setJobGroup("results", "")
-        results = run.results()
-        assert next(results)
-        # The records as decoded, and the results until they are read.
-        assert context._jsc.getPersistentRDDs().size() - kept == 2
-        results.close()  # type: ignore[attr-defined]
-    told = context.statusTracker()
-    jobs = [told.getJobInfo(job) for job in told.getJobIdsForGroup("count")]
-    stages = [told.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-    assert stages
-    assert max(stage.numTasks for stage in stages if stage) <= context.defaultParallelism
+def test_little_is_searched_in_one_piece(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 200, 5))
+    assert both(spark, path, STREAMS, KEYWORDS, SMALL, window=TimeWindow(12)) == 1
+
+
+def test_a_packed_result_is_unpacked_whole(tmp_path: Path) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 200, 5))
+    job = Job.search(RANKED, STREAMS, path, window=TimeWindow(40), engine=EngineName.LOCAL)
+    found = list(Search(job).results())
+    assert found
+    assert [Result.from_json(result.packed()) for result in found if isinstance(result, Result)] == found

@@ -46,6 +46,7 @@ class ReplayedPattern(Evaluator):
         return self.stream.load()
 
     def _tuples(self, arrived: OrderedBatch) -> Iterator[ReadTuple]:
+        self.stream.seek(arrived.position)
         return self.stream.tuples(arrived.batch, arrived.positions)
 
     def results(

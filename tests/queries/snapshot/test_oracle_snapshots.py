@@ -25,7 +25,7 @@ from skws.sources.databases import all_tables
 from skws.spec.ranking import RankingChoice
 from skws_schema.model import Join, Relation, Row, Schema
 from skws_windows.window import Unbounded
-from tests.spark.test_differential_batch import ATTRIBUTES
+from tests.queries.random_streams import ATTRIBUTES
 from tests.strategies import WORDS, examples, schemas, seeds, static_rows
 
 

@@ -1,0 +1,289 @@
+"""A stream that ends, cut into slices of time that are answered independently of each other.
+
+A slice gives the results that its own records complete. It first takes in the records before them that
+those results may depend on, as a job replays its log after a restart: one window where tuples stand for
+themselves, two where the names of tuples depend on earlier ones (keys, patterns).
+
+    read_pieces -> plan_slices -> pieces of each slice -> SliceRun -> results
+
+Nothing here knows who runs it: tasks of Spark, or processes of one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain, pairwise
+from typing import Final
+
+import numpy as np
+
+from skws.data.batch import NO_RECORDS, RecordBatch, together, whole_instants
+from skws.data.record import Record
+from skws.formats.pieces import Holds, Piece
+from skws.queries.evaluator import Counts
+from skws.queries.order import insertions
+from skws.queries.session import Session
+from skws.results.model import LiveResult
+from skws.spec.query import KEYWORDS, PATTERN, Query
+from skws.spec.stream import Stream
+from skws_purging.tuples import ALWAYS
+from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arrival
+
+SMALL: Final = 20_000
+"""Records of a slice at least: starting a task costs more than searching fewer."""
+_WORTH: Final = 0.9  # of the time: what saves less is not cut, and more slices may take so much more
+_POINTS: Final = 16  # the times that stand for the records of a piece
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Records from ``context`` on are taken in; those from ``begin`` to before ``end`` give results.
+
+    Times in microseconds. ``position``: the insertions of the stream before the first piece it reads.
+    """
+
+    context: int = ALWAYS
+    begin: int = ALWAYS
+    end: int = FOREVER
+    position: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        return self.begin == ALWAYS
+
+    @property
+    def is_last(self) -> bool:
+        return self.end == FOREVER
+
+    def reads(self, piece: Piece) -> bool:
+        """Whether it takes in some of the records of a piece of the stream."""
+        return piece.last >= self.context and piece.first < self.end
+
+    def share(self, piece: Piece) -> float:
+        """The part of a piece's records that it takes in, about, if they are evenly spread over its times."""
+        begin, end = max(piece.first, self.context), min(piece.last + 1, self.end)
+        return max(end - begin, 0) / (piece.last + 1 - piece.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """The slices in order of time. ``reason`` says why there is only one; else it is empty."""
+
+    slices: tuple[Slice, ...] = (Slice(),)
+    reason: str = ""
+
+
+def plan_slices(
+    pieces: Iterable[Piece],
+    queries: Sequence[Query],
+    stream: Stream,
+    window: Window,
+    tasks: int,
+    least: int = SMALL,
+) -> Slicing:
+    """Cut a stream for ``tasks`` at a time: at most into four slices a task, so that uneven ones even out.
+
+    ``window``: that of the queries. ``least``: the fewest records of a slice.
+    """
+    records = sorted((p for p in pieces if p.holds is Holds.RECORDS), key=lambda p: (p.first, p.place))
+    reason = _why_whole(records, queries, window)
+    if reason:
+        return Slicing(reason=reason)
+    size = sum(piece.size for piece in records)
+    by_position = _by_position(queries, window)
+    windows = 2 if by_position or any(relation.key for relation in stream.schema.relations) else 1
+    number = min(4 * tasks, size // max(least, 1)) if tasks > 1 else 1
+    if number < 2:
+        return Slicing(reason="one task is enough")
+    planned: list[tuple[float, Slicing]] = []
+    while number > 1:
+        slices = _cut(records, _quantiles(records, number), window, windows)
+        read = [sum(one.share(piece) * piece.size for piece in records) for one in slices]
+        planned.append((max(*read, sum(read) / tasks), Slicing(tuple(slices))))
+        number //= 2
+    quickest = min(duration for duration, _ in planned)
+    if quickest > _WORTH * size:
+        return Slicing(reason="windows are as long as the slices would be")
+    return next(slicing for duration, slicing in planned if duration <= quickest / _WORTH)
+
+
+def _why_whole(records: Sequence[Piece], queries: Sequence[Query], window: Window) -> str:
+    if any(one.kind not in (KEYWORDS, PATTERN) for one in queries):
+        return "a query of its kind keeps a state of the whole stream"
+    if not isinstance(window, TimeWindow | CountWindow):
+        return "no window bounds the records that a result depends on"
+    if any(piece.dequeues for piece in records) and any(one.kind == KEYWORDS for one in queries):
+        return "a deletion of a row without a key ends the oldest equal row, however old"
+    in_order = all((a.last, a.place) < (b.first, b.place) for a, b in pairwise(records))
+    if _by_position(queries, window) and not in_order:
+        return "positions in a stream out of order are known only when it is sorted"
+    return ""
+
+
+def _by_position(queries: Sequence[Query], window: Window) -> bool:
+    """Whether results depend on positions in the stream; results of patterns show them."""
+    return isinstance(window, CountWindow) or any(one.kind == PATTERN for one in queries)
+
+
+def _quantiles(records: Sequence[Piece], number: int) -> list[int]:
+    """The times at which ``number`` slices of about the same size begin, but for the first."""
+    steps = np.linspace(0, 1, _POINTS)
+    firsts = np.array([piece.first for piece in records])
+    spans = np.array([piece.last for piece in records]) - firsts
+    times = (firsts[:, None] + (spans[:, None] * steps).astype(np.int64)).ravel()
+    weights = np.repeat([piece.size for piece in records], _POINTS)
+    order = np.argsort(times, kind="stable")
+    reached = np.cumsum(weights[order])
+    places = np.searchsorted(reached, reached[-1] * np.arange(1, number) / number)
+    return sorted({int(time) for time in times[order][places]} - {int(times.min())})
+
+
+def _cut(records: Sequence[Piece], bounds: Sequence[int], window: Window, windows: int) -> list[Slice]:
+    before = np.concatenate([[0], np.cumsum([piece.insertions for piece in records])])
+    slices = []
+    for begin, end in zip([ALWAYS, *bounds], [*bounds, FOREVER], strict=True):
+        context = ALWAYS if begin == ALWAYS else _context(records, begin, window, windows)
+        one = Slice(context, begin, end)
+        first = next((at for at, piece in enumerate(records) if one.reads(piece)), 0)
+        slices.append(replace(one, position=int(before[first])))
+    return slices
+
+
+def _context(records: Sequence[Piece], begin: int, window: Window, windows: int) -> int:
+    """The time of the first record that results from ``begin`` on may depend on."""
+    if isinstance(window, TimeWindow):
+        return begin - windows * window.length
+    assert isinstance(window, CountWindow)  # noqa: S101 - others are not cut
+    missing = windows * (window.size + 1)
+    for piece in reversed(records):
+        missing -= piece.insertions if piece.last < begin else 0
+        if missing <= 0:
+            return piece.first
+    return ALWAYS
+
+
+class SliceRun:
+    """One slice, answered by a session. ``counts`` are of its own records, complete at the end.
+
+    Pieces come with those of tables first, in order of arrival, then those of the stream by their first
+    times. Raises SkwsError as ``Session`` does.
+    """
+
+    def __init__(self, queries: Sequence[Query], stream: Stream, one: Slice) -> None:
+        self.counts = Counts()
+        self._queries = queries
+        self._stream = stream
+        self._slice = one
+        self._skipped = 0  # insertions of the pieces that come before the slice's context
+
+    def results(self, pieces: Iterable[tuple[Piece, list[RecordBatch]]]) -> Iterator[LiveResult]:
+        """Its results in order."""
+        session, found, batches = self._begun(pieces)
+        if self._slice.is_first:
+            yield from found
+        for batch in self._own(session, batches):
+            yield from session.process(batch)
+        if self._slice.is_last:
+            yield from session.process(NO_RECORDS, ended=True)
+        self.counts = less(session.counts(), self.counts)
+
+    def count(self, pieces: Iterable[tuple[Piece, list[RecordBatch]]]) -> Iterator[int]:
+        """How many results it has, batch by batch. The only query is a pattern; no result is formed."""
+        session, _, batches = self._begun(pieces)
+        yield from map(session.count, self._own(session, batches))
+        self.counts = less(session.counts(), self.counts)
+
+    def _begun(
+        self, pieces: Iterable[tuple[Piece, list[RecordBatch]]]
+    ) -> tuple[Session, list[LiveResult], Iterator[RecordBatch]]:
+        """A session with the tables, their own results, and the records that the slice takes in."""
+        tables: list[Record] = []
+        streamed = _without_tables(iter(pieces), tables)
+        batches = self._inside(merged(streamed))
+        first = next(batches, NO_RECORDS)
+        stream = self._stream
+        if not any(relation.table for relation in stream.schema.relations):
+            stream = replace(stream, sample=first)
+        session = Session(stream, keywords=any(query.kind == KEYWORDS for query in self._queries))
+        session.add_all(self._queries)
+        found = session.load_tables(tables)
+        if not self._slice.is_first:
+            position = self._slice.position + self._skipped
+            session.seek(position, at_arrival(position) if stream.by_count else self._slice.context)
+        return session, found, whole_instants(chain([first], batches))
+
+    def _own(self, session: Session, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """The slice's own records; those before them are taken in meanwhile, and are not counted."""
+        begun = self._slice.is_first
+        for batch in batches:
+            before = 0 if begun else int(np.searchsorted(batch.time, self._slice.begin))
+            if before:
+                context, batch = batch.cut(before)  # noqa: PLW2901 - the rest of it
+                session.replay(context)
+            if len(batch):
+                if not begun:
+                    begun, self.counts = True, session.counts()
+                yield batch
+        if not begun:
+            self.counts = session.counts()
+
+    def _inside(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            begin, end = np.searchsorted(batch.time, [self._slice.context, self._slice.end]).tolist()
+            if begin:
+                self._skipped += insertions(batch.taken(slice(begin)))
+            if end > begin:
+                yield batch if end - begin == len(batch) else batch.taken(slice(begin, end))
+
+
+def less(counts: Counts, before: Counts) -> Counts:
+    """What has been counted since ``before``; the most that was held stays."""
+    since = {one.name: getattr(counts, one.name) - getattr(before, one.name) for one in fields(Counts)}
+    return Counts(**{**since, "kept": counts.kept})
+
+
+def _without_tables(
+    pieces: Iterator[tuple[Piece, list[RecordBatch]]], tables: list[Record]
+) -> Iterator[tuple[Piece, list[RecordBatch]]]:
+    """The pieces of the stream; when the first one comes, ``tables`` has the rows of the pieces before it."""
+    for piece, batches in pieces:
+        if piece.holds is Holds.TABLE:
+            tables += (record for batch in batches for record in batch.records())
+        else:
+            yield piece, batches
+
+
+def merged(pieces: Iterable[tuple[Piece, list[RecordBatch]]]) -> Iterator[RecordBatch]:
+    """Records in order of time, in order of arrival where times are equal; pieces come by their first times.
+
+    A piece is held until one comes that begins after its last record.
+    """
+    held: list[tuple[Piece, list[RecordBatch]]] = []
+    for piece, batches in pieces:
+        held = yield from _settled(held, piece.first)
+        held.append((piece, batches))
+    yield from _settled(held, FOREVER)
+
+
+def _settled(
+    held: list[tuple[Piece, list[RecordBatch]]], end: int
+) -> Generator[RecordBatch, None, list[tuple[Piece, list[RecordBatch]]]]:
+    """The records of pieces before a time; returns the pieces with the rest of them."""
+    ready: list[tuple[Piece, list[RecordBatch]]] = []
+    rest: list[tuple[Piece, list[RecordBatch]]] = []
+    for piece, batches in held:
+        if piece.last < end:
+            ready.append((piece, batches))
+            continue
+        whole = together(batches)
+        first, second = whole.cut(int(np.searchsorted(whole.time, end)))
+        ready += [(piece, [first])] if len(first) else []
+        rest.append((piece, [second]))
+    if len(ready) == 1:
+        yield from ready[0][1]
+    elif ready:
+        ready.sort(key=lambda one: one[0].place)
+        batch = together([batch for _, batches in ready for batch in batches])
+        yield batch.taken(np.argsort(batch.time, kind="stable"))
+    return rest

@@ -1,0 +1,61 @@
+"""Random streams with all that makes lifespans hard, and the schemas they are over."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from skws.data.record import Record
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+
+ATTRIBUTES = (
+    Attribute("t", AttributeType.TEXT),
+    Attribute("x", AttributeType.INTEGER),
+    Attribute("y", AttributeType.INTEGER),
+)
+PLAIN = Relation("plain", ATTRIBUTES, search=("t",))
+KEYED = Relation("keyed", ATTRIBUTES, key=("x",), search=("t",))
+LINK = Relation("link", ATTRIBUTES)
+TABLE = Relation("fixed", ATTRIBUTES, search=("t",), table=True)
+JOINS = (
+    Join("pk", "plain", "keyed", (("x", "x"),)),
+    Join("pl", "plain", "link", (("y", "y"),)),
+    Join("lk", "link", "keyed", (("x", "y"),)),
+    Join("self", "plain", "plain", (("x", "y"),)),
+)
+STREAMS = Schema("streams", (PLAIN, KEYED, LINK), JOINS)
+TABLES = Schema(
+    "tables", (PLAIN, KEYED, LINK, TABLE), (*JOINS, Join("ft", "fixed", "plain", (("x", "x"), ("y", "y"))))
+)
+
+
+def random_stream(schema: Schema, seed: int, count: int, values: int) -> list[Record]:
+    """Ties, equal rows, NULLs, deletions of known and unknown rows, keyed replacements."""
+    rng = random.Random(seed)
+    records: list[Record] = []
+    time = 1_000_000
+    for _ in range(count):
+        time += rng.choice([0, 0, 1, 1, 2, 3])
+        relation = rng.randrange(len(schema.relations))
+        table = schema.relations[relation].table
+        if records and not table and rng.random() < 0.2:
+            again = rng.choice(records[-30:])
+            if not schema.relations[again.relation].table:
+                records.append(again._replace(time=time, delete=rng.random() < 0.7))
+                continue
+        records.append(Record(relation, 0 if table else time, random_row(rng, values)))
+    return records
+
+
+def random_row(rng: random.Random, values: int) -> Row:
+    words = [word for word in ("alpha", "beta", "no") if rng.random() < 0.3]
+    numbers = [rng.choice([None, *range(values)]) if rng.random() < 0.9 else None for _ in range(2)]
+    return (" ".join([*words, "pad"]), *numbers)
+
+
+def without_dequeues(schema: Schema, records: Sequence[Record]) -> list[Record]:
+    """The stream without deletions of rows that have no key, which end the oldest of equal rows."""
+    keys = [relation.key_of for relation in schema.relations]
+    return [
+        record for record in records if not record.delete or keys[record.relation](record.row) is not None
+    ]

@@ -1,0 +1,152 @@
+"""A stream that is cut into slices leads to the results of the whole one, in the same order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.formats.pieces import Holds, Packer, Piece, unpack
+from skws.queries.evaluator import Counts
+from skws.queries.session import Session
+from skws.queries.slices import SliceRun, Slicing, merged, plan_slices
+from skws.results.model import LiveResult
+from skws.spec.query import KEYWORDS, Query
+from skws.spec.stream import Stream
+from skws_schema.model import Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.queries.random_streams import STREAMS, TABLES, random_stream, without_dequeues
+from tests.strategies import examples
+
+Packed = list[tuple[Piece, bytes]]
+QUERIES = (
+    Query("alpha beta -no", 4),
+    Query("beta ; alpha", 3),
+    Query.of_pattern("plain a ; keyed b where a.x = b.y"),
+)
+
+
+def whole(query: Query, stream: Stream, records: Sequence[Record]) -> tuple[list[LiveResult], Counts]:
+    """As one session finds them."""
+    session = Session(stream, keywords=query.kind == KEYWORDS)
+    session.add(query)
+    tables = [record for record in records if stream.schema.relations[record.relation].table]
+    found = session.load_tables(tables)
+    moving = sorted(
+        (r for r in records if not stream.schema.relations[r.relation].table), key=lambda r: r.time
+    )
+    found += session.take(RecordBatch.of(moving))
+    return found, session.counts()
+
+
+def packed(records: Sequence[Record], schema: Schema, rng: random.Random) -> Packed:
+    """The records as pieces of random splits."""
+    pieces: Packed = []
+    begin = split = 0
+    while begin < len(records):
+        end = begin + rng.choice([1, 5, 20, 60])
+        packer = Packer(split, schema)
+        pieces += packer.records(RecordBatch.of(records[begin:end]))
+        pieces += packer.rest()
+        begin, split = end, split + 1
+    return pieces
+
+
+def in_slices(
+    query: Query, stream: Stream, pieces: Packed, slicing: Slicing
+) -> tuple[list[LiveResult], Counts]:
+    """As independent slices find them."""
+    found: list[LiveResult] = []
+    counts = Counts()
+    for one in slicing.slices:
+        read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]
+        read.sort(key=lambda each: (each[0].holds, each[0].first, each[0].place))
+        run = SliceRun([query], stream, one)
+        found += run.results((piece, unpack(blob)) for piece, blob in read)
+        for field in fields(Counts):
+            setattr(counts, field.name, getattr(counts, field.name) + getattr(run.counts, field.name))
+    return found, counts
+
+
+@pytest.mark.parametrize("schema", [STREAMS, TABLES], ids=["streams", "tables"])
+@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "pattern"])
+@given(
+    seed=st.integers(0, 10_000),
+    window=st.sampled_from([TimeWindow(5), TimeWindow(12), TimeWindow(40), CountWindow(5), CountWindow(20)]),
+)
+@examples(20, deadline=None)
+def test_slices_are_independent(schema: Schema, query: Query, seed: int, window: Window) -> None:
+    records = without_dequeues(schema, random_stream(schema, seed, 250, 5))
+    stream = Stream(schema, window, finite=True)
+    named = query.named("q", 4)
+    pieces = packed(records, schema, random.Random(seed))
+    slicing = plan_slices([piece for piece, _ in pieces], [named], stream, window, 2, least=10)
+    expected, counts = whole(named, stream, records)
+    found, own = in_slices(named, stream, pieces, slicing)
+    assert found == expected
+    assert (own.tuples, own.deletions, own.excluded) == (counts.tuples, counts.deletions, counts.excluded)
+    assert (own.static, own.unmatched_deletions) == (counts.static, counts.unmatched_deletions)
+
+
+@given(seed=st.integers(0, 10_000))
+@examples(30, deadline=None)
+def test_slices_of_a_stream_out_of_order(seed: int) -> None:
+    rng = random.Random(seed)
+    records = without_dequeues(STREAMS, random_stream(STREAMS, seed, 250, 5))
+    rng.shuffle(records)
+    stream = Stream(STREAMS, TimeWindow(12), finite=True)
+    named = QUERIES[0].named("q", 4)
+    pieces = packed(records, STREAMS, rng)
+    slicing = plan_slices([piece for piece, _ in pieces], [named], stream, TimeWindow(12), 2, least=10)
+    expected, _ = whole(named, stream, records)
+    assert in_slices(named, stream, pieces, slicing)[0] == expected
+
+
+@given(seed=st.integers(0, 10_000))
+def test_pieces_are_merged_by_time_and_by_arrival(seed: int) -> None:
+    rng = random.Random(seed)
+    records = [Record(0, rng.randrange(20), (str(number), None, None)) for number in range(60)]
+    pieces = packed(records, STREAMS, rng)
+    pieces.sort(key=lambda each: (each[0].first, each[0].place))
+    found = merged((piece, unpack(blob)) for piece, blob in pieces)
+    assert [record for batch in found for record in batch.records()] == sorted(records, key=lambda r: r.time)
+
+
+def _pieces(number: int, size: int, step: int) -> Iterator[Piece]:
+    for split in range(number):
+        yield Piece(split, 0, Holds.RECORDS, split * step, split * step + step - 1, size)
+
+
+@pytest.mark.parametrize(
+    ("window", "tasks", "slices"),
+    [
+        (TimeWindow(10), 2, 8),
+        (TimeWindow(10), 1, 1),
+        (TimeWindow(100), 2, 2),
+        (TimeWindow(100), 8, 8),
+        (TimeWindow(400), 2, 1),
+        (TimeWindow(5000), 2, 1),
+        (CountWindow(100), 2, 4),
+        (CountWindow(10_000), 2, 1),
+        (Unbounded(), 2, 1),
+    ],
+)
+def test_there_are_as_many_slices_as_pay(window: Window, tasks: int, slices: int) -> None:
+    """Over 1,000 microseconds; a relation with a key has each slice take in two windows before it."""
+    stream, named = Stream(STREAMS, window, finite=True), Query("alpha").named("q", 4)
+    slicing = plan_slices(_pieces(100, 100, 10), [named], stream, window, tasks, least=100)
+    assert len(slicing.slices) == slices
+    assert bool(slicing.reason) == (slices == 1)
+
+
+def test_positions_need_a_stream_in_order() -> None:
+    stream, named = Stream(STREAMS, CountWindow(5), finite=True), Query("alpha").named("q", 4)
+    overlapping = [*_pieces(50, 100, 10), Piece(50, 0, Holds.RECORDS, 100, 300, 100)]
+    slicing = plan_slices(overlapping, [named], stream, CountWindow(5), 2, least=100)
+    assert "out of order" in slicing.reason

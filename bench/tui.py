@@ -17,8 +17,8 @@ from textual.events import Key
 from textual.message import Message
 
 from skws.movie_stream import movie_files
+from skws.replay_search import Search
 from skws.results.model import Result
-from skws.search import Search
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws_schema.yaml.load import load_schema

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from docs.ui_pictures import draw_screens
 from skws.movie_stream import PAPER_QUERY, movie_files
+from skws.replay_search import Search
 from skws.results.model import Result
-from skws.search import Search
 from skws.sinks.formats import open_writer
 from skws.spec.enums import EngineName, OutputFormat
 from skws.spec.job import Job

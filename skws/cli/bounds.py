@@ -14,7 +14,7 @@ from skws.cli.live import run_watch
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.jobs.log import Log, LogFormat
 from skws.queries.sql.result import SqlResult, line_of
-from skws.search import Search
+from skws.replay_search import Search
 from skws.sinks.destination import destination
 from skws.sinks.text import escaped
 from skws.spec.enums import EngineName, OnError

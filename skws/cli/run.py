@@ -12,7 +12,7 @@ from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, 
 from skws.keywords.plan import many_networks
 from skws.progress import unreported
 from skws.queries.diagnosis import why_nothing
-from skws.search import Search
+from skws.replay_search import Search
 from skws.sinks.destination import destination
 from skws.sinks.formats import open_match_writer, open_writer
 from skws.spec.enums import OutputFormat

@@ -91,7 +91,7 @@ def test_version(skws: Skws) -> None:
 
 
 def test_unwritable_output_is_refused_before_any_work(skws: Skws, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.search.Search.results", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr("skws.replay_search.Search.results", lambda *_: pytest.fail("searched"))
     assert skws(*SEARCH, "--output", "/nowhere/x").code == 1
 
 

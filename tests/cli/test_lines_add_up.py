@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from skws.jobs.local import LocalWatch
 from skws.jobs.metrics import Metrics
-from skws.search import Search
+from skws.replay_search import Search
 from skws.sources.stdin import StdinSource
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job

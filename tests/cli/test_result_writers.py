@@ -17,8 +17,8 @@ from rich.cells import cell_len
 
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
+from skws.replay_search import Search
 from skws.results.model import Result, ResultTuple
-from skws.search import Search
 from skws.sinks.display import fair_share
 from skws.sinks.formats import open_writer
 from skws.sinks.text import fitted, instant, marked, shortened, visible

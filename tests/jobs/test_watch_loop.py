@@ -15,8 +15,8 @@ from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Command, ControlFolder, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
+from skws.replay_search import Search
 from skws.results.model import LiveResult
-from skws.search import Search
 from skws.sinks.base import SinkError
 from skws.sources.stdin import StdinSource
 from skws.spec.enums import EngineName, OnError

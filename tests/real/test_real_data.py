@@ -82,7 +82,7 @@ def test_in_process_equals_path_search(name: str, query: str, size: int) -> None
     [CASES[3], *(pytest.param(*case, marks=pytest.mark.slow) for case in (CASES[0], CASES[5]))],
 )
 def test_spark_equals_in_process(spark: SparkSession, name: str, query: str, size: int) -> None:
-    from skws.spark.search import replay_run
+    from skws.spark.replay import replay_run
 
     plan, files = plan_of(name, query, size), replay(name)[1]
     stream = Stream(plan.schema, plan.window, finite=True)

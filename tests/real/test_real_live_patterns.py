@@ -7,8 +7,8 @@ import pytest
 from skws.formats import BadRecordLog, Replay
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.session import Session
+from skws.replay_search import Search
 from skws.results.model import LiveResult
-from skws.search import Search
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, Query
 from skws.spec.stream import Stream

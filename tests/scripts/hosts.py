@@ -14,8 +14,8 @@ from skws.jobs.standing import StandingQueries
 from skws.queries.partitioning import Partitioning
 from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch as Past
+from skws.replay_search import Search
 from skws.results.model import LiveResult
-from skws.search import Search
 from skws.sources.feed import Batch, Feed, Offset
 from skws.spec.enums import EngineName
 from skws.spec.job import Job

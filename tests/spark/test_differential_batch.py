@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from skws.formats import Replay
 from skws.queries.slices import SMALL
+from skws.replay_search import Search
 from skws.results.model import Result
-from skws.search import Search
-from skws.spark.search import replay_run
+from skws.spark.replay import replay_run
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query

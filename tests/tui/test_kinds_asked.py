@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from docs.stepped_run import SteppedRun
 from skws.queries.ranked import ranking_of, top_of
-from skws.search import Search
+from skws.replay_search import Search
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.ranking import TopChoice

@@ -11,8 +11,8 @@ import pytest
 
 from docs.stepped_run import SteppedRun
 from skws.movie_stream import movie_files
+from skws.replay_search import Search
 from skws.results.model import LiveResult
-from skws.search import Search
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.load import Load
-from skws.search import Search
+from skws.replay_search import Search
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 

@@ -17,7 +17,7 @@ from skws.keywords.frequencies import KeywordFrequencies, ordered_by, ordered_by
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
-from skws.search import Search
+from skws.replay_search import Search
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws_mesh.cngen import CNGen

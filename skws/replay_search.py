@@ -184,7 +184,7 @@ class Search:
 
     @contextmanager
     def _spark_run(self, report: ReportProgress) -> Iterator[BatchRun]:
-        from skws.spark.search import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
+        from skws.spark.replay import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
 
         with spark_run(self.standing, self._stream, self.replay, self.job.master, report) as run:
             for record in run.bad_records():

@@ -1,4 +1,4 @@
-"""Runs a job over a source that goes on: results to sinks, the log to stderr."""
+"""Runs a job over a live source: results to sinks, the log to stderr."""
 
 from __future__ import annotations
 

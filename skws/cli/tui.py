@@ -131,7 +131,7 @@ def tui(
 def _check_query(request: UiRequest) -> None:
     """Report invalid queries before the screen is drawn. Raises QueryError, UsageError."""
     if request.queries:
-        from skws_tui.services.analyzer import check_query  # noqa: PLC0415 - the analysis loads for who begins with keywords
+        from skws_tui.services.analyzer import check_query  # noqa: PLC0415 - loads only for given keywords
 
         for text in request.queries:
             check_query(request.job, text, request.job.schema)

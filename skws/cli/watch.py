@@ -1,4 +1,4 @@
-"""``skws watch``: standing queries over a source that continues."""
+"""``skws watch``: standing queries over a live source."""
 
 from __future__ import annotations
 

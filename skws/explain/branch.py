@@ -1,8 +1,7 @@
 """The tree of an explanation, and its forms: text, DOT, SVG.
 
-The mesh of one cluster is a tree, whose layout in SVG is simple and exact: a
-column for each number of members, a row for each leaf. Graphviz would draw it
-no better, and not everywhere the same.
+The mesh of one cluster is a tree, so its layout in SVG is simple and exact: a column for each number of
+members, a row for each leaf. Graphviz would draw it no better, and not the same everywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from skws_schema.drawing import CHARACTER, SVG_FONT, Edge, Node
 
 
 class Role(StrEnum):
-    """Tells a drawing the branches of the mesh from the notes on it."""
+    """The kind of a branch: a part of the mesh, or a note on it."""
 
     NOTE = "note"
     CLUSTER = "cluster"
@@ -33,7 +32,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line and the branches below it. ``idle``: no tuple of the replay ever reached it."""
+    """A line and the branches below it. ``idle``: no tuple of the replay has reached it."""
 
     text: str
     below: tuple[Branch, ...] = ()
@@ -121,7 +120,7 @@ def _placed(clusters: tuple[Branch, ...]) -> tuple[list[_Box], int]:
 
 
 def _place(branch: Branch, depth: int, row: int, above: int, boxes: list[_Box]) -> int:
-    """Places a branch in the middle of those below it; gives the next free row."""
+    """Place a branch in the middle of those below it; returns the next free row."""
     number = len(boxes)
     boxes.append(_Box(branch, depth, row, above))
     first, following = number + 1, row

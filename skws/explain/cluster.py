@@ -1,7 +1,7 @@
 """Clusters of the mesh: their counts, and the prefix trees of operators down to networks.
 
-Counting visits each operator that CNGen makes once and keeps none. Above a
-bound the visit ends, and the counts are lower bounds.
+Counting visits each operator that CNGen makes once and keeps none. At a bound the visit ends, and the counts
+are lower bounds.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _heading(plan: Plan, cluster: ClusterCount) -> str:
 
 
 def sharing(apart: int, shared: int) -> str:
-    """The savings by common prefixes: joins of single networks against joins of the mesh."""
+    """The savings by common prefixes: joins of separate networks against joins of the mesh."""
     return f"{counted(apart, 'join')} shared in {shared:,} ({apart / shared:.2f}x)"
 
 

@@ -102,7 +102,7 @@ def _fruitful(count: MeshCount) -> list[ClusterCount]:
 def _window(plan: Plan) -> Branch:
     lines: list[str] = []
     if isinstance(plan.window, ExpressionWindow):
-        from skws.queries.windowed.plan import verdict_lines  # noqa: PLC0415 - z3 and more, for who has one
+        from skws.queries.windowed.plan import verdict_lines  # noqa: PLC0415 - loads z3
 
         lines = verdict_lines(plan.schema, plan.window)
     return Branch(f"window: {window_text(plan.window)}", tuple(map(Branch, lines)))
@@ -130,7 +130,7 @@ def _automata(plan: Plan, limit: int) -> Iterator[Branch]:
     """The evaluator of each network and the reason, if automata are allowed."""
     if not plan.by_automata:
         return
-    from skws.queries.keywords.automata import choices_of  # noqa: PLC0415 - for who asks for automata
+    from skws.queries.keywords.automata import choices_of  # noqa: PLC0415 - loads only for automata
 
     found = choices_of(plan)
     if found is None:

@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 class Observed:
     """The mesh after the last record of a replay.
 
-    ``tuples`` were read, static ones included, of which ``live`` are still
-    alive. ``waiting`` maps every incomplete operator that ever had output to
-    its live partials, once for every join they wait for; None if unknown. ``results`` counts
-    the results of each network, by its text. ``missing`` are the keywords
-    that no live tuple carries; without them a query sleeps. ``probes``: how often the partials of an
-    operator have looked for partners, where that is known. ``asleep``: why operators sleep at the end,
-    where single ones do.
+    ``tuples``: those read, static ones included; ``live``: those still alive. ``waiting``: the live
+    partials of each incomplete operator that ever had output, once per join they wait for; None if unknown.
+    ``results``: their number by network text. ``missing``: keywords that no live tuple carries, without
+    which a query sleeps. ``probes``: how often the partials of an operator have looked for partners, where
+    known. ``asleep``: why single operators sleep at the end.
     """
 
     tuples: int
@@ -75,13 +73,13 @@ def _now(plan: Plan, tuples: int, clock: _Clock) -> int:
 
 
 def _windowed(plan: Plan) -> WindowedEngine:
-    from skws.queries.windowed.engine import WindowedEngine  # noqa: PLC0415 - z3 and more, for who has an expression
+    from skws.queries.windowed.engine import WindowedEngine  # noqa: PLC0415 - loads z3
 
     return WindowedEngine.of(plan)
 
 
 class _Clock:
-    """The latest event time in the batches that went through."""
+    """The latest event time of the batches seen."""
 
     def __init__(self) -> None:
         self.now = ALWAYS

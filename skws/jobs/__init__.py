@@ -1,1 +1,1 @@
-"""Live searches: standing queries over a source that goes on, results to sinks as they come."""
+"""Jobs: standing queries over a live source, with their control, log, sinks and metrics."""

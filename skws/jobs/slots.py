@@ -20,7 +20,7 @@ def drop(source: str, folder: Path | None = None) -> str:
     from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415 - psycopg2 is an extra
 
     database = parse_source(source, folder=folder)
-    assert isinstance(database, PostgresSource)  # noqa: S101 - what the address says
+    assert isinstance(database, PostgresSource)  # noqa: S101 - by its address
     dropped = database.drop_slot()
     said = "dropped the slot" if dropped.slot else "there is no slot"
     kept = f"; its publication stays: {', '.join(dropped.readers)} may read it" if dropped.readers else ""

@@ -98,7 +98,7 @@ def stderr_to_file(path: Path | None = None) -> Iterator[Path]:
     before, before_own = sys.__stderr__, sys.stderr
     with path.open("wb") as file, os.fdopen(terminal, "w", encoding="utf-8", closefd=False) as drawn:
         os.dup2(file.fileno(), 2)
-        sys.__stderr__ = drawn  # type: ignore[misc]  # what Textual's driver draws on
+        sys.__stderr__ = drawn  # type: ignore[misc]  # Textual's driver draws on it
         sys.stderr = drawn
         try:
             yield path

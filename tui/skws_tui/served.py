@@ -1,10 +1,9 @@
-"""The app in a browser: a server that checks who opens its page and its socket.
+"""The app in a browser: a server that checks every request for its page and its socket.
 
-A page of any site can reach servers on this machine, by their addresses or by
-a name of its own that it rebinds to them. So the Host header must name this
-server, a socket must come from this server's page (its Origin), and both need
-the token that only the printed address has. The token stands in the path of
-the socket and in no cookie, which a browser sends to every port of a host.
+A page of any site can reach servers on this machine, by their addresses or by a name of its own that it
+rebinds to them. So the Host header must name this server, a socket must come from this server's page (its
+Origin), and both need the token that only the printed address contains. The token is in the path of the
+socket and in no cookie, since a browser sends cookies to every port of a host.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _REFUSED: Final = "Not allowed: open the whole address that skws printed, in a b
 
 
 class GuardedServer(Server):
-    """Serves a command to those who have the token. ``address``: the one to open, with the token."""
+    """Serves a command to clients with the token. ``address``: the address to open, with the token."""
 
     def __init__(self, command: str, host: str, port: int) -> None:
         super().__init__(command, host=host, port=port, title="skws")
@@ -50,7 +49,7 @@ class GuardedServer(Server):
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/?token={self.token}"
 
     def initialize_logging(self) -> None:
-        """Log errors only, a line each; requests hold the token and are not logged."""
+        """Log only errors, a line each; requests contain the token and are not logged."""
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_OneLine())
         for name in ("textual-serve", "aiohttp.server"):
@@ -60,7 +59,7 @@ class GuardedServer(Server):
             logger.propagate = False
 
     async def on_startup(self, app: web.Application) -> None:  # noqa: ARG002 - the name is given
-        """Do not print the command: the address of its source may hold a password."""
+        """Do not print the command: the address of its source may contain a password."""
         print(f"Serving on {self.address}\nCtrl+C quits", flush=True)
 
     async def handle_index(self, request: web.Request) -> web.Response:
@@ -95,7 +94,7 @@ class GuardedServer(Server):
             return _same_origin(request) and self._knows(request.match_info.get("token", ""))
         if request.path == "/":
             return self._knows(request.query.get("token", ""))
-        return True  # the files of the page; a download has a key of its own that cannot be guessed
+        return True  # files of the page; a download has a key that cannot be guessed
 
     def _knows(self, token: str) -> bool:
         return compare_digest(token.encode(errors="replace"), self.token.encode())

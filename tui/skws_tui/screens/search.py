@@ -53,7 +53,7 @@ class SearchScreen(FilteredScreen):
         super().__init__()
         self.network: str | None = None
         self._drawn_theme = ""
-        self._list_state: tuple[object, ...] | None = None  # what the list depends on
+        self._list_state: tuple[object, ...] | None = None  # the inputs of the list
         self._newest_first = False
         self._wanted = ""  # the query to select once it stands
 

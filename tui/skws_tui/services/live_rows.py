@@ -1,7 +1,7 @@
 """The latest tuples of the window, to count the matches of keywords and to complete words.
 
-The engine's own store has no words. At most ``KEPT_ROWS`` are kept; counts say whether
-older ones were dropped.
+The engine's own store has no words. At most ``KEPT_ROWS`` are kept; counts tell whether older ones were
+dropped.
 """
 
 from __future__ import annotations

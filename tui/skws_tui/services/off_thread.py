@@ -1,4 +1,4 @@
-"""Work that may take long, in threads, so that the app's thread answers keys meanwhile."""
+"""Long work in threads, so that the app's thread stays responsive."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ class TooLongError(SkwsError):
 class OffThread:
     """Runs one piece of work at a time, without holding up the event loop.
 
-    No thread can be ended from outside. One that passes the limit is left running as a
-    stray, and the next work begins; with too many strays none does.
-    Threads are daemons: none holds up the end of the process.
+    A thread cannot be ended from outside. One that passes the limit is left running as a stray, and the next
+    work begins; with too many strays none does. Threads are daemons: none delays the end of the process.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -39,7 +38,7 @@ class OffThread:
         self._strays: list[Future[Any]] = []
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return or raise what ``work`` does. Raises TooLongError. If cancelled, the work runs on."""
+        """The result of ``work``, or its error. Raises TooLongError. If cancelled, the work continues."""
         await self._turn()
         future = _in_thread(work)
         self._busy, self._due = future, _now() + self._seconds

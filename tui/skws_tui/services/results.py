@@ -56,9 +56,9 @@ class ListedResult:
 class ResultBuffer:
     """The latest results of all queries. ``dropped`` counts those beyond ``capacity``.
 
-    ``version`` changes with the list. A removed result stays in the queues until it reaches their
-    front, or until most entries are such. Results of ``lasting`` queries arrive when their windows
-    end, and do not expire.
+    ``version`` changes with the list. A removed result stays in the queues until it reaches their front, or
+    until most entries are removed ones. Results of ``lasting`` queries arrive when their windows end, and
+    do not expire.
     """
 
     def __init__(self, capacity: int = CAPACITY, linger: float = LINGER) -> None:

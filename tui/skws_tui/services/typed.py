@@ -1,4 +1,4 @@
-"""The text of the query box: keywords, or a prefix that says what kind of query the rest is.
+"""The text of the query box: keywords, or a prefix for another kind of query.
 
 ``pattern: ...`` is a pattern, ``pattern select v.page: ...`` one that shows
 attributes; ``rank: ...`` keywords with scores; ``top 5: ...``
@@ -7,7 +7,7 @@ group: ...`` near-duplicates as one; both fade by ``half-life 2 hours``;
 ``window open when ... close when ...: ...`` keywords over the windows of an
 expression. The whole text names the query; results name it without the prefix.
 
-This module loads before the first picture; ``analyzer`` does the work behind it.
+This module loads before the first picture; ``analyzer`` loads after it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LAST_WORD: Final = re.compile(r"[^\s\"():*+-]+$")
 
 @dataclass(frozen=True, slots=True)
 class TypedQuery:
-    """``text``: everything after ``prefix``; the other fields are what the prefix says."""
+    """``text``: everything after ``prefix``; the other fields come from the prefix."""
 
     text: str
     prefix: str = ""

@@ -25,7 +25,7 @@ HINTS: Final = (
 
 
 class LineInput(Input):
-    """Makes control characters visible and line ends spaces, whether typed, pasted or from a history."""
+    """Shows control characters, and line ends as spaces, whether typed, pasted or from the history."""
 
     def validate_value(self, value: str) -> str:
         return visible(value)
@@ -108,9 +108,9 @@ class StatusLine(Widget):
 
 
 class Notice(Static):
-    """What the list of results leaves out; hidden if that is nothing.
+    """The results that the list leaves out; hidden if there are none.
 
-    It is updated without a layout, which would draw the whole screen.
+    Updates skip the layout, which would draw the whole screen.
     """
 
     DEFAULT_CSS = "Notice { height: 1; padding: 0 1; display: none; color: $text-muted; }"

@@ -1,4 +1,4 @@
-"""The query box, and the lines below it that show how a typed query would be searched."""
+"""The query box, and below it the analysis of the typed query."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _completions(analysis: Analysis, palette: Palette) -> Text:
 
 
 class QueryPanel(Vertical):
-    """Analyses what is typed, over the live tuples of ``job``; None analyses nothing."""
+    """Analyses the typed text over the live tuples of ``job``; without a job it does nothing."""
 
     DEFAULT_CSS = """
     QueryPanel { height: auto; }

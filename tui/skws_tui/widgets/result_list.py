@@ -29,10 +29,10 @@ _DRAWN: Final = 600
 """Drawn results, and drawn lines, in the caches: a page is drawn again at every key."""
 _MARK: Final = Style(bold=True)
 _SEEN: Final = 0.01
-"""The smallest visible change of a scroll bar, as a part of its length."""
+"""The smallest visible change of a scroll bar, as a share of its length."""
 _LINES: Final = attrgetter("lines")
 _State: TypeAlias = tuple[int, str | None, int | None, float | None]
-"""What the drawing of a result depends on: its number, ending and rank, and the event time for its score."""
+"""The inputs of a drawing: number, ending and rank of the result, and the event time for its score."""
 
 
 class ResultList(ScrollView, can_focus=True):

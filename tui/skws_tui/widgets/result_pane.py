@@ -84,7 +84,7 @@ class ResultPane(Horizontal):
 
 
 def why_empty(view: View, query: str | None, *, filtered: bool, has_source: bool) -> str:
-    """Why the list is empty and what to do next, in a line or two."""
+    """The reason for an empty list and the next step, in a line or two."""
     if not has_source:
         return (
             "No source: start with --source or --replay.\n"

@@ -33,7 +33,7 @@ def test_queries_come_and_go_while_the_job_runs() -> None:
     try:
         _until(queue, view, lambda: len(view.results) == 5)
         assert set(view.queries) == {QUERY, "nolan bale"}
-        _until(queue, view, lambda: len(run.rows) == 769)
+        _until(queue, view, lambda: len(run.rows or ()) == 769)
         reading = view.analyzer.analyse("tarantno uma tra", run.rows)
         assert [(slot.text, slot.count) for slot in reading.slots][1] == ("uma", 1)
         assert reading.slots[0].meant == "tarantino"

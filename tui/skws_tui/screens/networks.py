@@ -118,7 +118,7 @@ class NetworksScreen(FilteredScreen):
                 self._worker = self._read(self._query, job.rows)
 
     @work(group="networks", exclusive=True)
-    async def _read(self, name: str, rows: LiveRows) -> None:
+    async def _read(self, name: str, rows: LiveRows | None) -> None:
         try:
             found = await self._off_thread.run(partial(_networks, name, self.skws.view, rows))
         except SkwsError as error:
@@ -172,7 +172,7 @@ class NetworksScreen(FilteredScreen):
         tree.root.expand()
 
 
-def _networks(name: str, view: View, rows: LiveRows) -> _Networks:
+def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
     """Raises SkwsError."""
     typed = parse_typed(name)
     if typed.pattern:
@@ -181,7 +181,8 @@ def _networks(name: str, view: View, rows: LiveRows) -> _Networks:
     explained = explain(plan, _NETWORKS, observed, _MOST_OPERATORS)
     missing = observed.missing if observed else ()
     asleep = f"asleep: no live tuple carries {' or '.join(map(repr, missing))}" if missing else ""
-    return _Networks(name, (*explained.branches, _nodes(plan, rows)), asleep)
+    nodes = () if rows is None else (_nodes(plan, rows),)
+    return _Networks(name, (*explained.branches, *nodes), asleep)
 
 
 def _pattern_lines(typed: TypedQuery, view: View) -> Sequence[str]:

@@ -21,21 +21,20 @@ from skws.data.record import Record
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Command, Host, RunControl, open_host
 from skws.jobs.log import Level, Log
-from skws.keywords import EXCLUDED
-from skws.keywords.plan import Plan
 from skws.results.model import LiveResult, Result
 from skws.sinks.base import Run
 from skws.spec.query import KEYWORDS, WINDOWED
 from skws_schema.errors import SkwsError, UsageError
 from skws_tui.services.events import EventQueue, LogLine
-from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.request import UiRequest
 from skws_tui.services.typed import as_query, parse_typed, text_of
 from skws_tui.services.user_files import fault_line
 from skws_windows.window import CountWindow, ExpressionWindow
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they load behind the first picture
+    from skws.keywords.plan import Plan
     from skws.queries.windowed.window_span import WindowSpan
+    from skws_tui.services.live_rows import LiveRows
 
 _METRICS_EVERY: Final = 0.25  # seconds
 _FAILED: Final = "the search has failed: quit with ctrl+q and start anew for other queries"
@@ -44,9 +43,9 @@ _FAILED: Final = "the search has failed: quit with ctrl+q and start anew for oth
 class LiveJob:
     """A job whose ``control`` the app uses, and whose queries have the names that the user typed.
 
-    ``new_host`` makes the host, in the job's thread. ``rows``: the latest tuples of the window.
-    ``closing``: closed when the job stops. ``calendar`` returns seconds since the epoch, ``steady`` seconds
-    of any clock.
+    ``new_host`` makes the host, in the job's thread. ``rows``: the latest tuples of the window, None until
+    the host is there. ``closing``: closed when the job stops. ``calendar`` returns seconds since the epoch,
+    ``steady`` seconds of any clock.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class LiveJob:
         self.request = request
         self.events = events
         self.control = RunControl(request.job, clock, self.run)
-        self.rows = LiveRows(request.job.schema, request.job.plan_window)
+        self.rows: LiveRows | None = None
         self.closing = ExitStack()
         self.queries: dict[str, None] = {}
         """Names of the queries that stand, or will once the host is there."""
@@ -133,6 +132,9 @@ class LiveJob:
 
     def open(self) -> Host:
         """Make the host."""
+        from skws_tui.services.live_rows import LiveRows  # noqa: PLC0415 - loads behind the first picture
+
+        self.rows = LiveRows(self.request.job.schema, self.request.job.plan_window)
         self._host = self._new_host(self)
         return self._host
 
@@ -169,7 +171,7 @@ class LiveJob:
     def load_tables(self, records: Sequence[Record]) -> None:
         """As a listener of the job."""
         self._static += len(records)
-        self.rows.load_tables(records)
+        self._live_rows.load_tables(records)
 
     def add(self, records: Sequence[Record]) -> None:
         """As a listener of the job."""
@@ -178,16 +180,21 @@ class LiveJob:
         left = [record for record in records if record.relation not in gone]
         if not isinstance(self.request.job.plan_window, CountWindow):
             left.sort(key=attrgetter("time"))  # in a source of many files, each has its own order
-        self.rows.add(left, host.event_time or 0)
+        self._live_rows.add(left, host.event_time or 0)
 
     def miss(self) -> None:
         """As a listener of the job."""
-        self.rows.cut = True
+        self._live_rows.cut = True
 
     @property
     def _running(self) -> Host:
         assert self._host is not None  # noqa: S101 - the host calls this object
         return self._host
+
+    @property
+    def _live_rows(self) -> LiveRows:
+        assert self.rows is not None  # noqa: S101 - as above
+        return self.rows
 
     def _refuses(self) -> bool:
         """True, with an error in the log, if the job takes no more commands."""
@@ -224,7 +231,7 @@ class LiveJob:
         if answer.error:
             return
         schema = self._running.schema
-        self.rows.change_schema(schema)
+        self._live_rows.change_schema(schema)
         self.events.put(schema=schema)
         self.log("info", "the schema is applied; live tuples stay")
 
@@ -260,13 +267,13 @@ class LiveJob:
             return  # the schema has changed since
         text = text_of(name)
         results = {network: n for (query, network), n in self.networks.items() if query == text}
-        metrics = host.metrics()
+        metrics, rows = host.metrics(), self._live_rows
         # Queries of other kinds have operators of their own, which cannot be observed.
         of_keywords = any(one.name == name and one.kind == KEYWORDS for one in host.standing)
         waiting, probes = host.partials() if of_keywords else (None, {})
         observed = Observed(
             metrics.tuples + self._static,
-            metrics.live_tuples if self.rows.cut else len(self.rows),
+            metrics.live_tuples if rows.cut else len(rows),
             waiting,
             results,
             self._missing(plan),
@@ -278,8 +285,10 @@ class LiveJob:
         """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""
         if isinstance(plan.window, ExpressionWindow):
             return ()
+        from skws.keywords import EXCLUDED  # noqa: PLC0415 - loads behind the first picture
+
         carried = 0
-        for _, bitmap in self.rows.node_counts(plan.matcher):
+        for _, bitmap in self._live_rows.node_counts(plan.matcher):
             carried |= 0 if bitmap == EXCLUDED else bitmap
         return tuple(word for slot, word in enumerate(plan.keywords) if not carried >> slot & 1)
 

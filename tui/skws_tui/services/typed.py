@@ -16,7 +16,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skws.ranking.rankings import known_ranking
 from skws.spec.query import WINDOW, Query
 from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
 from skws_schema.errors import UsageError
@@ -95,6 +94,8 @@ def as_query(typed: TypedQuery, *, allow_unbounded_windows: bool = False) -> Que
 
 
 def _scored(typed: TypedQuery) -> Query:
+    from skws.ranking.rankings import known_ranking  # noqa: PLC0415 - loads importlib.metadata
+
     half_life = parse_duration(typed.half_life, what="half-life") if typed.half_life else None
     choice = RankingChoice(known_ranking(typed.ranking or DEFAULT), half_life, explain=True)
     top = None if typed.top is None else TopChoice(typed.top, typed.group)

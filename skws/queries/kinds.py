@@ -18,13 +18,13 @@ from skws_windows.window import Window
 
 
 def _windowed() -> QueryKind:
-    from skws.queries.windowed.kind import WindowedKind  # noqa: PLC0415 - z3 and more, for who has an expression
+    from skws.queries.windowed.kind import WindowedKind  # noqa: PLC0415 - z3, only for window expressions
 
     return WindowedKind()
 
 
 def _pattern() -> QueryKind:
-    from skws.queries.patterns.kind import PatternKind  # noqa: PLC0415 - for who asks for a pattern
+    from skws.queries.patterns.kind import PatternKind  # noqa: PLC0415 - only for patterns
 
     return PatternKind()
 
@@ -36,7 +36,7 @@ def _sql() -> QueryKind:
 
 
 def _selected() -> QueryKind:
-    from skws.queries.patterns.selected import SelectedKind  # noqa: PLC0415 - for who asks for a pattern
+    from skws.queries.patterns.selected import SelectedKind  # noqa: PLC0415 - only for patterns
 
     return SelectedKind()
 

@@ -74,16 +74,26 @@ def top_of(options: Mapping[str, str]) -> TopChoice:
     return TopChoice(int(size), GROUP in options, APPEND_ONLY in options)
 
 
+def keyword_plan(query: Query, stream: Stream, window: Window, ranking: RankingChoice | None) -> Plan:
+    """How the keywords of a query are searched. Raises QueryError."""
+    parsed = parse_query(query.text, stream.schema, match_names=stream.match_names)
+    return Plan(stream.schema, parsed, window, query.max_size or stream.max_size, ranking=ranking)
+
+
+def refuse_unasked(plan: Plan, stream: Stream) -> None:
+    """Raises UsageError for keywords that need unbounded memory, unless memory may grow."""
+    if not stream.may_grow:
+        from skws.queries.keywords.memory_guard import refuse_unbounded  # noqa: PLC0415 - loads the verdicts
+
+        refuse_unbounded(plan)
+
+
 class TopKind(SeparateKind):
     """Keywords, of which only the best results are given."""
 
     def check(self, query: Query, stream: Stream) -> str:
         top_of(query.options)
-        plan = _plan(query, stream)
-        if not stream.may_grow:
-            from skws.queries.keywords.memory_guard import refuse_unbounded  # noqa: PLC0415 - loads what decides
-
-            refuse_unbounded(plan)
+        refuse_unasked(_plan(query, stream), stream)
         return ""
 
     def plan(self, query: Query, stream: Stream) -> Plan:
@@ -166,7 +176,6 @@ class BestResults(Evaluator):
 
 
 def _plan(query: Query, stream: Stream) -> Plan:
-    keywords = parse_query(query.text, stream.schema, match_names=stream.match_names)
     ranking = ranking_of(query.options) or RankingChoice()
     own = query.options.get(WINDOW)
     window = stream.window if own is None else parse_window(own)
@@ -174,5 +183,4 @@ def _plan(query: Query, stream: Stream) -> Plan:
         raise UsageError(f"window {window.text!r}: the best of its windows are of kind {WINDOWED}")
     if isinstance(window, CountWindow) != stream.by_count:
         raise UsageError(f"window {own!r}: the job's is of {'a count' if stream.by_count else 'time'}")
-    plan = Plan(stream.schema, keywords, window, query.max_size or stream.max_size, ranking=ranking)
-    return ordered_by_sample(plan, stream.sample)
+    return ordered_by_sample(keyword_plan(query, stream, window, ranking), stream.sample)

@@ -32,10 +32,10 @@ def read_result(line: bytes) -> LiveResult:
     if "network" in shown:
         return Result.from_dict(shown)
     if "count" in shown:
-        from skws.queries.sql.result import SqlResult  # noqa: PLC0415 - for who has asked for SQL
+        from skws.queries.sql.result import SqlResult  # noqa: PLC0415 - only for SQL
 
         return SqlResult.from_dict(json.loads(line))  # counts may have more than 64 bits
-    from skws.queries.patterns.result import PatternResult  # noqa: PLC0415 - for who has asked for a pattern
+    from skws.queries.patterns.result import PatternResult  # noqa: PLC0415 - only for patterns
 
     return PatternResult.from_dict(shown)
 

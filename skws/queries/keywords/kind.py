@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.keywords import parse_query
 from skws.keywords.frequencies import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.operator import Operator, QueryKind
 from skws.queries.order import Order, counting
-from skws.queries.ranked import ranking_of
+from skws.queries.ranked import keyword_plan, ranking_of, refuse_unasked
 from skws.queries.stream_state import StreamState
 from skws.results.model import LiveResult
 from skws.spec.query import Query
@@ -35,25 +35,15 @@ class KeywordKind(QueryKind):
     """Keywords."""
 
     def check(self, query: Query, stream: Stream) -> str:
-        plan = self.plan(query, stream)
-        if not stream.may_grow:
-            from skws.queries.keywords.memory_guard import refuse_unbounded  # noqa: PLC0415 - loads what decides
-
-            refuse_unbounded(plan)
+        refuse_unasked(self.plan(query, stream), stream)
         return ""
 
     def check_change(self, query: Query, before: Stream, after: Stream) -> None:
         """The engine goes on with any schema over which its queries can be read."""
 
     def plan(self, query: Query, stream: Stream) -> Plan:
-        plan = Plan(
-            stream.schema,
-            parse_query(query.text, stream.schema, match_names=stream.match_names),
-            stream.window,
-            query.max_size or stream.max_size,
-            ranking=ranking_of(query.options),
-            evaluated_by=stream.evaluator,
-        )
+        plan = keyword_plan(query, stream, stream.window, ranking_of(query.options))
+        plan = replace(plan, evaluated_by=stream.evaluator)
         return ordered_by_sample(plan, stream.sample)
 
     def window(self, query: Query, stream: Stream) -> Window:  # noqa: ARG002 - it is the stream's
@@ -160,7 +150,7 @@ class KeywordQueries(Operator):
         state, stream = self._state, self._state.stream
         kind = ColumnarEngine
         if stream.bounded:
-            from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - for who needs it
+            from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - loads the verdicts
 
             kind = BoundedEngine
         engine = kind(
@@ -182,9 +172,9 @@ class KeywordQueries(Operator):
 
 
 def _bounded(engine: ColumnarEngine | None) -> BoundedEngine:
-    from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - for who needs it
+    from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - loads the verdicts
 
-    assert isinstance(engine, BoundedEngine)  # noqa: S101 - who calls has looked
+    assert isinstance(engine, BoundedEngine)  # noqa: S101 - the caller has checked
     return engine
 
 

@@ -34,7 +34,7 @@ class PatternKind(SeparateKind):
         """
         pattern, window = _read(query, stream)
         if isinstance(window, ExpressionWindow):
-            from skws.queries.windowed.plan import admit  # noqa: PLC0415 - z3, for who has an expression
+            from skws.queries.windowed.plan import admit  # noqa: PLC0415 - z3, only for window expressions
 
             return admit(nameable(stream.schema), window, allowed=ALLOWED in query.options)
         if isinstance(window, Unbounded) and not stream.may_grow:
@@ -50,7 +50,7 @@ class PatternKind(SeparateKind):
         reads = [after.schema.relations[i].name for i in pattern.pcea.relations]
         check_stays(reads, before.schema, after.schema)
         if isinstance(window, ExpressionWindow):
-            from skws.queries.windowed.plan import check_same_windows  # noqa: PLC0415 - z3 and more
+            from skws.queries.windowed.plan import check_same_windows  # noqa: PLC0415 - z3, only for window expressions
 
             check_same_windows(before.schema, after.schema, window)
 
@@ -63,7 +63,7 @@ class PatternKind(SeparateKind):
     def operator(self, query: Query, state: StreamState) -> Operator:
         window = _read(query, state.stream)[1]
         if isinstance(window, ExpressionWindow):
-            from skws.queries.windowed.pattern import WindowedPatterns  # noqa: PLC0415 - z3 and more
+            from skws.queries.windowed.pattern import WindowedPatterns  # noqa: PLC0415 - z3, only for window expressions
 
             return WindowedPatterns(state, window)
         return super().operator(query, state)

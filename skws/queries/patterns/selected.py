@@ -13,14 +13,14 @@ from typing import Any, Final, TypeAlias
 
 from skws.data.record import Record
 from skws.index import with_sources
-from skws.queries.evaluator import OrderedBatch
+from skws.queries.evaluator import OrderedBatch, SynopsesEvaluator
 from skws.queries.keywords.bounded_networks import WHOLE, end_of, ends, whole_tuples
+from skws.queries.operator import SynopsesKind
 from skws.queries.partitioning import Part
 from skws.queries.patterns.normal_form import choices_of, pattern_query
 from skws.queries.patterns.text import is_formal
 from skws.queries.sql.report import refuse_unbounded_union
 from skws.queries.sql.result import Added, SqlResult, shown_row
-from skws.queries.sql.synopses import SynopsesEvaluator, SynopsesKind
 from skws.spec.query import SELECT, Query
 from skws.spec.stream import Stream
 from skws_bounds.normal_form import Constant, Domain, Union

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from skws.queries.evaluator import Load, OrderedBatch
+from skws.queries.evaluator import Load, OrderedBatch, SynopsesEvaluator
 from skws.queries.keywords.bounded_networks import ends, lasting
 from skws.queries.keywords.memory_guard import FORCE
 from skws.queries.patterns import PatternQuery, PatternResult, PatternStream
@@ -20,7 +20,6 @@ from skws.queries.patterns.normal_form import choices_of, pattern_query, pattern
 from skws.queries.patterns.selected import SelectedRun, by_positions
 from skws.queries.patterns.text import is_formal
 from skws.queries.sql.report import reasons
-from skws.queries.sql.synopses import SynopsesEvaluator
 from skws.spec.stream import Stream
 from skws_bounds.names import attribute_of
 from skws_bounds.verdict import check

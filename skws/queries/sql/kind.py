@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from skws.data.record import Record
 from skws.index import with_sources
-from skws.queries.evaluator import Counts, OrderedBatch
+from skws.queries.evaluator import Counts, OrderedBatch, SynopsesEvaluator
+from skws.queries.operator import SynopsesKind
 from skws.queries.partitioning import Part
 from skws.queries.sql.report import refuse_unbounded_union
 from skws.queries.sql.result import SqlResult, shown_row
-from skws.queries.sql.synopses import SynopsesEvaluator, SynopsesKind
 from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_bounds.normal_form import Union

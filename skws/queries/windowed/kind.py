@@ -15,11 +15,10 @@ import orjson
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.operator import Operator, QueryKind
-from skws.queries.ranked import ranking_of, top_of
+from skws.queries.ranked import keyword_plan, ranking_of, top_of
 from skws.queries.stream_state import StreamState
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import admit, check_same_windows
@@ -193,10 +192,8 @@ class WindowedQueries(Operator):
 
 
 def _plan(query: Query, stream: Stream) -> Plan:
-    keywords = parse_query(query.text, stream.schema, match_names=stream.match_names)
     ranking = ranking_of(query.options) or (None if _top(query) is None else RankingChoice())
-    size = query.max_size or stream.max_size
-    return Plan(stream.schema, keywords, _window(query), size, ranking=ranking)
+    return keyword_plan(query, stream, _window(query), ranking)
 
 
 def _window(query: Query) -> ExpressionWindow:

@@ -108,11 +108,11 @@ class Session:
         Raises UsageError for a name that is taken, before any query is added; QueryError, UsageError for
         a query that cannot be answered.
         """
-        names = list(self._queries)
+        names = set(self._queries)
         for query in queries:
             if query.name in names:
                 raise UsageError(f"there is a standing query {query.name!r} already")
-            names.append(query.name)
+            names.add(query.name)
         found: list[LiveResult] = []
         for key, some in groupby(queries, key=self._key):
             together = list(some)
@@ -198,6 +198,7 @@ class Session:
             if query.kind != KEYWORDS and key is not None and query.name in states:
                 origin = blake2b(self.operators[key].origin(states[query.name])).digest()
                 groups.setdefault((key, origin), []).append(query)
+                self.operators[key].remove(query)
         for key, queries in groups.items():
             operator = self._new(queries[0])
             operator.restore(states, queries)

@@ -88,3 +88,20 @@ def test_an_operator_goes_with_its_last_query() -> None:
     assert len(live.operators) == 1
     live.add(QUERIES[3])
     assert len(live.operators) == 2
+
+
+def test_a_state_for_one_query_of_a_group() -> None:
+    """The other goes on as it was."""
+    queries = [*QUERIES[3:5], Query("order o", kind=PATTERN).over(OVER, allowed=True).named("p", 4)]
+    rng = random.Random(3)
+    live, alone = (Session(Stream(SCHEMA, OVER), keywords=False) for _ in range(2))
+    live.add_all(queries)
+    alone.add(queries[1])
+    for part in range(4):
+        batch = stream(rng, 12, part * 20_000_000)
+        found = live.take(batch)
+        assert lines([r for r in found if r.query == "lamp"]) == lines(alone.take(batch))
+        states = live.snapshot()
+        live.restore({name: state for name, state in states.items() if name != "also windowed"})
+        assert live.snapshot() == states
+    assert len(live.operators) == 4  # keywords, two of windowed queries, one of patterns

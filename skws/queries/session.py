@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from skws.data.batch import RecordBatch
@@ -113,9 +112,11 @@ class Session:
             if query.name in names:
                 raise UsageError(f"there is a standing query {query.name!r} already")
             names.add(query.name)
+        groups: dict[Hashable | None, list[Query]] = {}
+        for query in queries:
+            groups.setdefault(self._key(query), []).append(query)
         found: list[LiveResult] = []
-        for key, some in groupby(queries, key=self._key):
-            together = list(some)
+        for key, together in groups.items():
             if key is not None:
                 operator = self.operators.get(key) or self._new(together[0])
                 found += operator.add(together)

@@ -25,7 +25,10 @@ QUERIES = (
     Query.of_pattern("customer c ; order o where c.cid = o.cid").named("pattern", 4),
     Query("ada lamp").over(OVER, allowed=True).named("windowed", 4),
     Query("lamp").over(OVER, allowed=True).named("also windowed", 4),
-    Query("ada").named("more keywords", 4),
+    *(
+        Query(text).named(text, 4)
+        for text in ("ada", "eve lamp", "lamp", "eve or ada", "-ada lamp", "la* eve")
+    ),
 )
 
 

@@ -13,7 +13,7 @@ their deletions, are processed too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 import numpy as np
@@ -83,11 +83,12 @@ class BoundedEngine(ColumnarEngine):
         self._recent = RecordBatch.of(())
         self._know(schema)
 
-    def add(self, plan: Plan, name: str | None = None) -> list[Result]:
-        """Answer a query from now on. Raises UsageError if it is not bounded."""
-        refuse_unbounded(plan)
-        found = super().add(plan, name)
-        self._until = max(self._until, memory_of(plan).until)
+    def add_all(self, plans: Mapping[str, Plan]) -> list[Result]:
+        """Answer queries from now on. Raises UsageError if one is not bounded."""
+        for plan in plans.values():
+            refuse_unbounded(plan)
+        found = super().add_all(plans)
+        self._until = max([self._until, *(memory_of(plan).until for plan in plans.values())])
         return found
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:

@@ -8,7 +8,7 @@ a tuple that turns out to live longer than assumed is joined again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain
 
 import numpy as np
@@ -25,7 +25,7 @@ from skws.queries.keywords.result_emitter import Event, Output, in_order
 from skws.queries.keywords.tuple_batch import Portions, TupleBatch, natural_ends, of_tuples
 from skws.queries.order import StreamOrder
 from skws.results.model import Result
-from skws_mesh.columnar import Partials
+from skws_mesh.columnar import KeywordBitmaps, Partials
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_purging.lifespans import static_tuples
 from skws_purging.tuples import StreamTuple
@@ -85,13 +85,29 @@ class ColumnarEngine(MeshEngine):
         results are given once. Raises UsageError if the name is taken, or the
         plan is for another stream.
         """
-        name = name or plan.query.text
-        if plan.schema != self.schema or plan.window != self.window:
-            raise UsageError(f"query {name!r}: standing queries of one stream share its schema and window")
-        number, is_new = self._queries.add(name, plan)
+        return self.add_all({name or plan.query.text: plan})
+
+    def add_all(self, plans: Mapping[str, Plan]) -> list[Result]:
+        """Answer queries by name, whose keywords are matched jointly; gives their results, query by query."""
+        for name, plan in plans.items():
+            if plan.schema != self.schema or plan.window != self.window:
+                raise UsageError(
+                    f"query {name!r}: standing queries of one stream share its schema and window"
+                )
+        numbered = [(plan, *self._queries.add(name, plan)) for name, plan in plans.items()]
+        labels = self._operator.labels({number: plan for plan, number, is_new in numbered if is_new})
+        return [
+            result
+            for plan, number, is_new in numbered
+            for result in self._added(number, plan, labels.get(number), is_new=is_new)
+        ]
+
+    def _added(
+        self, number: int, plan: Plan, labels: KeywordBitmaps | None, *, is_new: bool
+    ) -> Iterable[Result]:
         if not is_new:
             return [event.result for event in memory_checked(self._results.snapshot(number, self._order.now))]
-        found = self._operator.add(number, plan)
+        found = self._operator.add(number, plan, labels=labels)
         alive = [results.taken(results.end > self._order.now) for results in found]
         return list(memory_checked(self._counted(self._report(alive, snapshot=True))))
 

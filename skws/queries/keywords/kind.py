@@ -85,8 +85,8 @@ class KeywordQueries(Operator):
         plans = [self._kind.plan(query, self._state.stream) for query in queries]
         if self._engine is None:
             self._engine = self._begun()
-        named = zip(queries, plans, strict=True)
-        return [result for query, plan in named for result in self._engine.add(plan, query.name)]
+        names = [query.name for query in queries]
+        return list(self._engine.add_all(dict(zip(names, plans, strict=True))))
 
     def remove(self, query: Query) -> None:
         if self._engine is not None:

@@ -15,6 +15,7 @@ from skws.results.model import LiveResult
 from skws.spec.query import PATTERN, TOP, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import QueryError, UsageError
+from skws_schema.yaml.load import parse_schema
 from skws_windows.window import ExpressionWindow, TimeWindow
 from tests.jobs.watching import SCHEMA
 
@@ -108,3 +109,28 @@ def test_a_state_for_one_query_of_a_group() -> None:
         live.restore({name: state for name, state in states.items() if name != "also windowed"})
         assert live.snapshot() == states
     assert len(live.operators) == 4  # keywords, two of windowed queries, one of patterns
+
+
+def test_results_of_tables_alone_over_windows() -> None:
+    """They are given when tables are loaded, or when a query is added after them; once for each query."""
+    schema = parse_schema(
+        """
+relations:
+  item: {attributes: {item: integer, title: text}, table: true, key: [item]}
+  sale: {attributes: {item: integer, note: text}}
+joins: [{on: sale.item = item.item}]
+"""
+    )
+    window = ExpressionWindow("every open when sale close when sale")
+    queries = [Query(text).over(window, allowed=True).named(text, 2) for text in ("lamp", "desk lamp", "red")]
+    tables = [Record(0, 0, (1, "desk lamp")), Record(0, 0, (2, "lamp"))]
+    before, after = (Session(Stream(schema, window), keywords=False) for _ in range(2))
+    before.add_all(queries)
+    loaded = before.load_tables(tables)
+    assert after.load_tables(tables) == []
+    assert lines(loaded) == lines(after.add_all(queries))
+    assert [result.query for result in loaded] == ["lamp", "lamp", "desk lamp"]
+    sold = RecordBatch.of([Record(1, 1_000_000, (2, "red")), Record(1, 2_000_000, (1, "red"))])
+    results = before.take(sold)
+    assert lines(results) == lines(after.take(sold))
+    assert results

@@ -86,7 +86,7 @@ class WindowedQueries(Operator):
         return self._state.order.waits
 
     def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:  # noqa: ARG002 - all are needed
-        return self._static(self._plans)
+        return self._static(list(self._queries))
 
     def add(self, queries: Sequence[Query]) -> list[LiveResult]:
         """Gives the results of static tuples alone: others are given when their window ends.
@@ -107,10 +107,10 @@ class WindowedQueries(Operator):
         if not len(arrived.batch):
             return {}
         if self._engine is None:
-            self._engine = self._new_engine()
+            self._engine, _ = self._new_engine(self._queries)
             self._engine.seek(arrived.position)
         self._saved = None
-        return self._by_name(self._engine.process_batches([arrived.batch]))
+        return self._by_name(self._queries, self._engine.process_batches([arrived.batch]))
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
         state, queries = self._bytes(), list(self._queries.values())
@@ -141,7 +141,7 @@ class WindowedQueries(Operator):
         self._read(queries)
         held = orjson.loads(state)
         if held is not None:
-            self._engine = self._new_engine()
+            self._engine, _ = self._new_engine(self._queries)
             self._engine.restore(held)
 
     def _read(self, queries: Sequence[Query]) -> None:
@@ -154,30 +154,25 @@ class WindowedQueries(Operator):
             if top is not None:
                 self._best[query.name] = BestOfWindows(top, plan.schema)
 
-    def _new_engine(self) -> WindowedEngine:
-        """An engine with the static tables; the results of static tuples alone are given apart."""
+    def _new_engine(self, names: Iterable[str]) -> tuple[WindowedEngine, list[Result]]:
+        """An engine with some queries and the static tables; and the results of static tuples alone."""
         engine = WindowedEngine(self._state.stream.schema, self._window)
-        for name, plan in self._plans.items():
-            engine.add(plan, name)
-        for _ in engine.load_tables(self._state.tables):
-            pass
-        return engine
+        for name in names:
+            engine.add(self._plans[name], name)
+        return engine, list(engine.load_tables(self._state.tables))
 
-    def _static(self, names: Iterable[str]) -> list[LiveResult]:
+    def _static(self, names: Sequence[str]) -> list[LiveResult]:
         """The results of static tuples alone, query by query."""
         if not self._state.tables:
             return []
-        found: list[LiveResult] = []
-        for name in names:
-            results = WindowedEngine.of(self._plans[name]).load_tables(self._state.tables)
-            found += self._chosen(name, results)
-        return found
+        found = self._by_name(names, self._new_engine(names)[1])
+        return [result for results in found.values() for result in results]
 
-    def _by_name(self, results: Iterable[Result]) -> dict[str, Iterable[LiveResult]]:
+    def _by_name(self, names: Iterable[str], results: Iterable[Result]) -> dict[str, Iterable[LiveResult]]:
         found: defaultdict[str, list[Result]] = defaultdict(list)
         for result in results:
             found[result.query].append(result)
-        return {name: self._chosen(name, found[query.text]) for name, query in self._queries.items()}
+        return {name: self._chosen(name, found[self._queries[name].text]) for name in names}
 
     def _chosen(self, name: str, results: Iterable[Result]) -> Iterable[Result]:
         """The best results of each window, if the query asks for these alone."""

@@ -36,7 +36,7 @@ class StreamOrder:
         self._by_count = by_count
         self._lateness = 0 if by_count else lateness
         self._on_late = on_late
-        self.position = 0  # where the next tuple stands in the stream
+        self.position = 0  # of the next insertion
 
     @property
     def horizon(self) -> int:

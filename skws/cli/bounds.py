@@ -149,37 +149,33 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Run a query that fails only for the form of its synopses.")
     ] = False,
-    memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
+    memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Run a query in constant memory; one line per result that a time step adds, with its count.
 
     skws bounds run query.sql --schema schema.yaml --replay replay.jsonl
     """
-    described = options.read_schema(schema)
+    given = dict(locals())
+    described = options.read_schema(given.pop("schema"))
     union = _union(query, described)
     if (source is None) == (not replay):
         raise UsageError("nothing to run over: expected one of --replay PATH and --source SOURCE")
     options.chosen_format(output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
     if source is None and (checkpoint or sink):
         raise UsageError("--checkpoint and --sink need --source: a replay has an end")
-    asked = Query(union.text, kind=SQL, options={"force": "yes"} if force else {})
-    if source is None:
-        host = engine or EngineName.LOCAL
-        job = Job.search(asked, described, *(replay or ()), engine=host, master=master, on_error=on_error)
-        _run_replay(job, output, quiet=quiet)
-        return
+    given["engine"] = engine or (EngineName.LOCAL if source is None else EngineName.SPARK)
+    given |= {"replay": replay or (), "source": source or ""}
     job = Job(
-        {query.stem: asked},
+        {query.stem: Query(union.text, kind=SQL, options={"force": "yes"} if force else {})},
         described,
-        source,
-        engine=engine or EngineName.SPARK,
-        master=master,
-        on_error=on_error,
         sinks=(*(sink or ()), *(() if output is None else (f"jsonl:{output}",))) or ("stdout:jsonl",),
-        checkpoint=checkpoint,
+        **options.job_fields(given),
     )
-    run_watch(job, Log(LogFormat.TEXT, quiet))
+    if source is None:
+        _run_replay(job, output, quiet=quiet)
+    else:
+        run_watch(job, Log(LogFormat.TEXT, quiet))
 
 
 def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:

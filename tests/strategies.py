@@ -19,17 +19,17 @@ THOROUGH = "SKWS_THOROUGH" in os.environ
 
 
 def runs(number: int) -> range:
-    """The seeds of so many runs, or of a third where the tests are not to be thorough."""
+    """The seeds of so many runs; of a third if the tests are not to be thorough."""
     return range(number if THOROUGH else -(-number // 3))
 
 
 def examples(number: int, **more: Any) -> settings:
-    """So many examples of a property test, or a third where the tests are not to be thorough."""
-    return settings(max_examples=number if THOROUGH else max(10, number // 3), **more)
+    """The number of examples of a property test; a third of it if the tests are not to be thorough."""
+    return settings(max_examples=len(runs(number)), **more)
 
 
 def seeds(few: int, many: int) -> pytest.MarkDecorator:
-    """Runs a test with ``few`` seeds, and as a slow test with up to ``many``."""
+    """Runs a test with ``few`` seeds, and as a slow test with the others of ``many``."""
     slow = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(few, many))
     return pytest.mark.parametrize("seed", [*range(few), *slow])
 

@@ -112,8 +112,8 @@ def watched(source: str | Path, window: Window | None = None) -> int:
 
 def piped(path: Path) -> int:
     with path.open("rb") as file:
-        watch = LocalWatch(request("-", on_error=OnError.SKIP), [Collected()], Notes().log)
-        watch._input.source = StdinSource(file)
+        asked = request("-", on_error=OnError.SKIP)
+        watch = LocalWatch(asked, [Collected()], Notes().log, source=StdinSource(file))
         watch.run()
     return added(watch.metrics())
 

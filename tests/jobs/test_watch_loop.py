@@ -391,8 +391,7 @@ def test_tables_come_ahead_of_the_stream_on_standard_input() -> None:
     asked = request("-", schema=tables, on_error=OnError.SKIP, queries={QUERY: QUERY, "ada": "ada"})
     sink, rows = Collected(), [customer(0, 7), customer(0, 8, "eve"), customer(0, 7, "ada two")]
     with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
-        watch = LocalWatch(asked, [sink], Notes().log)
-        watch._input.source = StdinSource(reader)
+        watch = LocalWatch(asked, [sink], Notes().log, source=StdinSource(reader))
         watch.open()
         for row in rows:
             writer.write(orjson.dumps(row) + b"\n")

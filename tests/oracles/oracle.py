@@ -51,8 +51,8 @@ class Oracle:
         self.position = 0  # of the next tuple, for count windows
 
     def load(self, rows: Iterable[tuple[int, Row]]) -> Counter[Shape]:
-        self.live += self._last_of_keys([self._add(r, row, STATIC, float("inf")) for r, row in rows])
-        self.found = self._networks()
+        self.live += self._last_of_keys([self.add(r, row, STATIC, float("inf")) for r, row in rows])
+        self.found = self.networks()
         return Counter(self.shape(n) for n in self.found)
 
     def _last_of_keys(self, numbers: list[int]) -> list[int]:
@@ -70,7 +70,7 @@ class Oracle:
         removed: set[int] = set()
         for record in records:
             removed |= self._apply(record, tick, length)
-        now = self._networks()
+        now = self.networks()
         retracted = {n for n in self.found if n[0] & removed and all(self.tuples[m].end > tick for m in n[0])}
         appeared = now - self.found
         self.found = now
@@ -88,7 +88,7 @@ class Oracle:
     def _excluded(self, number: int) -> bool:
         return self.tuples[number].keywords == -1
 
-    def _add(self, relation: int, row: Row, start: int, end: float) -> int:
+    def add(self, relation: int, row: Row, start: int, end: float) -> int:
         keywords = self.bitmap(relation, row)  # type: ignore[operator]
         self.tuples.append(Live(relation, row, start, end, keywords))
         return len(self.tuples) - 1
@@ -110,10 +110,10 @@ class Oracle:
             self.live.remove(oldest)
             removed.add(oldest)
         if not record.delete:
-            self.live.append(self._add(record.relation, record.row, tick, tick + length))
+            self.live.append(self.add(record.relation, record.row, tick, tick + length))
         return removed
 
-    def _networks(self) -> set[Network]:
+    def networks(self) -> set[Network]:
         """All trees of at most ``max_size`` joined live tuples that are total and minimal."""
         usable = [n for n in self.live if not self._excluded(n)]
         joined = {n: list(self._joined(n, usable)) for n in usable}

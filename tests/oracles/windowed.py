@@ -44,9 +44,9 @@ class WindowedOracle:
         if record.delete:
             return Counter()
         self.stream.append(record)
-        self.oracle._add(record.relation, record.row, 0, 0)
+        self.oracle.add(record.relation, record.row, 0, 0)
         appeared: Counter[Shape] = Counter()
-        for key, own, windows in self._windows():
+        for key, own, windows in self.windows():
             for first, last in windows:
                 if own[last] == len(self.stream) - 1:
                     appeared += self._new(key, own[first], own[last])
@@ -54,13 +54,13 @@ class WindowedOracle:
 
     def _new(self, key: Key, first: int, last: int) -> Counter[Shape]:
         """The results of one window that were in none before."""
-        inside = [p for p in range(first, last + 1) if p not in self.deleted and self._belongs(p, key)]
+        inside = [p for p in range(first, last + 1) if p not in self.deleted and self.belongs(p, key)]
         self.oracle.live = self.kept + [p + self.static for p in inside]
-        new = self.oracle._networks() - self.told
+        new = self.oracle.networks() - self.told
         self.told |= new
         return Counter(map(self.oracle.shape, new))
 
-    def _belongs(self, position: int, key: Key) -> bool:
+    def belongs(self, position: int, key: Key) -> bool:
         """Whether a tuple agrees with a key in the fields that its relation has."""
         record = self.stream[position]
         return all(
@@ -75,7 +75,7 @@ class WindowedOracle:
         record = self.stream[position]
         return StreamRecord(record.relation, record.time, record.row)
 
-    def _windows(self) -> Iterator[tuple[Key, list[int], list[tuple[int, int]]]]:
+    def windows(self) -> Iterator[tuple[Key, list[int], list[tuple[int, int]]]]:
         """Of each key: its positions, and its windows in them."""
         keys = [tuple(self._value(p, n) for n in self.expression.per) for p in range(len(self.stream))]
         for key in dict.fromkeys(keys):
@@ -99,8 +99,8 @@ class WindowedOracle:
 
     def _held(self, position: int) -> bool:
         """Whether a window that may still end, of a key that the tuple goes with, began before it."""
-        for key, own, windows in self._windows():
-            if self._belongs(position, key):
+        for key, own, windows in self.windows():
+            if self.belongs(position, key):
                 word = [self._letter(p) for p in own]
                 starts = _open_starts(self.expression, word, windows, self.alphabet)
                 if any(own[start] <= position for start in starts):

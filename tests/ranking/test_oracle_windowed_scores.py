@@ -64,10 +64,10 @@ class WindowJudge(Judge):
         """In the widest window that ended with the last record, the static tuples with it."""
         windowed, now = self.windowed, len(self.windowed.stream) - 1
         self.oracle.live = list(windowed.kept)
-        for key, own, windows in windowed._windows():
+        for key, own, windows in windowed.windows():
             starts = [own[first] for first, last in windows if own[last] == now]
             for p in range(min(starts, default=now + 1), now + 1):
-                if p not in windowed.deleted and windowed._belongs(p, key):
+                if p not in windowed.deleted and windowed.belongs(p, key):
                     self.oracle.live.append(p + windowed.static)
 
     def starts(self, result: Result) -> Iterator[int]:

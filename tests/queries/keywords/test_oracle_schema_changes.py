@@ -46,7 +46,7 @@ class ChangingOracle(Oracle):
             self._move(known_tuple, schema.index.get(name, 0))
         query = parse_query(" ".join(WORDS[:words]), schema)
         self.bitmap = Matcher(query, schema).bitmap
-        self.found = self._networks()
+        self.found = self.networks()
         retracted = Counter(shape for n, shape in shapes.items() if n not in self.found)
         return retracted, Counter(self.shape(n) for n in self.found if n not in shapes)
 

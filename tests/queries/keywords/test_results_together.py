@@ -32,12 +32,11 @@ SCHEMA = Schema(
         Join("self", "r", "r", (("a", "a"),)),
     ),
 )
-ASSEMBLERS = [
-    Assembler(Plan(SCHEMA, parse_query(text, SCHEMA), TimeWindow(10), 4))
-    for text in ("ada", "grace", "ada grace")
+PLANS = [
+    Plan(SCHEMA, parse_query(text, SCHEMA), TimeWindow(10), 4) for text in ("ada", "grace", "ada grace")
 ]
 DIGESTS = lanes(digest_of_join(join.name) for join in SCHEMA.joins)
-NETWORKS = [(assembler, tree) for assembler in ASSEMBLERS for tree in assembler._plan.generator().networks()]
+NETWORKS = [(Assembler(plan), tree) for plan in PLANS for tree in plan.generator().networks()]
 
 
 def reading(network: int) -> Reading:

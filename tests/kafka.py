@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,8 @@ from typing import Any
 
 import orjson
 from confluent_kafka import Producer
+
+from tests.waiting import until
 
 _PRODUCER = 0
 _BROKER = 1
@@ -115,10 +116,7 @@ class Broker:
         """It answers nothing from now on."""
         self._process.send_signal(signal.SIGSTOP)
         # The signal is only sent: on a busy machine, threads of the broker answer a little longer.
-        until = time.monotonic() + 30
-        while not self._stopped():
-            assert time.monotonic() < until, "the broker goes on though it was told to stop"
-            time.sleep(0.01)
+        until(self._stopped)
 
     def _stopped(self) -> bool:
         """Whether none of its threads runs any more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import settings
@@ -13,6 +13,11 @@ from skws.data.record import Record
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 
 WORDS = ("alpha", "beta", "gamma")
+COLUMNS = (
+    Attribute("t", AttributeType.TEXT),
+    Attribute("x", AttributeType.INTEGER),
+    Attribute("y", AttributeType.INTEGER),
+)
 JOINABLE = ("x", "y")
 
 THOROUGH = "SKWS_THOROUGH" in os.environ
@@ -44,11 +49,7 @@ def schemas(draw: st.DrawFn, max_relations: int = 3, keys: bool = True, tables: 
         relations.append(
             Relation(
                 f"r{i}",
-                (
-                    Attribute("t", AttributeType.TEXT),
-                    Attribute("x", AttributeType.INTEGER),
-                    Attribute("y", AttributeType.INTEGER),
-                ),
+                COLUMNS,
                 key=draw(st.sampled_from([(), (), ("x",), ("x", "y")])) if keys else (),
                 search=("t",) if searched else (),
                 table=draw(st.sampled_from([False, False, True])) if tables else False,
@@ -97,3 +98,13 @@ def static_rows(draw: st.DrawFn, schema: Schema, words: int, max_rows: int = 4) 
         return []
     chosen = st.tuples(st.sampled_from(tables), rows(words))
     return [Record(r, 0, row) for r, row in draw(st.lists(chosen, max_size=max_rows))]
+
+
+Case: TypeAlias = tuple[Schema, int, list[Record], list[Record]]
+
+
+@st.composite
+def cases(draw: st.DrawFn, max_records: int = 14) -> Case:
+    """A schema, how many words its tuples hold, rows of its tables, and a stream."""
+    schema, words = draw(schemas(tables=True)), draw(st.integers(1, 3))
+    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words, max_records))

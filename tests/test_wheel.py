@@ -1,4 +1,4 @@
-"""The wheel: it brings nothing but packages of its own prefix, and lives beside packages of other people."""
+"""The wheel holds only packages with its own prefix, and works beside other people's packages."""
 
 from __future__ import annotations
 

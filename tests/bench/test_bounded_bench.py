@@ -1,4 +1,4 @@
-"""The measured queries are those they are said to be, and give what the query means."""
+"""The queries of the benchmark in constant memory, and their results."""
 
 from __future__ import annotations
 

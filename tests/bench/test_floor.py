@@ -1,4 +1,4 @@
-"""``skws bench floor``: both are run over the same stream, and what is told of them is of those runs."""
+"""``skws bench floor`` runs both programs over the same stream and reports on these runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The curve over standing queries: its points are measured, and its queries are distinct."""
+"""The curve over standing queries: all points are measured, all queries are distinct."""
 
 from __future__ import annotations
 

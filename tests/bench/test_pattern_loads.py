@@ -1,4 +1,4 @@
-"""The loads of the comparison of pattern engines: queries over them, against loops and as known."""
+"""The loads for comparing pattern engines: known results, and results of plain loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers run apart from skws, are told apart honestly, and do not stay away in silence."""
+"""Peers run in environments of their own; failures are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema with relations of every kind of memory, and random streams over it."""
+"""A schema with relations of every kind of memory, and random streams for it."""
 
 from __future__ import annotations
 

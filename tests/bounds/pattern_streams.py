@@ -1,4 +1,4 @@
-"""A schema, streams and patterns to run by synopses, and what they show by the pattern engine."""
+"""A schema, streams, and patterns to compare synopses with the pattern engine."""
 
 from __future__ import annotations
 

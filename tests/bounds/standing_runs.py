@@ -1,4 +1,4 @@
-"""Standing queries that keep a state, run over records by way of restarts."""
+"""Runs of standing queries with state over records, with restarts."""
 
 from __future__ import annotations
 

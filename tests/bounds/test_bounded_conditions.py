@@ -1,4 +1,4 @@
-"""For every condition of both theorems a query that fails it alone, and its repaired twin."""
+"""For each condition of both theorems: a query that fails only this one, and its repair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keyword queries without a window: which are bounded, and answers as of a mesh that keeps everything."""
+"""Keyword queries without a window: which are bounded, and the same results as a mesh that keeps all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidate networks as queries: what they would need to keep if nothing expired."""
+"""Candidate networks as queries: the memory they need if nothing expires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns and conjunctive queries as input of the decision, and their verdicts against growth."""
+"""Verdicts on patterns and conjunctive queries, compared with growth."""
 
 from __future__ import annotations
 

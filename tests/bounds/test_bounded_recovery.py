@@ -1,4 +1,4 @@
-"""Bounded queries of keywords and of SQL, broken off over a growing file, go on from a checkpoint."""
+"""Bounded queries over a growing file resume from a checkpoint after a crash."""
 
 from __future__ import annotations
 

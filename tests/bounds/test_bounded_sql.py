@@ -1,4 +1,4 @@
-"""SQL as queries in normal form, and what is refused, with its place."""
+"""SQL in normal form; refused SQL is reported with its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries that split into exponentially many conjunctions: a verdict, or none, after a number of steps."""
+"""Queries that split into exponentially many conjunctions get a verdict, or none, within a step limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is not select-project-join is refused with its place, and nothing is passed over."""
+"""SQL beyond select-project-join is refused with its position; no part of a query is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounded queries in a live search: as if all were kept, through restarts from a state of constant size."""
+"""Bounded queries in a live search give all results, also after restarts from constant-size state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounded queries on shards of a Spark job, rebuilt from their states now and then, as in one process."""
+"""Bounded queries on shards, rebuilt from their state, give the results of one process."""
 
 from __future__ import annotations
 

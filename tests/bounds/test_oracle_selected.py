@@ -1,4 +1,4 @@
-"""Patterns on synopses show what the pattern engine shows, which keeps every tuple."""
+"""Patterns on synopses give the same as the pattern engine, which keeps every tuple."""
 
 from __future__ import annotations
 

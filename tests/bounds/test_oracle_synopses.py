@@ -1,4 +1,4 @@
-"""Synopses put out what the query gives on all tuples ever received, at every step."""
+"""At every step, synopses give what the query gives over all tuples so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every repair that is offered, applied to the text as it says, makes the query bounded."""
+"""Every suggested repair, applied to the text, makes the query bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns that show whole tuples without a window, where constant memory does: as if all were kept."""
+"""Patterns in constant memory that show whole tuples and have no window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a search of the movie stream, and how a command ends."""
+"""Shared by tests of the command line: a search of the movie stream, and outcomes of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuples, deletions, late and bad records add up to the lines that are read, whatever is on them."""
+"""Counts of tuples, deletions, late and bad records add up to the lines read."""
 
 from __future__ import annotations
 

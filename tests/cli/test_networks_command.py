@@ -1,4 +1,4 @@
-"""``skws networks``: three forms of the same networks, as many as are known to exist."""
+"""``skws networks``: three formats, and known numbers of networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``skws search --pattern``: results, formats, windows, ids, and what is refused."""
+"""``skws search --pattern``: results, formats, windows, ids and refused options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control characters of queries, data, names of files and errors reach no terminal, whatever the command."""
+"""No command sends control characters of queries, data, file names or errors to a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format holds the same results, and what people read is safe, fits and marks the keywords."""
+"""All formats hold the same results; formats for people are safe, fit the screen and mark keywords."""
 
 from __future__ import annotations
 

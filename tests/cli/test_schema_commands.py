@@ -1,4 +1,4 @@
-"""``skws schema``: problems all at once, drawings that read back, schemas inferred from every format."""
+"""``skws schema``: all problems at once, drawings that read back, schemas inferred from every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``skws search`` in process: what it finds, what it tells, and what it leaves off standard output."""
+"""``skws search`` in process: results, messages, and a clean standard output."""
 
 from __future__ import annotations
 

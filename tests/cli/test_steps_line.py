@@ -1,4 +1,4 @@
-"""What a long analysis shows on a terminal meanwhile, and that nothing of it is left."""
+"""The progress line of a long analysis on a terminal disappears at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``skws search`` over window expressions, and what refuses them."""
+"""``skws search`` with window expressions, and refused options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``skws windows``: its formats, its verdicts, and what it refuses."""
+"""``skws windows``: formats, verdicts, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture in the README shows what skws prints now."""
+"""The picture in the README shows the current output of skws."""
 
 from __future__ import annotations
 

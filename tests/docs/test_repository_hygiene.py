@@ -1,4 +1,4 @@
-"""What the repository holds: nothing of one machine, no data of others, nothing large."""
+"""The repository holds no path of one machine, no foreign data and no large file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that fills up: writes that fail, or write a part, as the system's do."""
+"""A disk that fills up: writes that fail, or write a part."""
 
 from __future__ import annotations
 

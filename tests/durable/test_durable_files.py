@@ -1,4 +1,4 @@
-"""Files that grow by whole pieces, files that are replaced, and frames: whole, or known not to be."""
+"""Growing files, replaced files and frames: whole, or known to be damaged."""
 
 from __future__ import annotations
 

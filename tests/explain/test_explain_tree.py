@@ -1,4 +1,4 @@
-"""What explain counts is what CNGen makes; what it cuts, it counts; and its graphs are well formed."""
+"""Explain counts the networks of CNGen and the branches it cuts; its graphs are well formed."""
 
 from __future__ import annotations
 

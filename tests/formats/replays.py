@@ -1,4 +1,4 @@
-"""Writing records as a replay that reads back as the same records."""
+"""Writes records as a replay that reads back as the same records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow arrays by their buffers are the same as by Arrow's own conversions, and load no pandas."""
+"""Arrow arrays read from their buffers equal Arrow's own conversions, without pandas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow's types as values, and what of them is refused."""
+"""Values of Arrow's types, and refused types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is no record becomes a bad record that says where and why; nothing else is raised."""
+"""Malformed input becomes a bad record with its place and reason; nothing else is raised."""
 
 from __future__ import annotations
 

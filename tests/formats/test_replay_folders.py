@@ -1,4 +1,4 @@
-"""What stands in a folder beside replay files, and files that are not what they seem."""
+"""Other files beside replay files, and files with a misleading name."""
 
 from __future__ import annotations
 

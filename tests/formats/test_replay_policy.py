@@ -1,4 +1,4 @@
-"""What is done about bad records."""
+"""The policies for bad records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts as one string of bytes: the same from lists and from Arrow's arrays of all kinds."""
+"""Texts in one byte string: the same from lists and from Arrow arrays of all kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that are indexed on disk and probed lead to what tables that are loaded whole lead to."""
+"""Tables indexed on disk give the same results as tables loaded into memory."""
 
 from __future__ import annotations
 

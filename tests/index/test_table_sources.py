@@ -1,4 +1,4 @@
-"""Tables from files, SQLite and PostgreSQL behind streams: searched as if they were loaded, indexed once."""
+"""Tables from files, SQLite and PostgreSQL: indexed once, searched like loaded ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sinks that a failure or a kill breaks off: what they note is what they have."""
+"""Sinks interrupted by a failure or a kill record exactly what they wrote."""
 
 from __future__ import annotations
 

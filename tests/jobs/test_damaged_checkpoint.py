@@ -1,4 +1,4 @@
-"""A damaged checkpoint is refused by a file's name, or the damage does not matter: never other results."""
+"""A damaged checkpoint is refused by file name, or gives the same results: never others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that fills up, or a second Ctrl-C in the middle of a write: the next run makes everything whole."""
+"""A full disk, or a second Ctrl-C during a write: the next run makes everything whole."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from skws.spec.query import Query
 from skws_schema.errors import SkwsError
 from skws_windows.window import TimeWindow
 from tests.durable.disks import Fault, FullDisk
-from tests.jobs.test_killed_watch import until
 from tests.jobs.test_watch_recovery import TWICE, Place, _sinks, reasons, stream
 from tests.jobs.watching import QUERY, YAML, Notes, append, customer, lines, numbered, told
 from tests.places import ROOT
 from tests.queries.counted import counted
 from tests.strategies import seeds
+from tests.waiting import until
 
 KINDS = [Fault.NONE_WRITTEN, Fault.SHORT, Fault.INTERRUPTED_SHORT, Fault.INTERRUPTED_BEHIND]
 

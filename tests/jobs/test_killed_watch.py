@@ -1,4 +1,4 @@
-"""``kill -9`` of a running ``skws watch`` at random moments: its output ends as if undisturbed."""
+"""``kill -9`` of a running ``skws watch`` at random moments leaves its output unchanged in the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tests.jobs.test_schema_changes import WITH_NOTES, note
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order, told
 from tests.kafka import broker
 from tests.places import ROOT
+from tests.waiting import until
 
 RESULTS = 600
 PATTERN = "customer c ; order o where c.cid = o.cid"
@@ -47,13 +48,6 @@ def rows(folder: Path) -> set[tuple[str, str]]:
     found = set(connected.execute('SELECT "query", "id" FROM results'))
     connected.close()
     return found
-
-
-def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])

@@ -1,10 +1,9 @@
-"""Servers that are away when a run starts: waited for and told of, but for those that refuse."""
+"""A run waits for servers that are away at its start, and reports those that refuse it."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from tests.jobs.watching import (
 )
 from tests.kafka import broker
 from tests.postgres import Database
+from tests.waiting import until
 
 TABLES = (
     "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
@@ -147,7 +147,6 @@ def test_what_is_refused_is_not_waited_for(
 ) -> None:
     (tmp_path / "schema.yaml").write_text(YAML)
     uri = database.uri().replace(given, expected)
-    began = time.monotonic()
     for source in (uri, str(tmp_path / "in.jsonl")):
         (tmp_path / "in.jsonl").write_text("")
         sink = "stdout:jsonl" if source == uri else uri
@@ -156,7 +155,6 @@ def test_what_is_refused_is_not_waited_for(
         error = capsys.readouterr().err
         assert message in error
         assert "trying again" not in error
-    assert time.monotonic() - began < 10
 
 
 def test_a_run_waits_for_its_brokers(tmp_path: Path) -> None:
@@ -195,10 +193,3 @@ def test_a_sink_whose_database_stays_away_ends_the_run(
     with pytest.raises(SinkError, match=r"the server is away \(tried for 0.03 seconds\)"):
         opened(request(path, sinks=("postgresql://joe@127.0.0.1:1/none",)))
     assert lines(path)
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The schema changed under a live search: as the engine's own change, through sources, kills and restarts."""
+"""A schema change in a live search: as in the engine alone, through sources, kills and restarts."""
 
 from __future__ import annotations
 

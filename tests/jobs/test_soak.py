@@ -18,6 +18,7 @@ from bench.load import Load
 from skws.jobs.metrics import Metrics
 from skws_schema.yaml.write import to_yaml
 from tests.places import ROOT
+from tests.waiting import until
 
 LOAD = Load(relations=6, minutes=1, kwf=0.05, selectivity=100, max_size=3)
 RATE = 500  # records a second
@@ -116,10 +117,12 @@ def soak(
 
 def wait_until_read(metrics: Path, source: Path) -> None:
     written = source.read_bytes().count(b"\n")
-    end = time.monotonic() + 120
-    while (told := Metrics.from_json(metrics.read_bytes())).tuples + told.deletions < written:
-        assert time.monotonic() < end
-        time.sleep(0.1)
+
+    def read() -> int:
+        told = Metrics.from_json(metrics.read_bytes())
+        return told.tuples + told.deletions
+
+    until(lambda: read() >= written)
     time.sleep(1.5)  # results are written after their batch was counted
 
 

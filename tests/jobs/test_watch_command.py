@@ -1,4 +1,4 @@
-"""``skws watch`` and ``skws query`` as commands."""
+"""The commands ``skws watch`` and ``skws query``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -20,6 +19,7 @@ from skws.cli.main import run
 from skws.jobs.metrics import Metrics
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order
 from tests.places import ROOT
+from tests.waiting import until
 
 MOVIES = ROOT / "examples" / "movies"
 
@@ -37,13 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def watched(*arguments: str) -> int:
     return run(["watch", *arguments, "--engine", "local"])
-
-
-def within(seconds: float, done: Callable[[], bool]) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, "nothing came"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -115,7 +108,7 @@ def test_a_signal_ends_it_with_all_results_kept(
         QUERY, "-f", "parquet", "-o", "out", "--metrics-file", "metrics.json", "--log-format", "json"
     )
     told = folder / "metrics.json"
-    within(30, lambda: told.exists() and Metrics.from_json(told.read_bytes()).results == 30)
+    until(lambda: told.exists() and Metrics.from_json(told.read_bytes()).results == 30)
     process.send_signal(number)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -143,7 +136,7 @@ def test_queries_are_added_and_removed_while_it_runs(
     job("chair", "-f", "jsonl", "-o", "out.jsonl", "--checkpoint", "kept", "--metrics-file", "metrics.json")
     control, told = folder / "kept" / "control", folder / "metrics.json"
     # What a query finds among tuples that were there before it is its snapshot.
-    within(30, lambda: told.exists() and Metrics.from_json(told.read_bytes()).tuples == 2)
+    until(lambda: told.exists() and Metrics.from_json(told.read_bytes()).tuples == 2)
     at = ("--control", str(control))
     assert run(["query", "add", "lamps", "ada", "lamp", *at, "--wait", "30"]) == 0
     assert run(["query", "add", "lamps", "other", *at]) == 2
@@ -162,8 +155,7 @@ def test_queries_are_added_and_removed_while_it_runs(
     assert ordered == f"ordered: pattern: {ORDERED}"
     listed = {"name": "lamps", "query": "ada lamp", "max_size": 5, "kind": "keywords"}
     assert json.loads(second) == listed
-    within(
-        30,
+    until(
         lambda: (
             [(one["query"], one.get("snapshot")) for one in lines(folder / "out.jsonl")]
             == [(QUERY, True), (ORDERED, True)]
@@ -177,7 +169,7 @@ def test_relations_are_left_out_and_what_is_not_searched_is_told(
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     job("ada, lamp", "--without", "order", "-o", "out.jsonl", "--control", "c")
     at = ("--control", "c", "--wait", "30")
-    within(30, (folder / "c" / "queries.json").exists)
+    until((folder / "c" / "queries.json").exists)
     assert run(["query", "add", "lamps", "ada lamp!", *at]) == 0
     assert "ignored, as no part of a word: '!'" in capsys.readouterr().err
     assert run(["query", "add", "alone", "ada", "--without", "order", *at]) == 0
@@ -185,7 +177,7 @@ def test_relations_are_left_out_and_what_is_not_searched_is_told(
     assert "did you mean 'order'?" in capsys.readouterr().err
     assert run(["query", "list", "--control", "c"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "ada, lamp -order:: ada, lamp -order:"
-    within(30, lambda: len(lines(folder / "out.jsonl")) == 2)
+    until(lambda: len(lines(folder / "out.jsonl")) == 2)
     assert [one["query"] for one in lines(folder / "out.jsonl")] == ["ada lamp!", "ada -order:"]
 
 
@@ -194,10 +186,10 @@ def test_a_pattern_added_to_a_job_that_keeps_nothing_begins_with_the_latest_reco
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     job("chair", "-f", "jsonl", "-o", "out.jsonl", "--control", "control", "--metrics-file", "m.json")
-    within(30, lambda: (folder / "m.json").exists() and '"tuples": 2' in (folder / "m.json").read_text())
+    until(lambda: (folder / "m.json").exists() and '"tuples": 2' in (folder / "m.json").read_text())
     added = ["query", "add", "ordered", "--pattern", ORDERED, "--control", "control"]
     assert run([*added, "--wait", "30"]) == 0
-    within(30, lambda: [one["query"] for one in lines(folder / "out.jsonl")] == [ORDERED])
+    until(lambda: [one["query"] for one in lines(folder / "out.jsonl")] == [ORDERED])
 
 
 def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,7 +246,7 @@ def test_prometheus_reads_its_metrics(folder: Path, job: Callable[..., subproces
         except OSError:
             return ""
 
-    within(30, lambda: 'skws_query_results_total{query="ada lamp"} 30' in shown())
+    until(lambda: 'skws_query_results_total{query="ada lamp"} 30' in shown())
     text = shown()
     for line in (
         'skws_relation_tuples_total{relation="order"} 31',

@@ -1,4 +1,4 @@
-"""The loop of a live search: what it takes in, what it tells, and how it is steered."""
+"""The loop of a live search: input, output and control."""
 
 from __future__ import annotations
 

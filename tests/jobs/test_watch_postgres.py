@@ -1,9 +1,7 @@
-"""A live search over a database, broken off, goes on where it was."""
+"""A live search over a database resumes where it was interrupted."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +14,11 @@ from skws_schema.model import Attribute, AttributeType
 from skws_windows.window import TimeWindow
 from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, abandon, lines, opened, request, told
 from tests.postgres import Database
+from tests.waiting import until
 
 
-def until(watch: LocalWatch, path: Path, count: int) -> None:
-    end = time.monotonic() + 30
-    while len(lines(path)) < count:
-        assert time.monotonic() < end, told(path)
-        watch.step()
+def until_lines(watch: LocalWatch, path: Path, count: int) -> None:
+    until(lambda: len(lines(path)) >= count, watch.step, lambda: told(path))
 
 
 def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path: Path) -> None:
@@ -38,19 +34,19 @@ def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path
     )
     first = opened(asked)
     database.run("INSERT INTO \"order\" VALUES (7, 'lamp')")
-    until(first, out, 1)
+    until_lines(first, out, 1)
     abandon(first)
     first._input.feed.close()
     database.run("INSERT INTO \"order\" VALUES (7, 'lamp two')", "INSERT INTO \"order\" VALUES (8, 'lamp')")
     second = opened(asked)
-    until(second, out, 2)
+    until_lines(second, out, 2)
     second.commit()
     database.run("DELETE FROM \"order\" WHERE item = 'lamp'")
-    until(second, out, 3)
+    until_lines(second, out, 3)
     second.close()
     third = opened(asked)
     database.run("INSERT INTO \"order\" VALUES (7, 'lamp three')")
-    until(third, out, 4)
+    until_lines(third, out, 4)
     third.close()
     results = told(out)
     assert [(op, query) for op, query, _ in results] == [
@@ -121,13 +117,10 @@ def test_a_second_run_leaves_the_first_one_its_changes(database: Database, tmp_p
     sink = Collected()
     other = opened(request(database.uri(slot=f"{database.name}_two")), sink)
     database.run("INSERT INTO \"order\" VALUES (7, 'lamp')")
-    deadline = time.monotonic() + 30
-    while not sink.results:
-        assert time.monotonic() < deadline
-        other.step()
+    until(lambda: sink.results, other.step)
     other.close()
     first = opened(asked)
-    until(first, out, 1)
+    until_lines(first, out, 1)
     first.close()
     assert [(op, query) for op, query, _ in told(out)] == [("+", QUERY)]
     assert database.ask("SELECT pubname::text FROM pg_publication") == [("skws",)]
@@ -175,21 +168,14 @@ def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
     schema = replace(SCHEMA, relations=(customers, timed))
     sink, notes = Collected(), Notes()
     watch = opened(request(database.uri(), schema=schema, window=TimeWindow(10**16)), sink, notes=notes)
-    wait_for(watch, lambda: len(sink.results) == 40)
+    until(lambda: len(sink.results) == 40, watch.step)
     assert watch.metrics().late == 0
     assert not any("too late" in line for line in notes.lines)
     database.run("INSERT INTO \"order\" VALUES (1, 'lamp', '2024-02-01Z'), (2, 'lamp', '2024-03-01Z')")
-    wait_for(watch, lambda: watch.metrics().late == 2)
+    until(lambda: watch.metrics().late == 2, watch.step)
     told = [line for line in notes.lines if "too late" in line]
     assert len(told) == 1
     assert "a tuple of order came too late: its time is 2024-02-01T00:00:00Z" in told[0]
     assert "--lateness" in told[0]
     assert (watch.metrics().tuples, len(sink.results)) == (80, 40)
     watch.close()
-
-
-def wait_for(watch: LocalWatch, true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < end
-        watch.step()

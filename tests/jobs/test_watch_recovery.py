@@ -1,4 +1,4 @@
-"""A live search that is broken off anywhere goes on from its checkpoint: nothing lost, nothing told twice."""
+"""A live search resumes from its checkpoint after a crash anywhere: no result is lost or repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of live searches share: a small stream of orders that goes on, and runs over it."""
+"""Shared by tests of live searches: a small stream of orders, and runs over it."""
 
 from __future__ import annotations
 

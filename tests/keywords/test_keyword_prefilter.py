@@ -1,4 +1,4 @@
-"""The facts about folding and stemming that ruling texts out early rests on, proved or searched."""
+"""The facts about folding and stemming that the prefilter of texts relies on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema, and strategies for texts and queries that meet each other often and in nasty ways."""
+"""A schema, and strategies for texts and queries that often match in unusual ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the paper's meshes hold: buffers that lose what they should, when they should, and nothing else."""
+"""Buffers of the paper's meshes: tuples leave them in time, and no others do."""
 
 from __future__ import annotations
 

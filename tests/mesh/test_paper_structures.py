@@ -1,4 +1,4 @@
-"""The paper's structures one by one: sharing, TreeGen, the growth and the shrinking of a partial mesh."""
+"""The paper's structures one by one: sharing, TreeGen, growing and shrinking of a partial mesh."""
 
 from __future__ import annotations
 
@@ -17,23 +17,14 @@ from skws_mesh.paper.execution import PaperMesh
 from skws_mesh.paper.operator import JoinOperator, Producer, tree_gen
 from skws_mesh.tree import Tree
 from skws_purging.tuples import StreamTuple
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.model import Schema
 from skws_windows.window import TimeWindow, Window
+from tests.mesh.test_networks import TERNARY, schema_of
 from tests.strategies import examples, schemas
 
 WINDOW = TimeWindow(10)
 
 
-def schema_of(relations: int, joins: list[tuple[int, int]]) -> Schema:
-    kind = (Attribute("x", AttributeType.INTEGER),)
-    return Schema(
-        "s",
-        tuple(Relation(f"r{i}", kind) for i in range(relations)),
-        tuple(Join(f"j{k}", f"r{a}", f"r{b}", (("x", "x"),)) for k, (a, b) in enumerate(joins)),
-    )
-
-
-TERNARY = schema_of(20, [((i - 1) // 3, i) for i in range(1, 20)])
 CHAIN = schema_of(3, [(0, 1), (1, 2)])
 
 

@@ -1,4 +1,4 @@
-"""What a pattern means, by definition: all ways to choose and mark tuples, on streams of a few."""
+"""Matches of a pattern by definition: all ways to choose and mark tuples of short streams."""
 
 from __future__ import annotations
 

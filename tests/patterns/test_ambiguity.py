@@ -1,4 +1,4 @@
-"""Ambiguous automata are found out; those of queries and patterns are not ambiguous."""
+"""Ambiguous automata are detected; those of queries and patterns are not ambiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large automata of patterns and queries become, and what is said of those that become too large."""
+"""Sizes of automata of patterns and queries, and errors for those too large."""
 
 from __future__ import annotations
 

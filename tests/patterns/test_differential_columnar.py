@@ -1,4 +1,4 @@
-"""By columns, batch by batch, as by the automaton, tuple by tuple; what is given up is gone on with."""
+"""Evaluation by columns gives the same as the automaton, and can hand over to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queries are hierarchical, their q-trees, the size of their automata, and what is refused."""
+"""Hierarchical queries, their q-trees, the size of their automata, and refused queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns by both layouts, against their definition, after every tuple; never a result twice."""
+"""Patterns in both layouts against their definition, after every tuple, without duplicates."""
 
 from __future__ import annotations
 

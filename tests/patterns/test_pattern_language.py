@@ -1,4 +1,4 @@
-"""The pattern language: what is parsed, what automata come of it, and what is refused where."""
+"""The pattern language: parsing, automata, and errors with their position."""
 
 from __future__ import annotations
 

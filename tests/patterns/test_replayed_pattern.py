@@ -1,4 +1,4 @@
-"""A pattern over a replay gives what one over a stream gives, also where it goes on by its automaton."""
+"""A pattern gives the same over a replay as over a stream, also after switching to its automaton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of keys by column: equal keys have one number, others another, from batch to batch."""
+"""Numbers of keys by column: equal keys have equal numbers, from batch to batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Automata without what is in no accepting run: valid, the same runs, and nothing left over."""
+"""Trimmed automata: valid, with the same runs, and no useless state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A meaning for ``~`` that is plain enough to test with: the text stands somewhere in a searched value."""
+"""A simple meaning of ``~`` for tests: the text is part of a searched value."""
 
 from __future__ import annotations
 

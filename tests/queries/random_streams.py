@@ -6,17 +6,13 @@ import random
 from collections.abc import Sequence
 
 from skws.data.record import Record
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_schema.model import Join, Relation, Row, Schema
+from tests.strategies import COLUMNS
 
-ATTRIBUTES = (
-    Attribute("t", AttributeType.TEXT),
-    Attribute("x", AttributeType.INTEGER),
-    Attribute("y", AttributeType.INTEGER),
-)
-PLAIN = Relation("plain", ATTRIBUTES, search=("t",))
-KEYED = Relation("keyed", ATTRIBUTES, key=("x",), search=("t",))
-LINK = Relation("link", ATTRIBUTES)
-TABLE = Relation("fixed", ATTRIBUTES, search=("t",), table=True)
+PLAIN = Relation("plain", COLUMNS, search=("t",))
+KEYED = Relation("keyed", COLUMNS, key=("x",), search=("t",))
+LINK = Relation("link", COLUMNS)
+TABLE = Relation("fixed", COLUMNS, search=("t",), table=True)
 JOINS = (
     Join("pk", "plain", "keyed", (("x", "x"),)),
     Join("pl", "plain", "link", (("y", "y"),)),

@@ -1,4 +1,4 @@
-"""Queries of every kind go on with another schema as if asked under it, and tell nothing twice."""
+"""After a schema change, queries of every kind give the results of the new schema, each once."""
 
 from __future__ import annotations
 

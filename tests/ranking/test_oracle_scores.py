@@ -1,4 +1,4 @@
-"""Scores equal those computed from the definitions over the live tuples of every instant."""
+"""Scores equal those computed by definition over the live tuples of every instant."""
 
 from __future__ import annotations
 
@@ -16,20 +16,12 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result, ResultTuple
 from skws.spec.ranking import RankingChoice
 from skws_purging.tuples import ALWAYS
-from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Live, Oracle, instants
-from tests.strategies import WORDS, examples, schemas, static_rows, streams
+from tests.strategies import WORDS, Case, cases, examples
 
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded(), CountWindow(3)]
 HALF_LIFE = 2_000_000
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
-    schema = draw(schemas(tables=True))
-    words = draw(st.integers(1, 3))
-    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words))
 
 
 class Judge:
@@ -128,9 +120,7 @@ def without_twins(stream: list[Record]) -> list[Record]:
 @pytest.mark.parametrize("names", [False, True])
 @given(cases(), st.sampled_from(WINDOWS))
 @examples(150)
-def test_scores_are_those_of_the_definition(
-    names: bool, case: tuple[Schema, int, list[Record], list[Record]], window: Window
-) -> None:
+def test_scores_are_those_of_the_definition(names: bool, case: Case, window: Window) -> None:
     schema, words, static, stream = case
     stream = without_twins(stream)
     text = " ".join([*WORDS[:words], *(["r0"] if names else [])])

@@ -1,4 +1,4 @@
-"""The changes of the best results, applied one after the other, give what sorting all live results gives."""
+"""Changes of the best results add up to the first of all live results in order of score."""
 
 from __future__ import annotations
 

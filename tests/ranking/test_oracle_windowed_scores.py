@@ -1,4 +1,4 @@
-"""Scores over windows of an expression: by the definitions, over the tuples of the window of each result."""
+"""Scores over window expressions, by definition over the tuples of each result's window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each bad YAML, with exactly what is said about it."""
+"""Each kind of bad YAML with its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tests.scripts [PATH ...]``: write golden scripts anew from what the session gives."""
+"""``python -m tests.scripts [PATH ...]`` rewrites golden scripts from the output of the session."""
 
 from __future__ import annotations
 

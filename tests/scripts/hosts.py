@@ -1,4 +1,4 @@
-"""The hosts that golden scripts are played on: the session, the local job, shards, searches of replays."""
+"""The hosts of golden scripts: the session, the local job, shards, searches of replays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result as one line of a golden script: everything that a user can see of it but its ids."""
+"""A result as one line of a golden script: everything visible but its ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that a test moves."""
+"""A clock moved by the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of files share: a schema, lines, and a follower that remembers its batches."""
+"""Shared by tests of files: a schema, lines, and a follower that remembers its batches."""
 
 from __future__ import annotations
 

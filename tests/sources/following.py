@@ -1,4 +1,4 @@
-"""What the tests of the PostgreSQL source share: its schema, and following it to the end of the log."""
+"""Shared by tests of the PostgreSQL source: its schema, and following it to the end of the log."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from skws.sources.postgres.feed import PostgresSource
 from skws.sources.postgres.slot import lsn_of
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.postgres import Database
+from tests.waiting import PATIENCE
 
 T = AttributeType
 SCHEMA = Schema(
@@ -62,11 +63,10 @@ def follow(
     *,
     limit: int = 1000,
     commit: bool = False,
-    seconds: float = 20,
 ) -> tuple[list[Item], Offset, list[str]]:
     """All up to what is the end of the log now."""
     ((current,),) = database.ask("SELECT pg_current_wal_lsn()::text")
-    end, deadline = lsn_of(str(current)), time.monotonic() + seconds
+    end, deadline = lsn_of(str(current)), time.monotonic() + PATIENCE
     items: list[Item] = []
     notices: list[str] = []
     while lsn_of(offset["lsn"]) < end or "snapshot" in offset:

@@ -1,4 +1,4 @@
-"""Another schema taken up by feeds in mid-stream: tables, topics and files that come and go."""
+"""Feeds change their schema in mid-stream: tables, topics and files come and go."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.jobs.watching import append
 from tests.kafka import broker
 from tests.postgres import Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, shown
+from tests.waiting import PATIENCE
 
 FEWER = Schema("films", SCHEMA.relations[:2], SCHEMA.joins[:1])
 WHOLE = SchemaChange.between(FEWER, SCHEMA).after
@@ -29,9 +30,9 @@ GONE = SchemaChange.between(
 
 def polled(feed: Feed, offset: Offset, count: int) -> tuple[list[tuple[object, ...]], Offset]:
     items: list[tuple[object, ...]] = []
-    until = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while len(items) < count:
-        assert time.monotonic() < until, items
+        assert time.monotonic() < end, items
         batch = feed.poll(offset, 100)
         items += shown(list(batch.read))
         offset = batch.end
@@ -82,8 +83,8 @@ def test_topics() -> None:
         assert offset["next"] == {"movie": {"0": 1}}
         feed.change_schema(Schema("films", SCHEMA.relations[1:], SCHEMA.joins[1:]))
         batch = feed.poll(offset, 10)
-        until = time.monotonic() + 20
-        while not batch.read and time.monotonic() < until:
+        end = time.monotonic() + PATIENCE
+        while not batch.read and time.monotonic() < end:
             batch = feed.poll(batch.end, 10)
         assert [item.row for item in batch.read] == [(1, "seen")]  # type: ignore[union-attr]
         assert list(feed.replay(offset, batch.end)) == list(batch.read)

@@ -1,4 +1,4 @@
-"""Positions and times behind messages, without a server: what real ones do only now and then."""
+"""Positions and times of messages that real servers rarely send, without a server."""
 
 from __future__ import annotations
 

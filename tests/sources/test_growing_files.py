@@ -1,4 +1,4 @@
-"""Files that grow, arrive, are cut, rotated and replaced while they are followed."""
+"""Files that grow and arrive while they are followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses and settings of Kafka: what they may say, and that no secret is shown."""
+"""Addresses and settings of Kafka; no secret is shown."""
 
 from __future__ import annotations
 

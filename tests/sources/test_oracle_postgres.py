@@ -1,4 +1,4 @@
-"""Random transactions on a real database: whatever happens meanwhile, the records add up to what it holds."""
+"""Random transactions on a real database: the records add up to its tables."""
 
 from __future__ import annotations
 

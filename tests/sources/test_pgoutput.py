@@ -1,4 +1,4 @@
-"""Every message of logical replication, from its bytes as PostgreSQL's documentation lays them out."""
+"""Every message of logical replication, from bytes as PostgreSQL documents them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a real server as records: what is inserted, updated, deleted, rolled back, stored apart."""
+"""Changes on a real server as records: inserted, updated, deleted, rolled back, stored out of line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that are rewritten, emptied or locked while a snapshot of others is taken."""
+"""Tables rewritten, emptied or locked during a snapshot of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which publication a slot is read by, who else may need it, and when it goes."""
+"""The publication of a slot: which one is used, who shares it, and when it is dropped."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The slot and the snapshot: what is kept on the server and beside a run, and what if it is gone."""
+"""The slot and the snapshot: what the server and the run keep, and errors if it is gone."""
 
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from skws.sources.postgres.slot import lsn_of
 from skws_schema.errors import SourceError
 from tests.postgres import Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, shown, source
+from tests.waiting import until
 
 
 def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
@@ -30,9 +30,7 @@ def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
         assert before < lsn_of(offset["lsn"])
         assert "the server keeps" in feed.lag(offset)
         feed.commit(offset)
-        deadline = time.monotonic() + 10
-        while lsn_of(str(database.ask(state)[0][0])) < lsn_of(offset["lsn"]):
-            assert time.monotonic() < deadline
+        until(lambda: lsn_of(str(database.ask(state)[0][0])) >= lsn_of(offset["lsn"]))
 
 
 def test_an_idle_table_does_not_hold_the_log(database: Database) -> None:
@@ -192,10 +190,8 @@ def test_the_snapshots_rows_are_private_and_removed_when_read(database: Database
 
 
 def _released(database: Database) -> None:
-    deadline = time.monotonic() + 10
-    while database.ask(f"SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = '{database.name}'"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    held = f"SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = '{database.name}'"
+    until(lambda: not database.ask(held))
 
 
 @pytest.mark.parametrize("cut", [False, True])

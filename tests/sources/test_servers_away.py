@@ -1,4 +1,4 @@
-"""Which failures to connect pass by themselves, and a feed that is opened when its server is there."""
+"""Temporary connection failures, and feeds that open when their server is back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What --source may be; what is wrong with others; and that no password is ever shown."""
+"""Valid and invalid values of --source; no password is shown."""
 
 from __future__ import annotations
 

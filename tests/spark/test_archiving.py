@@ -1,4 +1,4 @@
-"""The archive that is made beside a run: begun where there is none, told of, ended with the run."""
+"""The archive of Java classes made beside a run: when it starts, its messages, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive of Java's classes: mapped where there is one for this Java and these options."""
+"""The archive of Java classes: used if there is one for this Java and these options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What executors are sent is all that they import of skws itself."""
+"""Executors get everything that they import of skws."""
 
 from __future__ import annotations
 

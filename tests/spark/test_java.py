@@ -1,4 +1,4 @@
-"""The Java that Spark is given: found once or twice, it is the same."""
+"""Finding Java for Spark gives the same result each time."""
 
 from __future__ import annotations
 

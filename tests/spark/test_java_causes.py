@@ -1,4 +1,4 @@
-"""Which errors out of Java are a Python process that was lost, by traces as Spark prints them."""
+"""Errors from Java that mean a lost Python process, by traces as Spark prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Java that is started without Spark's scripts: PySpark finds it, and it ends with its standard input."""
+"""A Java started without Spark's scripts: PySpark connects to it, and it ends with its standard input."""
 
 from __future__ import annotations
 

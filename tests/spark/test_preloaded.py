@@ -1,4 +1,4 @@
-"""Processes that are forked from one that has loaded their modules: as if Python had been started."""
+"""Processes forked from one with loaded modules behave as if Python had been started."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from skws.spark.preloaded.driver import PreloadedPython, preloaded_python
+from tests.waiting import gone, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks elsewhere start Python as usual")
 
@@ -50,20 +50,6 @@ def started(python: PreloadedPython, *arguments: str, **environment: str) -> sub
     )
 
 
-def is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_until_gone(process: int) -> None:
-    end = time.monotonic() + 20
-    while is_alive(process):
-        assert time.monotonic() < end, f"process {process} lives on"
-        time.sleep(0.01)
-
-
 def test_a_module_gets_arguments_environment_folder_and_files(python: PreloadedPython) -> None:
     with started(python, "-m", "says", "one", "two words", TOLD="yes") as process:
         out, errors = process.communicate("asked", timeout=60)
@@ -92,7 +78,7 @@ def test_a_signal_reaches_the_module(python: PreloadedPython) -> None:
         fork = int(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 128 + signal.SIGTERM
-        wait_until_gone(fork)
+        until(lambda: gone(fork))
 
 
 def test_what_stands_for_a_module_takes_it_along_when_it_is_killed(python: PreloadedPython) -> None:
@@ -100,7 +86,7 @@ def test_what_stands_for_a_module_takes_it_along_when_it_is_killed(python: Prelo
         assert process.stdout is not None
         fork = int(process.stdout.readline())
         process.kill()
-        wait_until_gone(fork)
+        until(lambda: gone(fork))
 
 
 def test_without_a_server_python_is_started(python: PreloadedPython) -> None:

@@ -1,4 +1,4 @@
-"""What Java prints of its own failures."""
+"""Messages of Java about its own failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spark-submit`` with the file that the command names: on this machine, and on a cluster of its own."""
+"""``spark-submit`` with the file printed by ``skws --submit-file``: on this machine, and on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other screens, the tour, sessions, keys, themes, and what goes wrong."""
+"""The other screens, the tour, sessions, keys, themes, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries of other kinds than plain keywords: scores, the best, windows of an expression, and no window."""
+"""Queries other than plain keywords: scores, the best, window expressions, and no window."""
 
 from __future__ import annotations
 

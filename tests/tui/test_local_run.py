@@ -1,8 +1,7 @@
-"""The run behind the UI against the batch search, and what can be done to it while it runs."""
+"""The run behind the UI against the batch search, and its control."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -22,6 +21,7 @@ from skws_tui.services.events import EventQueue, JobEvents
 from skws_tui.services.request import UiRequest
 from skws_tui.services.typed import text_of
 from tests.tui.ui import QUERY, movies, with_job
+from tests.waiting import until
 
 PATTERN = 'pattern: movie m ; plays p where m.mid = p.mid and p ~ "vincent"'
 QUERIES = (QUERY, "nolan bale", "clint", "trav* uma")
@@ -217,11 +217,12 @@ def test_a_database_that_is_away_is_waited_for_until_the_end() -> None:
     run = new_job(with_job(movies(), source="postgresql://joe@127.0.0.1:1/none"), queue)
     run.start()
     lines: list[str] = []
-    until = time.monotonic() + 20
-    while not any("trying again in 0.2 s" in line for line in lines):
-        assert time.monotonic() < until
-        time.sleep(0.02)
-        lines += [line.text for line in queue.take().lines]
+
+    def told() -> bool:
+        lines.extend(line.text for line in queue.take().lines)
+        return any("trying again in 0.2 s" in line for line in lines)
+
+    until(told)
     run.stop()
     assert not run.control.running
     assert queue.take().failure == ""

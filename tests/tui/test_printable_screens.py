@@ -1,4 +1,4 @@
-"""Control characters of data, queries and files are nowhere on any screen."""
+"""No screen shows control characters of data, queries or files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of the terminal UI: what it refuses, and what it hands on."""
+"""The command line of the terminal UI."""
 
 from __future__ import annotations
 

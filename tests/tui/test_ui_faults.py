@@ -1,4 +1,4 @@
-"""The fence round the app: whatever raises is told in a line, kept in a file, and the app goes on."""
+"""Exceptions in the app are shown in a line and kept in a file, and the app goes on."""
 
 from __future__ import annotations
 

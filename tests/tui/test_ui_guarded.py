@@ -1,4 +1,4 @@
-"""Who is let in to a served UI, and what its page can do to files: a raw client in the place of a browser."""
+"""Access to a served UI, and what its page can do to files; a raw client stands in for a browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from yarl import URL
 
 from skws.hosts import LOOPBACK, asks_for, host_name
 from skws.movie_stream import movie_files
-from tests.tui.ui import SPEED, scenario
+from tests.tui.ui import SPEED, free_port, scenario
 
 SECONDS = 60
 
@@ -43,12 +43,6 @@ class Served:
 
     def socket(self, token: str | None = None) -> URL:
         return self.address.origin() / "ws" / (self.token if token is None else token)
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
 
 
 @pytest.fixture(scope="module", params=["folder", "none"])

@@ -1,4 +1,4 @@
-"""``kill -9`` of the terminal UI on Spark: of all the processes that it has started, none is left."""
+"""``kill -9`` of the terminal UI on Spark leaves none of its processes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from uuid import uuid4
 import pytest
 
 from tests.spark.streaming.test_killed_streaming import MARK, processes_of
-
-PATIENCE = 240.0
+from tests.waiting import PATIENCE, until
 
 
 @pytest.mark.slow
@@ -38,17 +37,11 @@ def test_nothing_outlives_an_app_that_is_killed(sign: str, tmp_path: Path) -> No
     )
     try:
         _until_shown(ours, sign)
-        end = time.monotonic() + PATIENCE
-        while len(processes_of(mark, "")) <= 2:
-            assert time.monotonic() < end, "it started nothing"
-            time.sleep(0.01)
+        until(lambda: len(processes_of(mark, "")) > 2)
     finally:
         app.send_signal(signal.SIGKILL)
         app.wait()
-    end = time.monotonic() + PATIENCE
-    while left := processes_of(mark, ""):
-        assert time.monotonic() < end, [Path(f"/proc/{one}/cmdline").read_text() for one in left]
-        time.sleep(0.1)
+    until(lambda: not processes_of(mark, ""), state=lambda: processes_of(mark, ""))
     os.close(ours)
     os.close(theirs)
 

@@ -1,4 +1,4 @@
-"""The pictures in the docs show what the screens look like now, to the last cell."""
+"""The pictures in the docs show the current screens, cell by cell."""
 
 from __future__ import annotations
 

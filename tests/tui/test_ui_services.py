@@ -1,4 +1,4 @@
-"""What the UI remembers and says, without a terminal: against plain models where there is one."""
+"""The services of the UI without a terminal, against plain models where there are some."""
 
 from __future__ import annotations
 

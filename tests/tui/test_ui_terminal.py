@@ -1,4 +1,4 @@
-"""The demo in a real terminal, by tmux: what is typed gives results that can be seen."""
+"""The demo in a real terminal, driven by tmux."""
 
 from __future__ import annotations
 

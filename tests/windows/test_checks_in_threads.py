@@ -1,4 +1,4 @@
-"""Checks in many threads at once, each in a process of its own, which a broken one would take with it."""
+"""Checks in many threads at once, each test in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows by time and count as users write them, and what they are told of faults."""
+"""Windows by time and count as users write them, and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S-MSO formulas as text: what they are read as, the windows they define, and what is refused."""
+"""S-MSO formulas as text: parsing, their windows, and errors."""
 
 from __future__ import annotations
 

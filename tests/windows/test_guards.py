@@ -1,4 +1,4 @@
-"""Guards by columns and by record, and what z3 says about them."""
+"""Guards by columns and by record, against z3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema that changes under patterns over windows: matches and windows as of the stream that was read."""
+"""A schema change under patterns over windows: matches and windows as of the stream that was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns over window expressions: every match that a window holds, once, at its first end."""
+"""Patterns over window expressions: every match in a window once, at the end of its first window."""
 
 from __future__ import annotations
 

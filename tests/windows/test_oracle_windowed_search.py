@@ -1,4 +1,4 @@
-"""After every record a search over window expressions has told what brute force finds, window by window."""
+"""After every record, a search over window expressions has found what brute force finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates by panes beside aggregates of the records themselves."""
+"""Aggregates by panes against aggregates of the records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S-MSO formulas by brute force beside the window expressions built from them, and back."""
+"""S-MSO formulas by brute force against their window expressions, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The static check beside exhaustive counting on small automata, and its witnesses on the processor."""
+"""The static check against exhaustive counting on small automata; its witnesses on the processor."""
 
 from __future__ import annotations
 

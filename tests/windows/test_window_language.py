@@ -1,4 +1,4 @@
-"""The language of windows: what it means, what it refuses, and that nothing it is given crashes it."""
+"""The window language: meaning, errors, and no crash on any text."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Queries from a file: what it may say, where results go and how many, changes while the job runs."""
+"""Files of queries: their format, sinks and limits for each query, changes while the job runs."""
 
 from __future__ import annotations
 
 import random
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from tests.jobs.watching import (
     steps,
 )
 from tests.strategies import seeds
+from tests.waiting import gone, until
 
 WHOLE = """
 plain: ada lamp
@@ -302,11 +302,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     outcome = Program(str(program)).post(b"{}", "k")
     assert not outcome.taken
     assert outcome.reason == "did not end within 0.5 s"
-    state = Path(f"/proc/{started.read_text().strip()}/stat")
-    deadline = time.monotonic() + 5
-    while state.exists() and state.read_text().split()[2] != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: gone(int(started.read_text())))
 
 
 @seeds(5, 20)

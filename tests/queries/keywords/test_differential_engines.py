@@ -16,25 +16,18 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.strategies import WORDS, examples, schemas, static_rows, streams
+from tests.strategies import WORDS, Case, cases, examples
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(1), CountWindow(5), Unbounded()]
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
-    schema = draw(schemas(tables=True))
-    words = draw(st.integers(1, 3))
-    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words, max_records=40))
-
-
 @pytest.mark.parametrize("size", [1, pytest.param(4, marks=pytest.mark.slow), 8192])
-@given(cases(), st.sampled_from(WINDOWS), st.booleans())
+@given(cases(40), st.sampled_from(WINDOWS), st.booleans())
 @examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_record_for_record(
     monkeypatch: pytest.MonkeyPatch,
     size: int,
-    case: tuple[Schema, int, list[Record], list[Record]],
+    case: Case,
     window: Window,
     exclude: bool,
 ) -> None:
@@ -64,10 +57,10 @@ def heard_by(kept: list[Record]) -> OnLate:
     return lambda record, _: kept.append(record)
 
 
-@given(cases(), st.sampled_from(WINDOWS[:2]), st.sampled_from([0, 1, 3, 9]), st.data())
+@given(cases(40), st.sampled_from(WINDOWS[:2]), st.sampled_from([0, 1, 3, 9]), st.data())
 @examples(150)
 def test_late_records_are_dropped_or_joined_alike(
-    case: tuple[Schema, int, list[Record], list[Record]], window: Window, lateness: int, data: st.DataObject
+    case: Case, window: Window, lateness: int, data: st.DataObject
 ) -> None:
     schema, words, static, stream = case
     # Records of one identity at one time have an order of their own, which a shuffle must keep.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TypeAlias
@@ -17,23 +16,20 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.model import Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.oracles.oracle import Oracle, instants, shape_of
-from tests.strategies import WORDS, examples, schemas, static_rows, streams
+from tests.oracles.oracle import Oracle, instants
+from tests.paper_modes import ops
+from tests.strategies import COLUMNS, WORDS, Case, cases, examples
 
 AnyEngine: TypeAlias = Callable[[Plan], Engine | ColumnarEngine]
 ENGINES: list[AnyEngine] = [Engine, ColumnarEngine.of]
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded()]
 
 
-ATTRIBUTES = tuple(
-    Attribute(name, kind)
-    for name, kind in (("t", AttributeType.TEXT), ("x", AttributeType.INTEGER), ("y", AttributeType.INTEGER))
-)
 PAIR = Schema(
     "pair",
-    tuple(Relation(name, ATTRIBUTES, search=("t",)) for name in "ab"),
+    tuple(Relation(name, COLUMNS, search=("t",)) for name in "ab"),
     (Join("ab", "a", "b", (("x", "x"),)),),
 )
 
@@ -42,23 +38,12 @@ def plan(schema: Schema, words: int, window: Window, max_size: int = 4) -> Plan:
     return Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, max_size)
 
 
-def ops(results: list[Result], op: str) -> Counter[tuple[tuple[str, ...], tuple[str, ...]]]:
-    return Counter(shape_of(r) for r in results if r.op == op)
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
-    schema = draw(schemas(tables=True))
-    words = draw(st.integers(1, 3))
-    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words))
-
-
 @pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.sampled_from(WINDOWS), st.integers(1, 4))
 @examples(150)
 def test_time_windows(
     make: AnyEngine,
-    case: tuple[Schema, int, list[Record], list[Record]],
+    case: Case,
     window: Window,
     max_size: int,
 ) -> None:
@@ -82,9 +67,7 @@ def test_time_windows(
 @pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.integers(1, 6))
 @examples(120)
-def test_count_windows(
-    make: AnyEngine, case: tuple[Schema, int, list[Record], list[Record]], size: int
-) -> None:
+def test_count_windows(make: AnyEngine, case: Case, size: int) -> None:
     schema, words, static, stream = case
     asked = plan(schema, words, CountWindow(size))
     engine = make(asked)
@@ -144,9 +127,7 @@ def test_a_query_that_is_added_after_a_deletion_finds_what_is_alive() -> None:
 @pytest.mark.parametrize("make", ENGINES)
 @given(cases(), st.sampled_from(WINDOWS[:3]))
 @examples(100)
-def test_nothing_is_left_when_the_stream_has_expired(
-    make: AnyEngine, case: tuple[Schema, int, list[Record], list[Record]], window: Window
-) -> None:
+def test_nothing_is_left_when_the_stream_has_expired(make: AnyEngine, case: Case, window: Window) -> None:
     schema, words, _, stream = case
     engine = make(plan(schema, words, window))
     list(engine.process(stream))
@@ -158,7 +139,7 @@ def test_nothing_is_left_when_the_stream_has_expired(
 @given(cases(), st.sampled_from(WINDOWS), st.data())
 @examples(200)
 def test_order_of_arrival_does_not_matter_within_lateness(
-    make: AnyEngine, case: tuple[Schema, int, list[Record], list[Record]], window: Window, data: st.DataObject
+    make: AnyEngine, case: Case, window: Window, data: st.DataObject
 ) -> None:
     schema, words, _, stream = case
     # Records of one identity at one time have an order of their own, which a shuffle must keep.
@@ -171,11 +152,11 @@ def test_order_of_arrival_does_not_matter_within_lateness(
     told = [*late.process(shuffled[:cut]), *late.process(shuffled[cut:])]
     assert net(told) == net(list(in_order.process(stream)))
     assert late.counts.late == 0
-    for ops in histories(told).values():
+    for history in histories(told).values():
         # What is retracted again ends earlier than was told; what is told again was retracted.
         assert all(
             ends is not None and end is not None and end < ends if (op, after) == ("-", "-") else op != after
-            for (op, ends), (after, end) in pairwise(ops)
+            for (op, ends), (after, end) in pairwise(history)
         )
 
 
@@ -220,4 +201,4 @@ def test_late_records_are_counted_and_told() -> None:
 
 
 def _one_relation() -> tuple[Relation]:
-    return (Relation("r0", ATTRIBUTES, search=("t",)),)
+    return (Relation("r0", COLUMNS, search=("t",)),)

@@ -20,7 +20,7 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Oracle, instants
 from tests.paper_modes import MODES, ops
-from tests.strategies import examples, runs, schemas, static_rows, streams
+from tests.strategies import COLUMNS, examples, runs, schemas, static_rows, streams
 
 QUERIES = ["alpha ; beta", "beta ; alpha", "alpha gamma ; beta", "alpha ; beta ; gamma", "gamma ; beta alpha"]
 WINDOWS: list[Window] = [TimeWindow(3), TimeWindow(9), Unbounded()]
@@ -41,18 +41,13 @@ def engines(plan: Plan) -> list[Engine | ColumnarEngine]:
     return [ColumnarEngine.of(plan), *tupled]
 
 
-TEXT, X, Y = (
-    Attribute("t", AttributeType.TEXT),
-    Attribute("x", AttributeType.INTEGER),
-    Attribute("y", AttributeType.INTEGER),
-)
 DENSE = Schema(
     "dense",
     (
-        Relation("plain", (TEXT, X, Y), search=("t",)),
-        Relation("keyed", (TEXT, X, Y), key=("y",), search=("t",)),
-        Relation("link", (TEXT, X, Y)),
-        Relation("fixed", (TEXT, X, Y), search=("t",), table=True),
+        Relation("plain", COLUMNS, search=("t",)),
+        Relation("keyed", COLUMNS, key=("y",), search=("t",)),
+        Relation("link", COLUMNS),
+        Relation("fixed", COLUMNS, search=("t",), table=True),
     ),
     (
         Join("pk", "plain", "keyed", (("x", "x"),)),

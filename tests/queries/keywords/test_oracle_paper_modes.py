@@ -13,7 +13,7 @@ from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Oracle, instants
 from tests.paper_modes import MODES, SIZES, engines, ops
-from tests.strategies import WORDS, examples, schemas, static_rows, streams
+from tests.strategies import WORDS, Case, cases, examples, schemas, static_rows
 
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded()]
 
@@ -55,16 +55,9 @@ def test_all_modes_give_the_same_on_dense_streams(
         assert told == expected
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
-    schema = draw(schemas(tables=True))
-    words = draw(st.integers(1, 3))
-    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words))
-
-
 @given(cases(), st.sampled_from(WINDOWS))
 @examples(50)
-def test_time_windows(case: tuple[Schema, int, list[Record], list[Record]], window: Window) -> None:
+def test_time_windows(case: Case, window: Window) -> None:
     schema, words, static, stream = case
     running = engines(schema, words, window)
     oracle = Oracle(schema, words, SIZES[words], running[0].plan.matcher.bitmap)
@@ -81,7 +74,7 @@ def test_time_windows(case: tuple[Schema, int, list[Record], list[Record]], wind
 
 @given(cases(), st.integers(1, 6))
 @examples(25)
-def test_count_windows(case: tuple[Schema, int, list[Record], list[Record]], size: int) -> None:
+def test_count_windows(case: Case, size: int) -> None:
     schema, words, static, stream = case
     running = engines(schema, words, CountWindow(size))
     oracle = Oracle(schema, words, SIZES[words], running[0].plan.matcher.bitmap)
@@ -97,9 +90,7 @@ def test_count_windows(case: tuple[Schema, int, list[Record], list[Record]], siz
 
 @given(cases(), st.sampled_from(WINDOWS[:3]))
 @examples(20)
-def test_nothing_is_left_when_the_stream_has_expired(
-    case: tuple[Schema, int, list[Record], list[Record]], window: Window
-) -> None:
+def test_nothing_is_left_when_the_stream_has_expired(case: Case, window: Window) -> None:
     schema, words, _, stream = case
     for engine in engines(schema, words, window):
         list(engine.process(stream))
@@ -118,7 +109,7 @@ def _complete_roots(engine: Engine) -> list[tuple[int, int]]:
 @given(cases(), st.sampled_from(WINDOWS), st.data())
 @examples(25)
 def test_order_of_arrival_does_not_matter_within_lateness(
-    case: tuple[Schema, int, list[Record], list[Record]], window: Window, data: st.DataObject
+    case: Case, window: Window, data: st.DataObject
 ) -> None:
     schema, words, static, stream = case
     # Records of one identity at one time have an order of their own, which a shuffle must keep.

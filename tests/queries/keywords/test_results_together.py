@@ -32,9 +32,7 @@ SCHEMA = Schema(
         Join("self", "r", "r", (("a", "a"),)),
     ),
 )
-PLANS = [
-    Plan(SCHEMA, parse_query(text, SCHEMA), TimeWindow(10), 4) for text in ("ada", "grace", "ada grace")
-]
+PLANS = [Plan(SCHEMA, parse_query(text, SCHEMA), TimeWindow(10), 4) for text in ("ada", "grace", "ada grace")]
 DIGESTS = lanes(digest_of_join(join.name) for join in SCHEMA.joins)
 NETWORKS = [(Assembler(plan), tree) for plan in PLANS for tree in plan.generator().networks()]
 

@@ -25,8 +25,7 @@ from skws.sources.databases import all_tables
 from skws.spec.ranking import RankingChoice
 from skws_schema.model import Join, Relation, Row, Schema
 from skws_windows.window import Unbounded
-from tests.queries.random_streams import ATTRIBUTES
-from tests.strategies import WORDS, examples, schemas, seeds, static_rows
+from tests.strategies import COLUMNS, WORDS, examples, schemas, seeds, static_rows
 
 
 @st.composite
@@ -95,8 +94,8 @@ def test_search_stops_early() -> None:
         Schema(
             "s",
             (
-                Relation("a", ATTRIBUTES, search=("t",)),
-                Relation("b", ATTRIBUTES, search=("t",)),
+                Relation("a", COLUMNS, search=("t",)),
+                Relation("b", COLUMNS, search=("t",)),
             ),
             (),
         )
@@ -118,8 +117,8 @@ def test_larger_results_may_be_better(seed: int) -> None:
     """Texts of all lengths, joined by values that few share: the best are among those of several tuples."""
     rng = random.Random(seed)
     relations = (
-        Relation("a", ATTRIBUTES, search=("t",), table=True),
-        Relation("b", ATTRIBUTES, search=("t",), table=True),
+        Relation("a", COLUMNS, search=("t",), table=True),
+        Relation("b", COLUMNS, search=("t",), table=True),
     )
     schema = Schema(
         "s", relations, (Join("ab", "a", "b", (("x", "x"),)), Join("bb", "b", "b", (("x", "y"),)))
@@ -143,7 +142,7 @@ def test_larger_results_may_be_better(seed: int) -> None:
 
 def test_equal_rows_are_told_apart() -> None:
     """Of equal rows each has results of its own, NULLs being equal; named as the engine names them."""
-    schema = all_tables(Schema("s", (Relation("a", ATTRIBUTES, search=("t",)),), ()))
+    schema = all_tables(Schema("s", (Relation("a", COLUMNS, search=("t",)),), ()))
     rows: list[Row] = [("alpha", 1, 1), ("alpha", None, 1), ("alpha", 1, 1), ("alpha", None, 1), ("b", 1, 1)]
     records = [Record(0, 0, row) for row in [*rows, rows[0]]]
     plan = Plan(schema, parse_query("alpha", schema), Unbounded(), 1, ranking=RankingChoice())

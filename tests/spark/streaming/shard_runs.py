@@ -1,4 +1,4 @@
-"""Shards worked by hand, with the log that Spark's state store would keep."""
+"""Shards run by hand, with the log that Spark's state store keeps."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,8 +12,7 @@ from skws.spark.streaming.watch import SparkWatch
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from tests.jobs.watching import Collected, Notes
-
-PATIENCE = 400.0
+from tests.waiting import PATIENCE, until
 
 
 class Running:
@@ -39,12 +37,13 @@ class Running:
 
     def until(self, done: Callable[[], bool]) -> None:
         """Wait for something to happen; the run's own error is raised."""
-        end = time.monotonic() + PATIENCE
-        while not done():
+
+        def ready() -> bool:
             if self.error is not None:
                 raise self.error
-            assert time.monotonic() < end, (self.notes.lines, self.sink.told())
-            time.sleep(0.02)
+            return done()
+
+        until(ready, state=lambda: (self.notes.lines, self.sink.told()))
 
     def results(self, count: int) -> None:
         self.until(lambda: len(self.sink.results) >= count)

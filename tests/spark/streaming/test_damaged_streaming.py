@@ -1,4 +1,4 @@
-"""A damaged checkpoint of a run on Spark: refused by the name of what is wrong, before a sink hears of it."""
+"""A damaged checkpoint of a run on Spark is refused by name before a sink is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job keeps beside Spark's checkpoint, on a full disk and damaged: whole, or refused by name."""
+"""Files beside Spark's checkpoint, on a full disk and damaged: whole, or refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of what the source has read: each record once, in order, and none before its results."""
+"""Copies of records read by the source: each once, in order, and none before its results."""
 
 from __future__ import annotations
 

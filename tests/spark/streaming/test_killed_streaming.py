@@ -18,6 +18,7 @@ import pytest
 
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered
 from tests.places import ROOT
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 PATIENCE = 600.0  # a busy machine takes minutes for what a quiet one does in seconds
@@ -72,11 +73,12 @@ class Run:
 
     def until(self, done: Callable[[], bool]) -> None:
         """Wait for something that it comes to by itself."""
-        until = time.monotonic() + PATIENCE
-        while not done():
+
+        def ready() -> bool:
             assert self.process.poll() is None, self.errors.read_text()
-            assert time.monotonic() < until, self.errors.read_text()
-            time.sleep(0.05)
+            return done()
+
+        until(ready, state=self.errors.read_text)
 
     def kill(self, kind: str, rng: random.Random) -> None:
         """One process of a kind, once there is one; planners all."""
@@ -100,10 +102,7 @@ class Run:
     def end(self) -> None:
         """Wait until it has ended, whatever is left of it included."""
         self.process.wait(PATIENCE)
-        until = time.monotonic() + PATIENCE
-        while processes_of(self.mark, ""):
-            assert time.monotonic() < until, processes_of(self.mark, "")
-            time.sleep(0.1)
+        until(lambda: not processes_of(self.mark, ""), state=lambda: processes_of(self.mark, ""))
 
 
 class Writer(Thread):
@@ -218,10 +217,12 @@ def test_helpers_killed_several_at_once_while_it_starts_runs_and_stops(tmp_path:
             run.kill_helpers(rng)
     all_told(tmp_path, run, writer.results)
     run.process.send_signal(signal.SIGINT)
-    until = time.monotonic() + PATIENCE
-    while run.process.poll() is None and time.monotonic() < until:
+
+    def harm() -> None:
         run.kill_helpers(rng)
         time.sleep(0.1)
+
+    until(lambda: run.process.poll() is not None, harm)
     assert run.process.returncode == 130, run.errors.read_text()
     run.end()
     assert "Traceback" not in run.errors.read_text()

@@ -1,4 +1,4 @@
-"""A run on a cluster of two executors, each a Java of its own that gets the packages from the driver."""
+"""A run on a local cluster of two executors, which get the packages from the driver."""
 
 from __future__ import annotations
 

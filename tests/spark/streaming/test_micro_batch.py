@@ -1,4 +1,4 @@
-"""What travels between the stages, and what is kept between processes, comes back as it was."""
+"""Data between stages and between processes reads back unchanged."""
 
 from __future__ import annotations
 

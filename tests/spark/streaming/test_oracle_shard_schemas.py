@@ -1,4 +1,4 @@
-"""Shards under a schema that changes give what one worker gives, whenever they lose their meshes."""
+"""Shards under a changing schema give what one worker gives, also after losing their meshes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,8 @@ from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.counted import counted
 from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
-from tests.spark.streaming.test_oracle_shards import (
-    ATTRIBUTES,
-    SCHEMA,
-    cut,
-    random_records,
-    random_row,
-    request,
-)
+from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records, random_row, request
+from tests.strategies import COLUMNS
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +40,7 @@ def _without(schema: Schema, *names: str) -> Schema:
 
 _MORE = replace(
     SCHEMA,
-    relations=(*SCHEMA.relations, Relation("extra", ATTRIBUTES, search=("t",))),
+    relations=(*SCHEMA.relations, Relation("extra", COLUMNS, search=("t",))),
     joins=(*SCHEMA.joins, replace(SCHEMA.joins[0], name="ek", left="extra")),
 )
 CHANGES = [SCHEMA, _MORE, *(_without(SCHEMA, name) for name in ("pk", "self", "link", "keyed"))]

@@ -1,4 +1,4 @@
-"""Shards together give what one engine gives, whenever they lose their meshes and are told their logs."""
+"""Shards give together what one engine gives, also after losing their meshes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, Query
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.model import Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
 from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
-from tests.strategies import seeds
+from tests.strategies import COLUMNS, seeds
 
 
 @pytest.fixture(autouse=True)
@@ -29,18 +29,13 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
     counted(monkeypatch)
 
 
-ATTRIBUTES = (
-    Attribute("t", AttributeType.TEXT),
-    Attribute("x", AttributeType.INTEGER),
-    Attribute("y", AttributeType.INTEGER),
-)
 SCHEMA = Schema(
     "streams",
     (
-        Relation("plain", ATTRIBUTES, search=("t",)),
-        Relation("keyed", ATTRIBUTES, key=("x",), search=("t",)),
-        Relation("link", ATTRIBUTES),
-        Relation("fixed", ATTRIBUTES, search=("t",), table=True),
+        Relation("plain", COLUMNS, search=("t",)),
+        Relation("keyed", COLUMNS, key=("x",), search=("t",)),
+        Relation("link", COLUMNS),
+        Relation("fixed", COLUMNS, search=("t",), table=True),
     ),
     (
         Join("pk", "plain", "keyed", (("x", "x"),)),

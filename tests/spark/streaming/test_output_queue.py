@@ -1,4 +1,4 @@
-"""What batches came to, between the job and sinks that take their time: held up, never lost, never twice."""
+"""Results of batches between the job and slow sinks: delayed, never lost or repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Polling ahead gives what polling gives, and never two polls at once."""
+"""Polling ahead gives the same as polling, and never runs two polls at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stateful stage with its state in memory: whatever keepers are lost, it tells what one worker tells."""
+"""The stateful stage with its state in memory gives what one worker gives, also if shard servers are lost."""
 
 from __future__ import annotations
 

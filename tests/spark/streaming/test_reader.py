@@ -1,4 +1,4 @@
-"""The reader of a live source, asked as Spark would ask it: held in, and gone on."""
+"""The reader of a live source, called as Spark calls it: limited, and resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of a streaming job under a schema that changes: what it reads by which, and reads again."""
+"""The reader of a streaming job under a changing schema, also when it reads again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query that is started again: after which failures, how often, and what is told of it."""
+"""Restarts of a streaming query: after which failures, how often, and the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that a keeper tells come to the driver as they were, however many."""
+"""Any number of results of a shard server reach the driver unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keepers that start before their tasks do: tasks find them, and none of another layout is left."""
+"""Shard servers started before their tasks: tasks find them, and none of another layout stays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.servers_ahead import KeepersAhead
 from skws.spark.streaming.shard_client import ShardClient, lodge
-from tests.spark.streaming.test_shard_server import REQUEST, keeper_of, wait_for_the_end_of
+from tests.spark.streaming.test_shard_server import REQUEST, keeper_of
+from tests.waiting import gone, until
 
 ONE = {0: Part(0, 1, Partitioning.ROOTS)}
 TWO = {0: Part(0, 2, Partitioning.ROOTS), 1: Part(1, 2, Partitioning.ROOTS)}
@@ -30,7 +31,7 @@ def test_a_task_finds_the_keeper_that_was_started_ahead() -> None:
         assert known != os.getpid()
     finally:
         ahead.end()
-    wait_for_the_end_of(known)
+    until(lambda: gone(known))
 
 
 def test_keepers_of_another_layout_go() -> None:

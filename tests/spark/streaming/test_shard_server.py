@@ -1,4 +1,4 @@
-"""The process that keeps a shard's mesh: found again, started again, and never trusted with another epoch."""
+"""The process that keeps a shard's mesh: found, restarted, and never used for another epoch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import parcel_of
 from tests.spark.streaming.test_oracle_shards import request
+from tests.waiting import gone, until
 
 SHARE = Part(0, 1, Partitioning.ROOTS)
 REQUEST = request(TimeWindow(10))
@@ -64,14 +64,6 @@ def keeper_of(run: str) -> int:
         if links & {f"socket:[{inode}]" for inode in inodes}:
             return int(process.name)
     raise AssertionError(run)
-
-
-def wait_for_the_end_of(process: int) -> None:
-    stat = Path(f"/proc/{process}/stat")
-    until = time.monotonic() + 10
-    while stat.exists() and " Z " not in stat.read_text():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
@@ -122,7 +114,7 @@ def test_a_killed_keeper_is_replaced_and_has_no_epoch(run: str) -> None:
     os.kill(keeper, signal.SIGKILL)
     with pytest.raises(RuntimeError, match="the keeper of a shard has gone"):
         work(lodger, 3)
-    wait_for_the_end_of(keeper)
+    until(lambda: gone(keeper))
     lodger.close()
     again = ShardClient(run, LazyPickle(REQUEST), SHARE)
     assert work(again, 3)["op"] == "behind"
@@ -134,7 +126,7 @@ def test_keepers_go_with_their_sockets(run: str) -> None:
     keeper = keeper_of(run)
     vacate(run)
     assert not lodge(run).exists()
-    wait_for_the_end_of(keeper)
+    until(lambda: gone(keeper))
 
 
 ORPHAN = """
@@ -154,13 +146,8 @@ ShardClient(sys.argv[1], request, share).close()
 def test_a_keeper_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
     told = pickle.dumps((LazyPickle(REQUEST), SHARE))
     subprocess.run([sys.executable, "-c", ORPHAN, run], input=told, check=True)
-    until = time.monotonic() + 20
-    while not (lodge(run) / "0.log").exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    while lodge(run).exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until((lodge(run) / "0.log").exists)
+    until(lambda: not lodge(run).exists())
 
 
 def test_its_folder_is_for_one_user(run: str) -> None:

@@ -1,4 +1,4 @@
-"""What shards tell an onlooker: together the partials of one engine, and the windows of a query."""
+"""Statistics of shards: together the partials of one engine, and the windows of a query."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -19,7 +18,8 @@ import pytest
 from skws_schema.yaml.write import to_yaml
 from tests.jobs.test_soak import LOAD, flat, options, resident, searched, soak, told, wait_until_read
 from tests.places import ROOT
-from tests.spark.streaming.test_killed_streaming import KINDS, MARK, PATIENCE, processes_of
+from tests.spark.streaming.test_killed_streaming import KINDS, MARK, processes_of
+from tests.waiting import until
 
 MINUTES = float(os.environ.get("SKWS_SOAK_MINUTES", "30"))
 JAVA_HEAP = 1 << 30  # the driver's heap grows up to its bound whatever there is to do
@@ -51,11 +51,8 @@ def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path) -> None:
         return memory(set(processes_of(mark, "")) - virtual_machines)
 
     try:
-        began = time.monotonic()
-        while not metrics.exists():  # it tells nothing before it runs
-            assert process.poll() is None, (tmp_path / "errors").read_text()
-            assert time.monotonic() < began + PATIENCE
-            time.sleep(0.1)
+        until(lambda: metrics.exists() or process.poll() is not None)  # it tells nothing before it runs
+        assert process.poll() is None, (tmp_path / "errors").read_text()
         memories, latency, results = soak(python, source, metrics, MINUTES * 60)
         wait_until_read(metrics, source)
         process.send_signal(signal.SIGINT)

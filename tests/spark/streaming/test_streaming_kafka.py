@@ -11,6 +11,7 @@ from skws.jobs.local import LocalWatch
 from tests.jobs.watching import Collected, Notes, numbered, request
 from tests.kafka import Broker, broker
 from tests.spark.streaming.spark_runs import running
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -46,10 +47,7 @@ def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
         sink, told = Collected(), Notes()
         local = LocalWatch(request(source), [sink], told.log)
         local.open()
-        until = time.monotonic() + 60
-        while len(sink.results) < 51:
-            local.step()
-            assert time.monotonic() < until, sink.told()
+        until(lambda: len(sink.results) >= 51, local.step, sink.told)
         local.close()
     assert [op for op, _ in sink.told()] == ["+"] * 50 + ["-"]
     assert sorted((r.op, r.id) for r in kept) == sorted((r.op, r.id) for r in sink.results)

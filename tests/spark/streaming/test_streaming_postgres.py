@@ -1,4 +1,4 @@
-"""A database followed on Spark: its snapshot, its changes, and where the next start goes on."""
+"""A database followed on Spark: its snapshot, its changes, and the position of the next start."""
 
 from __future__ import annotations
 

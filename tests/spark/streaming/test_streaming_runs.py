@@ -1,4 +1,4 @@
-"""A live search on Spark from outside: commands, bad records, ends and new starts."""
+"""A live search on Spark from outside: commands, bad records, ends and restarts."""
 
 from __future__ import annotations
 

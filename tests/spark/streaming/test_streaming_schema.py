@@ -1,4 +1,4 @@
-"""The schema changed under a live search on Spark: by command, and at a new start."""
+"""A schema change in a live search on Spark: by command, and at a restart."""
 
 from __future__ import annotations
 

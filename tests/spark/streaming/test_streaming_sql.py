@@ -1,4 +1,4 @@
-"""Queries in SQL on Spark give what they give in one process, through a new start from the checkpoint."""
+"""Queries in SQL give the same on Spark as in one process, also after a restart."""
 
 from __future__ import annotations
 

@@ -1,0 +1,35 @@
+"""Waiting for another thread, process or server, with the patience that a busy machine needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+PATIENCE: Final = 400.0
+"""Seconds."""
+
+
+def nap() -> None:
+    time.sleep(0.02)
+
+
+def until(
+    done: Callable[[], object],
+    step: Callable[[], object] = nap,
+    state: Callable[[], object] = lambda: None,
+) -> None:
+    """Calls ``step`` until ``done`` gives true. Fails after PATIENCE seconds, and shows ``state``."""
+    end = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < end, state()
+        step()
+
+
+def gone(process: int) -> bool:
+    """Whether a process has ended; its parent may not have waited for it."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

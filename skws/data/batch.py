@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of any relations in one order: each is a place in a block."""
+    """Rows of any relations in one order; each row is a place in a block."""
 
     block: Ints
     place: Ints
@@ -40,7 +40,7 @@ class Rows:
 
     @classmethod
     def grouped(cls, relation: Ints, raw: Sequence[T], block_of: Callable[[int, list[T]], Block]) -> Rows:
-        """Rows of given relations; ``block_of`` makes the block of a relation's rows, however they came."""
+        """Rows of given relations, in any form; ``block_of`` makes the block of a relation's rows."""
         numbers = distinct(relation).tolist()
         if len(numbers) == 1:
             return cls(np.zeros_like(relation), np.arange(len(raw)), (block_of(numbers[0], list(raw)),))
@@ -54,7 +54,7 @@ class Rows:
 
     @classmethod
     def in_order(cls, relation: Ints, blocks: Sequence[Block]) -> Rows:
-        """Rows of given relations; each block has all those of its relation, in their order."""
+        """Rows of given relations; each block has all rows of its relation, in order."""
         block, place = np.empty_like(relation), np.empty_like(relation)
         for number, one in enumerate(blocks):
             mine = np.flatnonzero(relation == one.relation)
@@ -63,7 +63,10 @@ class Rows:
 
     @classmethod
     def together(cls, parts: Sequence[Rows]) -> Rows:
-        """The rows of several, one after the other; what can be is one block, since each has a price."""
+        """The rows of several, one after the other.
+
+        Blocks of columns of one relation are concatenated, since each block costs time.
+        """
         before = np.cumsum([0, *(len(part.blocks) for part in parts)])
         block = np.concatenate([part.block + first for part, first in zip(parts, before, strict=False)])
         place = np.concatenate([part.place for part in parts])
@@ -71,7 +74,7 @@ class Rows:
         return cls(number.take(block), place + first.take(block), blocks)
 
     def taken(self, places: Ints | Flags | slice) -> Rows:
-        """The rows at some places; blocks that none of them is in are let go."""
+        """The rows at some places; blocks without any of them are dropped."""
         block = self.block[places]
         used = np.zeros(len(self.blocks), dtype=bool)
         used[block] = True
@@ -79,14 +82,14 @@ class Rows:
         return Rows((np.cumsum(used) - 1)[block], self.place[places], kept)
 
     def by_block(self) -> Iterator[tuple[Block, Ints, Ints]]:
-        """Each block with the numbers of its rows here, and their places in it."""
+        """Each block with the numbers of its rows, and their places in it."""
         if not self.blocks:
             return
         for block, mine in zip(self.blocks, _by_number(self.block, len(self.blocks)), strict=True):
             yield block, mine, self.place[mine]
 
     def by_relation(self) -> Iterator[tuple[int, list[Block], Ints, Ints]]:
-        """Each relation with its blocks, the numbers of its rows here, and their places in all its blocks."""
+        """Each relation with its blocks, the numbers of its rows, and their places in the blocks together."""
         if not self.blocks:
             return
         relation = np.array([block.relation for block in self.blocks], dtype=np.int64)
@@ -105,7 +108,7 @@ class Rows:
             yield number, blocks, mine, places.take(mine)
 
     def packed(self) -> Rows:
-        """The same rows; of a block that mostly holds others, only those that are here."""
+        """The same rows, without the other rows of blocks that mostly hold others."""
         counts = np.bincount(self.block, minlength=len(self.blocks)).tolist()
         sparse = [number for number, block in enumerate(self.blocks) if 2 * counts[number] < len(block)]
         if not sparse:
@@ -154,15 +157,15 @@ class RecordBatch:
         return RecordBatch(self.relation[places], self.time[places], self.rows.taken(places), delete)
 
     def cut(self, place: int) -> tuple[RecordBatch, RecordBatch]:
-        """What comes before a place, and the rest."""
+        """The records before a place, and the rest."""
         return self.taken(slice(place)), self.taken(slice(place, None))
 
     def packed(self) -> RecordBatch:
-        """The same records without what else their blocks hold."""
+        """The same records, without the other rows of blocks that mostly hold others."""
         return RecordBatch(self.relation, self.time, self.rows.packed(), self.delete)
 
     def moved(self, places: Ints) -> RecordBatch:
-        """The records with their relations at other places in the schema."""
+        """The same records, with their relations at other places in the schema."""
         blocks = tuple(block.moved(int(places[block.relation])) for block in self.rows.blocks)
         rows = Rows(self.rows.block, self.rows.place, blocks)
         return RecordBatch(places[self.relation], self.time, rows, self.delete)
@@ -177,7 +180,7 @@ class RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of some input: its records, and what was no record, each in order of arrival."""
+    """A piece of some input: its records and its bad records, each in order of arrival."""
 
     records: RecordBatch
     bad: Sequence[BadRecord] = ()
@@ -220,7 +223,7 @@ class Chunk:
 
 
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
-    """Blocks with all columns of a relation as one; where each of the given ones is: its block, and place."""
+    """Blocks, those of columns concatenated; and for each given block, its new number and first place."""
     number, first = np.empty(len(blocks), dtype=np.int64), np.zeros(len(blocks), dtype=np.int64)
     kept: list[Block] = []
     columns: dict[int, list[int]] = {}
@@ -239,8 +242,8 @@ def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
 
 
 def _by_number(numbers: Ints, count: int) -> list[Ints]:
-    """Where each of the numbers below ``count`` stands, in order."""
-    # Small integers sort in the time of one comparison of all of them.
+    """The places of each number below ``count``, in order."""
+    # Small integers take a radix sort, as fast as one comparison of each.
     order = np.argsort(numbers.astype(np.uint16) if count < 1 << 16 else numbers, kind="stable")
     return np.split(order, np.cumsum(np.bincount(numbers, minlength=count))[:-1])
 

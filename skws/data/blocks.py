@@ -1,7 +1,6 @@
-"""Rows of one relation, kept as they came: as tuples of values, as columns of them, or as Arrow columns.
+"""Rows of one relation in the form they came in: as tuples, as columns of values, or as Arrow columns.
 
-What the engine asks of every row - its texts, its join values - it asks of a
-whole column; rows as tuples are made for results alone.
+Engines read whole columns (texts, join values); only results need rows as tuples.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Block(Protocol):
     def __len__(self) -> int: ...
 
     def moved(self, relation: int) -> Block:
-        """The same rows, the relation being at another place in the schema."""
+        """The same rows, with the relation at another place in the schema."""
 
     def taken(self, places: Ints) -> Block:
         """A block of some of the rows."""
@@ -54,14 +53,14 @@ class Block(Protocol):
         """A column if all its values are integers (or truth values) of 64 bits, else None."""
 
     def numbers(self, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None:
-        """A column of numbers or truth values, and where there are any, if it is kept as such; else None."""
+        """A column of numbers or truth values, and which are not NULL; None if it is not stored as such."""
 
     def texts(self, column: int) -> Column:
         """A column of texts."""
 
 
 class _OfValues:
-    """What blocks of Python values answer alike."""
+    """Shared by blocks of Python values."""
 
     __slots__ = ()
 
@@ -104,10 +103,10 @@ class RowBlock(_OfValues):
 
 
 class ColumnBlock(_OfValues):
-    """Rows as columns: lists of Python values, arrays of integers, or texts; rows are made when asked for.
+    """Rows as columns: lists of Python values, arrays of integers, or texts; rows are made on demand.
 
-    ``searched`` are columns that are looked through and hardly read. They become texts when blocks are
-    put together, which takes half of the memory of Python's strings.
+    ``searched``: columns that are searched and rarely read. They become ``Texts`` when blocks are
+    concatenated, which takes half the memory of Python's strings.
     """
 
     __slots__ = ("_columns", "_searched", "relation")
@@ -127,7 +126,7 @@ class ColumnBlock(_OfValues):
             return first
         parts = zip(*(block._columns for block in blocks), strict=True)  # noqa: SLF001 - its own
         searched = first._searched  # noqa: SLF001 - its own
-        columns = [_one_after_the_other(some, as_texts=at in searched) for at, some in enumerate(parts)]
+        columns = [_concatenated(some, as_texts=at in searched) for at, some in enumerate(parts)]
         return cls(first.relation, columns, searched)
 
     def __len__(self) -> int:
@@ -173,7 +172,7 @@ def _listed(column: _Values) -> Sequence[Value]:
     return column.tolist() if isinstance(column, np.ndarray | Texts) else column
 
 
-def _one_after_the_other(parts: Sequence[_Values], *, as_texts: bool) -> _Values:
+def _concatenated(parts: Sequence[_Values], *, as_texts: bool) -> _Values:
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) == len(parts):
         return np.concatenate(arrays)
@@ -189,7 +188,7 @@ def _texts(parts: Sequence[_Values]) -> Texts | None:
     found: list[Texts] = []
     for kind, some in groupby(parts, key=type):
         if kind is Texts:
-            found += some  # type: ignore[arg-type]  # all of that type
+            found += some  # type: ignore[arg-type]  # all are Texts
             continue
         values: list[Value] = list(chain.from_iterable(map(_listed, some)))
         texts = Texts.of_strings(values)
@@ -257,7 +256,7 @@ class ArrowBlock:
         from skws.data.arrow import of_integers, texts_at  # noqa: PLC0415 - as above
 
         array, integers = self._columns[column], self.integers(column)
-        values: list[Value]  # what Arrow and NumPy give is not typed
+        values: list[Value]  # Arrow and NumPy give untyped lists
         if integers is not None:
             values = integers[places].tolist()
         elif str(array.type) == "string":
@@ -286,7 +285,7 @@ def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
 
 def packed_integers(values: Sequence[Value]) -> Ints | None:
     """Values as integers of 64 bits, if all of them are."""
-    try:  # four times as fast as asking for the types, and then NumPy
+    try:  # four times as fast as checking the types first
         return np.frombuffer(pack(f"{len(values)}q", *values), dtype=np.int64)
     except PackError:
         return None

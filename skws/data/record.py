@@ -1,4 +1,4 @@
-"""What flows into an engine: records that insert or delete a tuple at a time."""
+"""Records: insertions and deletions of tuples, each at a time; and input that is malformed."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Record(NamedTuple):
 
 
 OnLate: TypeAlias = Callable[[Record, int], None]
-"""Hears of a record that is too late, and of the latest time before it, in microseconds."""
+"""Called with a late record and the latest time before it, in microseconds."""
 
 
 def unheard(_record: Record, _reached: int) -> None:
-    """Late records that nobody asks for."""
+    """Ignores late records."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """Input that is no record: where it stands, its raw bytes, and why.
+    """A malformed record: its place, its raw bytes, and the reason.
 
     ``line`` counts from 1 (0 where the format has no lines); ``offset`` is in
-    bytes (in rows for Parquet, in messages for Kafka). ``where``: how the place
-    within ``source`` is told, where line and row do not tell it.
+    bytes (in rows for Parquet, in messages for Kafka). ``where``: the place
+    within ``source`` as messages show it, if it is neither a line nor a row.
     """
 
     source: str

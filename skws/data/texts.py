@@ -1,8 +1,8 @@
-"""Texts of a column, as one string of bytes: what searching all of them at once takes.
+"""The texts of a column as one string of bytes, so that all of them are searched at once.
 
-From Python's texts or from Arrow's arrays, whose memory is looked at as it is.
-Arrow itself is loaded only where somebody has Arrow arrays already: it takes
-longer to load than a small replay takes to search.
+They are made from Python's strings, or from Arrow arrays without copying each
+text. This module does not import Arrow, which takes longer to load than a small
+replay takes to search.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 Places: TypeAlias = npt.NDArray[np.int64]
 Column: TypeAlias = "Texts | pa.Array | pa.ChunkedArray | Sequence[str | None]"
-"""Texts as somebody has them; other values of Arrow arrays are searched by their text."""
+"""Texts in any form; other values of Arrow arrays are searched by their text."""
 
 _OFFSETS = {"string": np.int32, "large_string": np.int64}
-_LONE = "surrogatepass"  # halves of characters are legal in Python's texts
+_LONE = "surrogatepass"  # Python's strings may hold lone surrogates
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Texts:
 
     @classmethod
     def of(cls, columns: Sequence[Column]) -> Texts:
-        """The texts of several columns, one after the other; lists are put together before anything else."""
+        """The texts of several columns, one after the other; lists are joined first."""
         lists = [column for column in columns if isinstance(column, list | tuple)]
         if len(lists) == len(columns):
             return cls._of_list(list(chain.from_iterable(lists)))
@@ -46,9 +46,9 @@ class Texts:
 
     @classmethod
     def of_strings(cls, texts: Sequence[object]) -> Texts | None:
-        """Texts of Python; None if some are NULL, or something else."""
+        """The texts of strings; None if some values are NULL, or no strings."""
         try:
-            joined = "".join(texts)  # type: ignore[arg-type]  # what is no text is found out so, for least
+            joined = "".join(texts)  # type: ignore[arg-type]  # the cheapest check of the types
         except TypeError:
             return None
         return cls._of_joined(joined, texts)  # type: ignore[arg-type]  # as all are texts
@@ -70,7 +70,7 @@ class Texts:
         data, begins, ends = self.data, self.offsets[places].tolist(), self.offsets[1:][places].tolist()
         try:
             return [data[first:end].decode() for first, end in zip(begins, ends, strict=True)]
-        except UnicodeDecodeError:  # to ask for what is rare takes twice as long
+        except UnicodeDecodeError:  # rare, and a check beforehand would take twice as long
             return [data[first:end].decode("utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
 
     def tolist(self) -> list[str]:
@@ -83,7 +83,7 @@ class Texts:
             return [column]
         if isinstance(column, list | tuple):
             return [cls._of_list(column)]
-        array: Any = column  # of Arrow's two kinds, both without types here
+        array: Any = column  # an array or a chunked one; Arrow has no type hints
         return [cls._of_array(chunk) for chunk in getattr(array, "chunks", [array])]
 
     @classmethod

@@ -24,7 +24,7 @@ class GrowingFile:
     A piece cut off by a full disk or an interrupt is removed at once if that is
     possible. The file is broken then: it takes no more pieces, and ``sync``
     fails, so that no length is recorded that includes half a piece.
-    ``anew``: truncate the file first. ``shared``: other processes append to it, too.
+    ``anew``: truncate the file first. ``shared``: other processes append to it too.
     """
 
     def __init__(self, path: Path, *, mode: int = 0o666, anew: bool = False, shared: bool = False) -> None:

@@ -208,7 +208,7 @@ class _Change:
     def inserted(self) -> Record:
         row = self.reader.insertion(self._after())
         own = self._time() if self.reader.takes_time(delete=False) else None
-        return Record(self.reader.index, self.reader.time(row, own, delete=False), row)
+        return self.reader.record(row, own)
 
     def updated(self) -> list[Record]:
         """Both at the time of the insertion: a later deletion would remove the new row of its key."""
@@ -221,8 +221,7 @@ class _Change:
 
     def deleted(self) -> Record:
         refuse_deletion(self.reader)
-        row = self._deletion()
-        return Record(self.reader.index, self.reader.time(row, self._time(), delete=True), row, True)
+        return self.reader.record(self._deletion(), self._time(), delete=True)
 
     def _after(self) -> Any:
         after, before = self._part("after"), self.payload.get("before")

@@ -200,7 +200,7 @@ def _microseconds(times: list[Any]) -> Ints:
 
 
 ORDER_BLOCK = 1 << 18
-# An escaped quote inside a text does not match: the backslash stands between.
+# A quoted `time` inside a text does not match: its quote is escaped by a backslash.
 _TIME_FIELD = re.compile(rb'"time"\s*:\s*("[^"\\]*"|-?[0-9.eE+-]+)')
 
 

@@ -137,6 +137,7 @@ class Replay:
         self.schema = schema
         self.size_bytes = sum(split.size for split in splits)
         self._tables = frozenset(i for i, r in enumerate(schema.relations) if r.table)
+        self._has_streams = len(self._tables) < len(schema.relations)
 
     @classmethod
     def open(cls, paths: Path | Sequence[Path], schema: Schema, *, split_bytes: int = SPLIT_BYTES) -> Replay:
@@ -157,7 +158,7 @@ class Replay:
             return
         meter = _Meter(progress)
         for split in self.splits:
-            if split.relation in self._tables or (split.relation is None and not self._has_streams()):
+            if split.relation in self._tables or (split.relation is None and not self._has_streams):
                 yield from policy.records(meter.read(split, self.schema))
             elif split.relation is None:
                 for item in read_split(split, self.schema):
@@ -186,13 +187,15 @@ class Replay:
             yield batch
 
     def _batches(self, policy: BadRecordLog, progress: Progress) -> Iterator[RecordBatch]:
-        if self._columnar:
-            yield from self._parquet_columns(policy, progress)
-            return
         if not self.in_order:
             yield from batched(self.stream(policy, progress))
             return
         meter = _Meter(progress)
+        if self._columnar:
+            from skws.formats import parquet  # noqa: PLC0415 - only Parquet loads Arrow
+
+            yield from parquet.batches(self._streams, self.schema, meter.advance)
+            return
         reader = ChunkReader(self.schema)
         for split in self.splits:
             for chunk in meter.metered(split, reader.read):
@@ -202,39 +205,31 @@ class Replay:
 
     @cached_property
     def in_order(self) -> bool:
-        """True if ``batches`` gives records while it reads; otherwise all are read and sorted first."""
+        """True if ``batches`` reads on demand; otherwise all is read and sorted first. Raises SourceError."""
+        if not self._has_streams:
+            return False
         if self._columnar:
-            return True
-        plain = all(reads_columns(split, self.schema) for split in self.splits)
-        return plain and self._has_streams() and in_order(self.splits)
+            from skws.formats import parquet  # noqa: PLC0415 - only Parquet loads Arrow
+
+            return parquet.plain(self._streams, self.schema)
+        return all(reads_columns(split, self.schema) for split in self.splits) and in_order(self.splits)
 
     @property
     def _columnar(self) -> bool:
-        return self._has_streams() and all(
-            split.format is Format.PARQUET and split.relation is not None for split in self.splits
-        )
+        return all(s.format is Format.PARQUET and s.relation is not None for s in self.splits)
 
-    def _parquet_columns(self, policy: BadRecordLog, progress: Progress) -> Iterator[RecordBatch]:
-        from skws.formats import parquet  # noqa: PLC0415 - only Parquet loads Arrow
-
-        streams = [split for split in self.splits if split.relation not in self._tables]
-        if not parquet.plain(streams, self.schema):
-            yield from batched(self.stream(policy, progress))
-            return
-        yield from parquet.batches(streams, self.schema, _Meter(progress).advance)
+    @property
+    def _streams(self) -> list[Split]:
+        """The files that hold more than rows of static tables."""
+        return [split for split in self.splits if split.relation not in self._tables]
 
     def arrivals(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
         """The records of ``stream`` in the order of the files."""
         meter = _Meter(progress)
-        for split in self.splits:
-            if split.relation not in self._tables and self._has_streams():
-                records = policy.records(meter.read(split, self.schema))
-                if split.relation is None and self._tables:
-                    records = (r for r in records if r.relation not in self._tables)
-                yield from records
-
-    def _has_streams(self) -> bool:
-        return len(self._tables) < len(self.schema.relations)
+        for split in self._streams if self._has_streams else ():
+            for record in policy.records(meter.read(split, self.schema)):
+                if record.relation not in self._tables:
+                    yield record
 
 
 class _Meter:

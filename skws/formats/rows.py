@@ -145,6 +145,10 @@ class RowReader:
         part = "the key" if name in self.relation.key else "a join"
         return MalformedError(f"{self.relation.name}.{name} is missing, and {part} needs it")
 
+    def record(self, row: Row, given: int | None, *, delete: bool = False) -> Record:
+        """The record of a converted row, whose own time is ``given``."""
+        return Record(self.index, self.time(row, given, delete=delete), row, delete)
+
     def time(self, row: Row, given: int | None, *, delete: bool) -> int:
         """The time of a record with ``row`` whose own time is ``given``.
 
@@ -240,8 +244,7 @@ class BareRowReader:
     def record(self, item: Any, arrived: int | None = None) -> Record:
         """The record of a JSON value; ``arrived`` is its time if it has none. Raises MalformedError."""
         if type(item) is not dict or self._own.isdisjoint(item):
-            values = self._reader.insertion(item)
-            return Record(self._reader.index, self._reader.time(values, arrived, delete=False), values)
+            return self._reader.record(self._reader.insertion(item), arrived)
         row = {name: value for name, value in item.items() if name not in self._own}
         given = item.get("time") if "time" in self._own else None
         if "op" in self._own and item.get("op") is not None and is_deletion(item["op"]):
@@ -253,14 +256,13 @@ def _insertion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> 
     values = reader.insertion(row)
     if reader.stamped and given is not None:
         return Record(reader.index, timestamp(given), values)
-    return Record(reader.index, reader.time(values, arrived, delete=False), values)
+    return reader.record(values, arrived)
 
 
 def _deletion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:
     refuse_deletion(reader)
     values = reader.deletion(row)
-    own = arrived if given is None else timestamp(given)
-    return Record(reader.index, reader.time(values, own, delete=True), values, True)
+    return reader.record(values, arrived if given is None else timestamp(given), delete=True)
 
 
 def typed_rows(database: str, relation: Relation, values: Iterator[tuple[Any, ...]]) -> Iterator[Row]:

@@ -2,11 +2,11 @@
 
 The columns are ``relation``, ``time``, ``op`` and one for each attribute. A
 stream of several relations has the columns of all of them; those of other
-relations must be empty. Instead of them, a column ``row`` may hold the row as
-JSON. A file with bare rows of one relation needs no column ``relation``;
-``time`` and ``op`` are then the record's own unless the relation has attributes
-of these names. In a stream, an attribute called ``relation``, ``time``, ``op``
-or ``row`` can only travel in a column ``row``.
+relations must be empty. A column ``row`` may hold the row as JSON instead. A
+file with bare rows of one relation needs no column ``relation``; ``time`` and
+``op`` are then the record's own unless the relation has attributes of these
+names. In a stream, an attribute called ``relation``, ``time``, ``op`` or
+``row`` can only travel in a column ``row``.
 
 A CSV file begins with a header; an empty field is NULL. It is read in the strict
 dialect, so that an unclosed quote makes a bad record. The lines of each record
@@ -73,7 +73,7 @@ class ColumnReader:
         row = self._row(reader, values, delete=delete)
         given = self._given(values, "time") if reader.takes_time(delete=delete) else None
         own = None if given is None else self._time(given)
-        return Record(reader.index, reader.time(row, own, delete=delete), row, delete)
+        return reader.record(row, own, delete=delete)
 
     def _given(self, values: Sequence[Any], name: str) -> Any:
         column = self._own.get(name)

@@ -11,7 +11,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -43,7 +43,7 @@ TABLES: Final = "tables"
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
 _FORMAT: Final = 4
 _MADE: Final = "index:"
-"""In place of a source: the file of its index, for processes that must see the same rows."""
+"""Replaces a source by the file of its index, for processes that must see the same rows."""
 
 
 def cache_folder(of: str) -> Path:
@@ -103,10 +103,8 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
         kept.mkdir(parents=True, exist_ok=True)
         path = kept / f"{digest(identity)}.index"
         with alone(kept):
-            if not path.is_file():
-                with packed(path) as folder:
-                    make_index(folder, relation, columns, source.batches(), told)
-                _forget_others(path)
+            _ensure(path, path.stem, lambda to: make_index(to, relation, columns, source.batches(), told))
+            _forget_others(path)
             return TableIndex(IndexFile(path), number, relation)
     except OSError as error:
         raise SourceError(
@@ -116,7 +114,7 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
 
 
 def _forget_others(path: Path) -> None:
-    """Delete the indexes of earlier states but the last one, which may still be in use."""
+    """Delete the indexes of earlier states, except the latest, which may still be in use."""
     others = [other for other in path.parent.glob("*.index") if other != path]
     for other in sorted(others, key=lambda each: each.stat().st_mtime)[:-1]:
         other.unlink(missing_ok=True)
@@ -134,13 +132,12 @@ def indexed(
     if path.exists() and not _is_index(path):
         raise UsageError(f"--index {path}: there is a file that is no index; it is left as it is")
     mark = f"{__version__} {_FORMAT} {digest(f'{database.stamp(schema.relations)} {schema!r}')}"
-    if not _has(path, mark):
-        if kept is None:
-            with alone(path.parent):
-                if not _has(path, mark):
-                    _make(database, schema, path, mark, report)
-        else:
-            _make(database, schema, path, mark, report)
+    try:
+        if not _has(path, mark):
+            with alone(path.parent) if kept is None else nullcontext():
+                _ensure(path, mark, lambda to: make_parts(to, schema, database.rows, report))
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"{path}: cannot index: {error}") from None
     with closing(DatabaseIndex(path, schema)) as index:
         yield index
 
@@ -159,12 +156,11 @@ def _cached(database: Database, schema: Schema) -> Path:
     return folder / "index"
 
 
-def _make(database: Database, schema: Schema, path: Path, mark: str, report: Callable[[int], None]) -> None:
-    try:
+def _ensure(path: Path, mark: str, make: Callable[[Path], None]) -> None:
+    """Make an index, its parts in a folder by ``make``, unless the file has it for this state of the data."""
+    if not _has(path, mark):
         with packed(path, mark) as folder:
-            make_parts(folder, schema, database.rows, report)
-    except (OSError, pa.ArrowException) as error:
-        raise SourceError(f"{path}: cannot index: {error}") from None
+            make(folder)
 
 
 def _has(path: Path, mark: str) -> bool:

@@ -79,7 +79,7 @@ def _array(part: BinaryIO) -> tuple[str, list[int]]:
 
 
 def mark_of(path: Path) -> str | None:
-    """The state of the data that an index is made from; None for other files. Raises OSError."""
+    """The state of the data that an index was made from; None for other files. Raises OSError."""
     with path.open("rb") as whole:
         if whole.read(len(_MAGIC)) != _MAGIC:
             return None

@@ -1,7 +1,7 @@
-"""Indexed tables: their rows join the live tuples when keywords or join values need them.
+"""Indexed tables: their rows become live tuples when keywords or join values need them.
 
-Results are those of tables that are loaded whole. A row without keywords only
-matters to tuples that it joins. Before a mesh probes the live tuples by a join
+Results equal those of tables loaded whole. A row without keywords only matters to
+tuples that it joins. Before a mesh probes the live tuples by a join
 value, all rows with that value are added (``demand``). So no partial result, in
 any mesh, waits for a row that is added later.
 

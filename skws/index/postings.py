@@ -36,7 +36,7 @@ _ROW: Final = np.uint64((1 << 32) - 1)
 class Gathered:
     """The chunks of the texts of a table, as they are read.
 
-    Where they stand waits in a file; in memory are the distinct chunks, and how often each stands.
+    Their occurrences are kept in a file; memory holds the distinct chunks, and their counts.
     """
 
     def __init__(self, folder: Path) -> None:

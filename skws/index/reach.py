@@ -1,9 +1,9 @@
 """Which rows of indexed tables live tuples need: those they reach by joins, and those with keywords.
 
 Paths of joins lead through tables alone. If few rows have keywords of a query, all
-of them are among the live tuples while the query stands. If there are many, only
-those are that a network of live tuples can reach: the others can be in no result
-but one of rows alone, and those are looked for once, when a query begins (``seeds``).
+of them are live tuples while the query runs. If there are many, only the rows that
+a network of live tuples can reach are. The others can only be in results of rows
+alone, which are searched for once, when the query begins (``seeds``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Tuples(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """An edge into an indexed table. ``through``: tuples at its near end can stand inside a network."""
+    """An edge into an indexed table. ``through``: tuples at its near end can be inner nodes of a network."""
 
     edge: Edge
     joined: Joined
@@ -50,7 +50,7 @@ class _Way(NamedTuple):
 class Reach:
     """The joins that lead into indexed ``tables``.
 
-    ``want`` says which tables are looked for; ways that lead to none of them are not walked.
+    ``want`` sets the tables to search for; edges that lead to none of them are not followed.
     """
 
     def __init__(self, schema: Schema, tables: Mapping[int, TableIndex]) -> None:
@@ -99,7 +99,7 @@ class Reach:
         return self._walked(frontier, most, chosen)
 
     def _walked(self, frontier: Frontier, most: int, chosen: Callable[[int, Ints], Flags]) -> Numbers:
-        """Rows that leave room for most nodes come first: a row that is reached again leads nowhere new."""
+        """Rows that leave room for most nodes come first: a row reached again leads to nothing new."""
         found: defaultdict[int, list[Ints]] = defaultdict(list)
         walked: Numbers = {}
         for nodes in range(most - 1, -1, -1):
@@ -127,7 +127,7 @@ class Reach:
 
 
 def _way(edge: Edge, around: Iterable[Edge], tables: Mapping[int, TableIndex]) -> _Way:
-    # By an edge to at most one tuple nobody has two neighbours.
+    # By an edge to at most one tuple, no tuple has two neighbours.
     through = not edge.at_most_one or any(other.id != edge.id for other in around)
     return _Way(edge, tables[edge.target].by(edge.target_columns), through)
 
@@ -143,7 +143,7 @@ FEW: Final = 1 << 17
 
 
 class KeywordRows:
-    """The rows with keywords of standing queries in ``tables``, by the queries' numbers."""
+    """The rows of ``tables`` with keywords of standing queries, by the queries' numbers."""
 
     def __init__(self, tables: Mapping[int, TableIndex], reach: Reach) -> None:
         self._tables = tables

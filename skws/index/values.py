@@ -20,7 +20,7 @@ from skws_schema.model import Relation
 _PRIME: Final = np.uint64(0x100000001B3)
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
-_ABSENT: Final = np.int64(0x5F3759DF)  # stands for NULL where NULLs are equal to each other
+_ABSENT: Final = np.int64(0x5F3759DF)  # for NULL, where NULLs equal each other
 _WHOLE: Final = float(1 << 63)
 
 

@@ -13,7 +13,7 @@ from skws.sinks.database import Retractions, SqliteSink, table_name
 from skws.sinks.files import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
 from skws.sources.addresses import needs_psycopg2
-from skws.sources.feed import redacted
+from skws.sources.feed import parameters, redacted
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import MICROSECOND, parse_duration
@@ -65,11 +65,7 @@ def _format(name: str) -> OutputFormat:
 def _split(text: str, rest: str, by: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     """The address and its parameters. Raises UsageError for an unknown parameter."""
     before, _, query = rest.partition(by)
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    for name in given:
-        if name not in known:
-            raise UsageError(f"sink {redacted(text)}: no parameter {name!r}{nearest(name, known)}")
-    return before, given
+    return before, parameters(query, known, f"sink {redacted(text)}:")
 
 
 def _table(given: dict[str, str]) -> tuple[str, Retractions, bool]:

@@ -1,8 +1,8 @@
 """The protocol of sinks: batches of results by number, each written once.
 
-A run that goes on after a failure repeats some batches with the same numbers.
-A sink reads, from the folder of the run, the last batch that it has made
-durable, and skips all batches up to it.
+A run that resumes after a failure repeats some batches with the same numbers.
+A sink reads the last batch that it made durable from the folder of the run, and
+skips all batches up to it.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class SinkError(SkwsError):
 class Run:
     """A run, as its sinks see it.
 
-    ``id`` stays the same when a run goes on after its end. ``folder`` holds the
-    progress of sinks; None if the run cannot go on. ``wait`` sleeps for some
-    seconds and gives False if the run is to end. ``tell`` takes lines for the
-    user. ``schema`` is that of the next results; it may change. ``least``: the
-    batch that each file in ``folder`` has reached, by the checkpoint. ``held``:
+    ``id`` stays the same when a run resumes. ``folder`` holds the progress of
+    sinks; None if the run cannot resume. ``wait`` sleeps for some seconds, and
+    returns False if the run should end. ``tell`` takes lines for the user.
+    ``schema`` is that of the next results; it may change. ``least``: the batch
+    that each file in ``folder`` must have reached, by the checkpoint. ``held``:
     the last batch that some sink has written.
     """
 
@@ -98,7 +98,7 @@ class Sink(Protocol):
     def every(self) -> float: ...
 
     def open(self, run: Run) -> None:
-        """Called once, before all else. Removes what a broken run left half written."""
+        """Called once, first. Removes what a broken run left half written."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         """Results of one batch, in order; numbers of batches grow. Readers see them at once, if the sink can.

@@ -25,7 +25,7 @@ COLUMNS: Final = ("query", "id", "start", "end", "network", "tuples", "joins", "
 SCORES: Final = ("score", "explanation")
 """Further columns of a table of ranked results, on request."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
-# After an even number of backslashes, which stand for half as many of them.
+# After an even number of backslashes: each pair is an escaped backslash.
 _ZERO: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _SQLITE_TYPES: Final = {
     "query": "TEXT NOT NULL",

@@ -1,6 +1,6 @@
 """Files as sinks: one that grows by batches, and a folder of whole Parquet files.
 
-A run that goes on after a failure cuts off what the broken run wrote last, so
+A run that resumes after a failure cuts off what the broken run wrote last, so
 that each batch is in the file once.
 """
 
@@ -95,7 +95,7 @@ class BatchFile:
 
 
 class JsonLinesSink(BatchSink):
-    """Appends to ``path``; each line is in it once, also if the run breaks and goes on."""
+    """Appends to ``path``; each line is in it once, also if the run breaks and resumes."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

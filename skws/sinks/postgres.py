@@ -11,7 +11,9 @@ from psycopg2.extras import execute_batch
 
 from skws.sinks.base import SinkError
 from skws.sinks.database import DatabaseSink, Retractions, Statements
+from skws.sources.feed import SystemClock
 from skws.sources.postgres.address import Address
+from skws.sources.retry import retry
 from skws_schema.errors import NotYetError, SourceError
 
 _TYPES: Final = {
@@ -28,8 +30,6 @@ _TYPES: Final = {
     "score": "double precision",
     "explanation": "jsonb",
 }
-# Five minutes, as sources have.
-_PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 11.5, *(30.0,) * 9)
 
 T = TypeVar("T")
 
@@ -58,17 +58,13 @@ class PostgresSink(DatabaseSink[cursor]):
             self._connection = None
 
     def _transaction(self, work: Callable[[cursor], T]) -> T:
-        for pause in _PAUSES:
-            try:
-                return self._tried(work)
-            except NotYetError as error:
-                self._run.tell(f"{error}; trying again in {pause:g} s")
-            except SourceError as error:
-                raise SinkError(str(error)) from None
-            self.close()
-            if not self._run.wait(pause):
-                raise SinkError(f"{self.name}: the server is away, and the run was ended meanwhile")
-        raise SinkError(f"{self.name}: the server is away (tried for {sum(_PAUSES):g} seconds)")
+        try:
+            done = retry(lambda: (self._tried(work),), SystemClock(), self._run.wait, self._run.tell)
+        except SourceError as error:
+            raise SinkError(str(error)) from None
+        if done is None:
+            raise SinkError(f"{self.name}: the server is away, and the run was ended meanwhile")
+        return done[0]
 
     def _tried(self, work: Callable[[cursor], T]) -> T:
         """Raises NotYetError if the server is away, SourceError."""
@@ -78,6 +74,7 @@ class PostgresSink(DatabaseSink[cursor]):
             with self._connection as connected, connected.cursor() as statement:
                 return work(statement)
         except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
+            self.close()
             raise NotYetError(str(self._address.failure(error))) from None
         except psycopg2.Error as error:
             raise self._address.failure(error) from None

@@ -26,8 +26,8 @@ BOLD: Final = "\x1b[1m"
 DIM: Final = "\x1b[2m"
 _SLOT_COLORS: Final = (33, 36, 35, 32, 34, 31, 93, 96)
 
-# One character for one, so that places in the text stay. Data must neither move the cursor nor reorder a
-# line. Halves of a surrogate pair, which no encoding has, come from arguments that are not UTF-8.
+# Each character becomes one, so that places in the text stay. Data must neither move the cursor nor
+# reorder a line. Lone surrogates, which no encoding has, come from arguments that are not UTF-8.
 UNSAFE: Final = {
     **{code: 0x2400 + code for code in range(0x20)},
     0x7F: 0x2421,
@@ -36,7 +36,7 @@ UNSAFE: Final = {
     **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
     **{ord(space): ord(" ") for space in "\t\n\v\f\r\u0085\u2028\u2029"},
 }
-"""Characters that a terminal acts on instead of showing them, each with what is shown in its place."""
+"""Characters that a terminal interprets, each with the one shown in its place."""
 _UNSAFE_BYTES: Final = re.compile(
     b"[\x00-\x08\x0b-\x1f\x7f]|"
     + b"|".join(
@@ -135,13 +135,13 @@ def _fitting(text: str, width: int) -> int:
 
 
 def standing(result: Result) -> str:
-    """``2. 0.483``: rank and score, as far as there are any."""
+    """``2. 0.483``: rank and score, where there are any."""
     rank = "" if result.place is None else f"{result.place.rank}. "
     return rank + ("" if result.score is None else short(result.score.value))
 
 
 def fate(result: Result) -> str:
-    """Why a result left the best ones, and how many near-duplicates it represents; empty if neither."""
+    """Why a result left the best ones, and the number of near-duplicates it represents; empty if neither."""
     if result.place is None:
         return ""
     notes = [result.place.reason or "", f"{result.place.folded} alike" if result.place.folded else ""]

@@ -217,7 +217,7 @@ class _Exchange(Thread):
             self._connection.close()
 
     def sever(self) -> None:
-        """End the exchange soon."""
+        """Make the exchange end soon."""
         opened = self._connection.sock
         if opened is not None:
             with suppress(OSError):  # it may have ended by itself

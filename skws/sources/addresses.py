@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl
 
-from skws.sources.feed import Clock, Source, SystemClock, redacted
+from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
 from skws.sources.files.feed import FilesSource
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
@@ -54,7 +53,7 @@ def is_postgres(text: str) -> bool:
 
 @contextmanager
 def extra(package: str, product: str, name: str) -> Iterator[None]:
-    """Imports inside the ``with`` need ``package``, of an extra of skws. Raises SourceError without it."""
+    """For imports of ``package``, which an extra installs. Raises SourceError that names the extra."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -86,12 +85,8 @@ def _replay(text: str, clock: Clock) -> Source:
     path, _, query = text.rpartition("?") if "?" in text else (text, "", "")
     if not path:
         raise UsageError("replay: expected replay:PATH, or replay:PATH?speed=10")
-    speed = 1.0
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name != "speed":
-            raise UsageError(f"replay: has no parameter {name!r}{nearest(name, ('speed',))}")
-        speed = _speed(value)
-    return ReplaySource(Path(path), speed, clock)
+    given = parameters(query, ("speed",), "replay: has")
+    return ReplaySource(Path(path), _speed(given.get("speed", "1")), clock)
 
 
 def _speed(text: str) -> float:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from math import ceil
 from select import POLLIN, poll
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from urllib.parse import parse_qsl
 
 from skws.data.batch import Chunk
 from skws.data.record import Item
-from skws_schema.errors import SourceError
+from skws_schema.errors import SourceError, UsageError, nearest
 from skws_schema.model import Schema
 
 Offset: TypeAlias = dict[str, Any]
@@ -149,6 +150,15 @@ def readable(file: int | Watchable, seconds: float) -> bool:
     watched = poll()
     watched.register(file, POLLIN)
     return bool(watched.poll(ceil(seconds * 1000)))
+
+
+def parameters(query: str, known: Collection[str], where: str, hint: str = "") -> dict[str, str]:
+    """The parameters of an address. Raises UsageError, which begins with ``where``, for an unknown one."""
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    for name in given:
+        if name not in known:
+            raise UsageError(f"{where} no parameter {name!r}{nearest(name, known)}{hint}")
+    return given
 
 
 HIDDEN: Final = "***"

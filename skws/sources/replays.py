@@ -103,7 +103,7 @@ class _BadRecords(BadRecordLog):
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What a first reading of files in order of time has found. ``kept``: all records, if they are few."""
+    """The result of a first reading of files in order of time. ``kept``: all records, if they are few."""
 
     bad: list[BadRecord]
     kept: list[RecordBatch] | None
@@ -137,7 +137,7 @@ class ReplayFeed(Feed):
         yield from log.all
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """The items that are due."""
+        """The records that are due, and bad records."""
         self._seek(_Position.of(start))
         now = self._clock.now()
         bad, self._bad = self._bad[:limit], self._bad[limit:]

@@ -76,7 +76,7 @@ def test_a_run_that_cannot_begin_leaves_the_slot_of_another_alone(database: Data
     )
     database.run("SELECT pg_create_logical_replication_slot('skws', 'pgoutput')")
     notes = Notes()
-    with pytest.raises(SourceError, match="the slot 'skws' is there already"):
+    with pytest.raises(SourceError, match="the slot 'skws' exists already"):
         LocalWatch(request(database.uri()), [Collected()], notes.log).run()
     kept = database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
     assert kept == [("skws",)]

@@ -243,7 +243,7 @@ def test_what_retention_took_is_an_error_and_not_passed_over(kafka: Broker, topi
     begin = feed.start()
     items, offset, _ = follow(feed, begin, 9)
     kafka.trim(topic, 5)
-    gone = rf"{topic}\[0\] no longer has the offset 0; it begins at 5 \(begin anew, or .*lost=skip"
+    gone = rf"{topic}\[0\] no longer has the offset 0; it begins at 5 \(start a new run, or .*lost=skip"
     with pytest.raises(SourceError, match=gone):
         follow(feed, begin, 9)
     with pytest.raises(SourceError, match=gone):
@@ -267,7 +267,7 @@ def test_a_topic_that_was_made_anew_is_told(kafka: Broker, topic: str) -> None:
     kafka.create(topic, 3)
     kafka.send(topic, [film(70)])
     feed = opened(kafka, topic)
-    with pytest.raises(SourceError, match=r"no longer has the offset 9; it ends at 1: was the topic made"):
+    with pytest.raises(SourceError, match=r"no longer has the offset 9; it ends at 1: was the topic created"):
         follow(feed, offset, 1)
     feed.close()
 

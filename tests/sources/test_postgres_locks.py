@@ -98,7 +98,7 @@ def test_what_came_before_the_lock_is_noticed(
             with pytest.raises(SourceError, match=r'relation "public.movie" does not exist'):
                 feed.start()
             return
-        with pytest.raises(NotYetError, match=r"movie: emptied, rewritten or made anew"):
+        with pytest.raises(NotYetError, match=r"movie: emptied, rewritten or created again"):
             feed.start()
         assert database.ask("SELECT 1 FROM pg_replication_slots WHERE database = current_database()") == []
         assert database.ask("SELECT 1 FROM pg_publication") == []

@@ -57,7 +57,7 @@ def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) ->
     _released(database)
     with (
         closing(left.open(SCHEMA)) as feed,
-        pytest.raises(SourceError, match=r"is there already.*--drop-slot"),
+        pytest.raises(SourceError, match=r"exists already.*--drop-slot"),
     ):
         feed.start()
     assert left.drop_slot().slot
@@ -213,5 +213,8 @@ def test_a_snapshot_that_was_damaged_meanwhile_is_refused(
         feed.poll(offset, 10)
     (header,) = tmp_path.glob("*-snapshot.json")
     header.write_bytes(header.read_bytes().replace(b'"time":1', b'"time":2'))
-    with closing(opened(database, tmp_path)) as feed, pytest.raises(SourceError, match="is gone; begin anew"):
+    with (
+        closing(opened(database, tmp_path)) as feed,
+        pytest.raises(SourceError, match="is gone; start a new run"),
+    ):
         feed.poll(offset, 10)

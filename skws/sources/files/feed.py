@@ -1,4 +1,4 @@
-"""A file or a directory as a feed: the new records of all its files."""
+"""A file or directory as a source: the new records of all its files."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class FilesFeed(Feed):
     """Follows the files at ``root``. A poll reads from every file that has new records."""
 
     def __init__(self, root: Path, schema: Schema) -> None:
-        """Raises SourceError if there is nothing, or a file of unknown format."""
+        """Raises SourceError if the path does not exist, or is a file of unknown format."""
         check_path(root)
         self._root = root
         self._noticed: set[str] = set()
@@ -256,7 +256,7 @@ class FilesFeed(Feed):
 
 @dataclass(frozen=True)
 class FilesSource(Source):
-    """A file that grows, or a directory whose files grow and to which new ones come."""
+    """A growing file, or a directory of growing files to which others are added."""
 
     path: Path
 

@@ -79,7 +79,7 @@ def arrival(name: str) -> tuple[str, int]:
 
 
 def check_path(root: Path) -> None:
-    """Raises SourceError if there is nothing, or a file of unknown format."""
+    """Raises SourceError if the path does not exist, or is a file of unknown format."""
     if not root.exists():
         raise SourceError(f"{root}: no such file or directory{nearest_file(root)}")
     if is_endless(root):

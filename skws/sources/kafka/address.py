@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
-from skws.sources.feed import HIDDEN, redacted
-from skws_schema.errors import SchemaError, UsageError, nearest
+from skws.sources.feed import HIDDEN, parameters, redacted
+from skws_schema.errors import SchemaError, UsageError
 
 _PORT: Final = 9092
 _BROKER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:@\[\]]+)(?::(\d{1,5}))?")
@@ -74,7 +74,12 @@ class Address:
                 " sasl.password in the file of ?config=FILE, or SKWS_KAFKA_SASL_USERNAME and"
                 " SKWS_KAFKA_SASL_PASSWORD in the environment"
             )
-        given = _given(text, query)
+        given = parameters(
+            query,
+            _PARAMETERS,
+            f"{redacted(text)}: a Kafka address has",
+            " (settings of the client go into the file of ?config=FILE)",
+        )
         return cls(
             tuple(_broker(one, text) for one in brokers.split(",")),
             tuple(_topic(unquote(one), text) for one in topics.split(",")) if topics else (),
@@ -84,17 +89,6 @@ class Address:
             _stated(given, "group", str),
             _stated(given, "config", Path),
         )
-
-
-def _given(text: str, query: str) -> dict[str, str]:
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    for name in given:
-        if name not in _PARAMETERS:
-            raise UsageError(
-                f"{redacted(text)}: a Kafka address has no parameter {name!r}{nearest(name, _PARAMETERS)}"
-                f" (settings of the client go into the file of ?config=FILE)"
-            )
-    return given
 
 
 def _broker(one: str, text: str) -> str:

@@ -150,7 +150,7 @@ class KafkaFeed(Feed):
         if position.cluster != self._cluster:
             raise SourceError(
                 f"{self._address.shown}: the offset is of the cluster {position.cluster}, and this is"
-                f" {self._cluster}; begin anew"
+                f" {self._cluster}; start a new run"
             )
         return position
 
@@ -258,12 +258,14 @@ class KafkaFeed(Feed):
         topic, number = gap.partition
         place = f"{topic}[{number}]"
         there = (
-            f"it begins at {first}" if gap.offset < first else f"it ends at {end}: was the topic made anew?"
+            f"it begins at {first}"
+            if gap.offset < first
+            else f"it ends at {end}: was the topic created again?"
         )
         lost = f"{self._address.shown}: {place} no longer has the offset {gap.offset}; {there}"
         if self._address.lost is Lost.FAIL:
             raise SourceError(
-                f"{lost} (begin anew, or go on without what is lost by ?lost=skip in the address)"
+                f"{lost} (start a new run, or skip the lost messages by ?lost=skip in the address)"
             )
         self._notices.append(f"{lost}; going on at {first}")
         reader.skip_to(gap.partition, first)

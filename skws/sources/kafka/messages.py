@@ -113,7 +113,7 @@ class TopicReader:
             return []
         refuse_deletion(self._row)
         row = self._row.deletion(_named(_key(key), self._row.relation))
-        return [Record(self._row.index, self._row.time(row, arrived, delete=True), row, True)]
+        return [self._row.record(row, arrived, delete=True)]
 
 
 def _named(key: Any, relation: Relation) -> dict[str, Any]:

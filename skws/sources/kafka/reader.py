@@ -65,7 +65,7 @@ def _is_table(topic: str, schema: Schema) -> bool:
 
 
 class Message(NamedTuple):
-    """The items of a message; ``next``: the offset after it."""
+    """The records of a message, or its bad record; ``next``: the offset after it."""
 
     partition: Partition
     next: int

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg2.extensions import connection
+from psycopg2.sql import Identifier
 
 from skws.sources.postgres.pgoutput import Identity
 from skws_schema.errors import SourceError, nearest
@@ -84,6 +85,11 @@ class Table:
     @property
     def full_name(self) -> str:
         return f"{self.namespace}.{self.name}"
+
+    @property
+    def quoted(self) -> Identifier:
+        """The name as SQL takes it."""
+        return Identifier(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,7 @@ class ChangeDecoder:
             row = reader.insertion(
                 {name: _value(table, name, place, new, old) for name, place in table.places}
             )
-            time = at.time if reader.takes_time(delete=False) else None
-            return Record(reader.index, reader.time(row, time, delete=False), row)
+            return reader.record(row, at.time if reader.takes_time(delete=False) else None)
         except MalformedError as error:
             return self._bad(table, at, _shown(table, new), str(error))
 
@@ -130,7 +129,7 @@ class ChangeDecoder:
             row = {
                 name: _value(table, name, place, cells, None) for name, place in table.places if name in names
             }
-            return Record(reader.index, reader.time((), time, delete=True), reader.deletion(row), True)
+            return reader.record(reader.deletion(row), time, delete=True)
         except MalformedError as error:
             return self._bad(table, at, _shown(table, cells), f"the deleted tuple is not known: {error}")
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from psycopg2.extensions import connection
-from psycopg2.sql import SQL, Identifier, Literal
+from psycopg2.sql import SQL, Composed, Identifier, Literal
 
 from skws.formats.rows import typed_rows
 from skws.sources.postgres.address import Address
@@ -153,15 +153,16 @@ def _samples(connected: connection, table: Table, columns: Iterable[str]) -> dic
     chosen = list(columns)
     if not chosen:
         return {}
-    statement = SQL("SELECT {} FROM {} LIMIT {}").format(
-        SQL(", ").join(SQL("{}::text").format(Identifier(name)) for name in chosen),
-        Identifier(table.namespace, table.name),
-        Literal(SAMPLE_ROWS),
-    )
+    statement = SQL("SELECT {} FROM {} LIMIT {}").format(_texts(chosen), table.quoted, Literal(SAMPLE_ROWS))
     with connected.cursor() as cursor:
         cursor.execute(statement)
         rows = cursor.fetchall()
     return {name: [row[place] for row in rows] for place, name in enumerate(chosen)}
+
+
+def _texts(columns: Iterable[str]) -> Composed:
+    """A list of columns whose values are read as texts."""
+    return SQL(", ").join(SQL("{}::text").format(Identifier(name)) for name in columns)
 
 
 def _key_reason(table: Table) -> str:
@@ -224,9 +225,7 @@ class PostgresDatabase:
     def _stamp(self, relation: Relation) -> tuple[str, ...]:
         table = self._table_of(relation)
         row = SQL("ROW({})::text").format(SQL(", ").join(Identifier(a.name) for a in relation.attributes))
-        statement = SQL("SELECT count(*), sum(hashtextextended({}, 0)) FROM {}").format(
-            row, Identifier(table.namespace, table.name)
-        )
+        statement = SQL("SELECT count(*), sum(hashtextextended({}, 0)) FROM {}").format(row, table.quoted)
         with self.address.sql() as connected, connected.cursor() as cursor:
             cursor.execute(statement)
             ((count, hashes),) = cursor.fetchall()
@@ -237,10 +236,7 @@ class PostgresDatabase:
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         table = self._table_of(relation)
-        statement = SQL("SELECT {} FROM {}").format(
-            SQL(", ").join(SQL("{}::text").format(Identifier(a.name)) for a in relation.attributes),
-            Identifier(table.namespace, table.name),
-        )
+        statement = SQL("SELECT {} FROM {}").format(_texts(relation.columns), table.quoted)
         with self.address.sql() as connected, connected.cursor("skws") as cursor:
             cursor.itersize = _BATCH
             cursor.execute(statement)

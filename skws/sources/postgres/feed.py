@@ -128,7 +128,7 @@ class PostgresFeed(Feed):
         point = self._spool.point()
         if point is None or point[0] != position.lsn:
             raise SourceError(
-                f"{self._address.shown}: the snapshot that this run began with is gone; begin anew"
+                f"{self._address.shown}: the snapshot that this run began with is gone; start a new run"
                 " (drop the slot, and start without the old offset)"
             )
         if not self._spool_checked:
@@ -332,9 +332,9 @@ def _existing(address: Address, state: SlotState, spool: Spool) -> Position:
     point = spool.point()
     if point is None or state.confirmed != point[0]:
         raise SourceError(
-            f"{address.shown}: the slot {address.slot!r} is there already, left by an earlier run: go on from"
-            " that run's offset, or have it dropped first (--drop-slot), or choose another with ?slot=, or go"
-            " on where it stands, without the rows that are there, with ?snapshot=no"
+            f"{address.shown}: the slot {address.slot!r} exists already, left by an earlier run: resume from"
+            " that run's offset, or drop it first (--drop-slot), or choose another with ?slot=, or continue"
+            " at its position, without the present rows, with ?snapshot=no"
         )
     return Position(point[0], time=point[1], spool=0)
 

@@ -1,4 +1,4 @@
-"""Locks on tables while they are copied, and who holds locks that are in the way.
+"""Locks on tables while they are copied, and the holders of conflicting locks.
 
 A snapshot does not cover a table whose file is replaced: after a TRUNCATE or an
 ALTER TABLE that rewrites it, the table is empty, whatever the snapshot has. A
@@ -16,7 +16,7 @@ from typing import Final
 
 from psycopg2.errors import LockNotAvailable
 from psycopg2.extensions import connection, cursor
-from psycopg2.sql import SQL, Identifier
+from psycopg2.sql import SQL
 
 from skws.sources.postgres.catalog import Table
 from skws_schema.errors import NotYetError
@@ -66,7 +66,7 @@ def lock_tables(connected: connection, tables: Iterable[Table], shown: str) -> N
     lockable = [table for table in tables if table.kind in _LOCKABLE]
     if not lockable:
         return
-    names = SQL(", ").join(Identifier(table.namespace, table.name) for table in lockable)
+    names = SQL(", ").join(table.quoted for table in lockable)
     with connected.cursor() as statement:
         try:
             statement.execute(SQL("LOCK TABLE {} IN ACCESS SHARE MODE NOWAIT").format(names))
@@ -84,7 +84,7 @@ def check_files(connected: connection, tables: Iterable[Table], shown: str) -> N
         changed = ", ".join(name for (name,) in statement.fetchall())
     if changed:
         raise NotYetError(
-            f"{shown}: {changed}: emptied, rewritten or made anew since the snapshot was taken;"
+            f"{shown}: {changed}: emptied, rewritten or created again since the snapshot was taken;"
             " it is taken again"
         )
 
@@ -106,7 +106,7 @@ def publishing(connected: connection, tables: Sequence[Table], shown: str) -> It
 
 
 def _holder(statement: cursor, tables: Sequence[Table], modes: Sequence[str]) -> str:
-    """The table that somebody has locked, or waits to lock, in one of ``modes``, and who; else empty."""
+    """A table that is locked in one of ``modes``, or about to be, and by whom; empty if there is none."""
     statement.execute(_HOLDERS, ([table.oid for table in tables], list(modes)))
     found = statement.fetchone()
     if found is None:

@@ -110,7 +110,7 @@ class Identity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction begins; ``lsn``: where its commit stands, ``time``: of the commit, since 1970."""
+    """A transaction begins; ``lsn``: the position of its commit; ``time``: of the commit, since 1970."""
 
     lsn: int
     time: int

@@ -66,7 +66,7 @@ def ensure_publication(connected: connection, address: Address, tables: Sequence
             _extend(statement, name, tables)
         elif address.publication is None and name != _SHARED:
             raise SourceError(
-                f"there is a publication {name!r}, which skws has not made: name it with ?publication={name}"
+                f"there is a publication {name!r}, which skws did not make: name it with ?publication={name}"
                 " if it is for this, or choose another slot with ?slot="
             )
         else:
@@ -107,7 +107,7 @@ def _comments(statement: cursor, *names: str) -> dict[str, str | None]:
 
 
 def _create(statement: cursor, name: str, tables: Sequence[Table], comment: str) -> None:
-    listed = SQL(", ").join(Identifier(t.namespace, t.name) for t in tables)
+    listed = SQL(", ").join(t.quoted for t in tables)
     create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
     statement.execute(create.format(Identifier(name), listed))
     statement.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(name), Literal(comment)))
@@ -116,7 +116,7 @@ def _create(statement: cursor, name: str, tables: Sequence[Table], comment: str)
 def _extend(statement: cursor, name: str, tables: Sequence[Table]) -> None:
     for table in _lacking(statement, name, tables):
         add = SQL("ALTER PUBLICATION {} ADD TABLE {}")
-        statement.execute(add.format(Identifier(name), Identifier(table.namespace, table.name)))
+        statement.execute(add.format(Identifier(name), table.quoted))
 
 
 def _check(statement: cursor, name: str, tables: Sequence[Table]) -> None:
@@ -132,7 +132,7 @@ def _check(statement: cursor, name: str, tables: Sequence[Table]) -> None:
     if lacking:
         raise SourceError(
             f"publication {name!r} lacks {lacking} (ALTER PUBLICATION {name} ADD TABLE {lacking},"
-            " and begin anew, or name another with ?publication=)"
+            " and start a new run, or name another with ?publication=)"
         )
 
 

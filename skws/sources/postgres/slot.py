@@ -148,7 +148,7 @@ def slot_state(statement: cursor, name: str) -> SlotState | None:
     plugin, own, pid, confirmed, status, current, kept = found
     if plugin != PLUGIN or not own:
         raise SourceError(
-            f"the replication slot {name!r} is there already, for"
+            f"the replication slot {name!r} exists already, for"
             f" {'another database' if plugin == PLUGIN else plugin or 'a standby'} (choose one with ?slot=)"
         )
     end = lsn_of(current)
@@ -377,11 +377,11 @@ def _check(state: SlotState | None, address: Address, lsn: int) -> None:
     if state is None:
         raise SourceError(
             f"{address.shown}: the replication slot {address.slot!r} is gone, and with it the changes since"
-            f" {lsn_text(lsn)}; begin anew"
+            f" {lsn_text(lsn)}; start a new run"
         )
     if state.lost or lsn < state.confirmed:
         why = "the server has dropped its log" if state.lost else f"it stands at {lsn_text(state.confirmed)}"
         raise SourceError(
             f"{address.shown}: the slot {address.slot!r} no longer has the changes since {lsn_text(lsn)}:"
-            f" {why}; begin anew"
+            f" {why}; start a new run"
         )

@@ -196,7 +196,7 @@ def copy_tables(
                 Literal(moment),
                 Literal(names),
                 SQL(", ").join(_TEXT.format(Identifier(name)) for name in names),
-                Identifier(table.namespace, table.name),
+                table.quoted,
             )
             cursor.copy_expert(statement.as_string(connected), file)
 

@@ -1,3 +1,30 @@
-"""Keyword queries, records and replay files, engines, results and the command line."""
+"""Continuous keyword search over relational data streams: a library, and the command ``skws``.
+
+``search`` and ``Session`` are loaded when they are asked for, so that the command starts fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skws.library import Results, Session, search
+    from skws.spec.query import Query
 
 __version__ = "0.1.0"
+
+__all__ = ["Query", "Results", "Session", "search"]
+
+_HOME = {
+    "Query": "skws.spec.query",
+    "Results": "skws.library",
+    "Session": "skws.library",
+    "search": "skws.library",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

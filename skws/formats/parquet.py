@@ -81,7 +81,7 @@ def group_ranges(path: Path, split_bytes: int) -> list[tuple[int, int, int]]:
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
     """The records of the row groups of ``split``. Raises SourceError if the file is damaged."""
     with opened(split.path) as file:
-        reading = _Reading(split, schema, file.schema_arrow)
+        reading = ArrowReader(str(split.path), split.relation, schema, file.schema_arrow)
         row = sum(file.metadata.row_group(i).num_rows for i in range(split.start))
         groups = range(split.start, split.end)
         for group in groups:
@@ -92,12 +92,18 @@ def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Re
         advance(split.size % max(len(groups), 1))
 
 
-class _Reading:
-    def __init__(self, split: Split, schema: Schema, arrow: pa.Schema) -> None:
-        self._source = str(split.path)
+class ArrowReader:
+    """Reads rows of Arrow batches with the columns of ``arrow``; values are converted one by one.
+
+    ``source`` names their origin in bad records. ``relation``: the position of the relation of bare rows,
+    None if a column names the relation of each.
+    """
+
+    def __init__(self, source: str, relation: int | None, schema: Schema, arrow: pa.Schema) -> None:
+        self._source = source
         self._names = list(arrow.names)
         self._types = list(arrow.types)
-        self._flat = ColumnReader(schema, self._names, split.relation, self._conversion, self._time())
+        self._flat = ColumnReader(schema, self._names, relation, self._conversion, self._time())
 
     def _conversion(self, column: int, attribute: Attribute) -> Convert:
         return _conversion(self._types[column], attribute.type)
@@ -239,9 +245,9 @@ def group_batches(split: Split, schema: Schema) -> Iterator[RecordBatch] | None:
     with opened(split.path) as file:
         if not _has_plain_columns(file.schema_arrow, relation):
             return None
-        for batch in file.iter_batches(1 << 16, row_groups=groups, columns=list(checked)):
-            if batch.column(time).null_count or not all(map(_in_range, batch.columns)):
-                return None
+        looked_at = file.iter_batches(1 << 16, row_groups=groups, columns=list(checked))
+        if not all(_has_plain_values(batch, time) for batch in looked_at):
+            return None
     return _group_batches(split, relation, groups)
 
 
@@ -250,7 +256,26 @@ def _group_batches(split: Split, relation: Relation, groups: Sequence[int]) -> I
     with opened(split.path) as file:
         for batch in file.iter_batches(READ_TOGETHER, row_groups=groups):
             if batch.num_rows:
-                yield _merged([_part(batch, number, relation)])
+                yield columns_batch(batch, number, relation)
+
+
+def is_plain(table: pa.Table, relation: Relation) -> bool:
+    """True if ``columns_batch`` reads the rows of a table as the row reader does."""
+    time = relation.time or "time"
+    checked = {time, *(a.name for a in relation.attributes if a.type in _RANGED)}
+    return _has_plain_columns(table.schema, relation) and all(
+        _has_plain_values(batch, time) for batch in table.select(sorted(checked)).to_batches()
+    )
+
+
+def columns_batch(batch: pa.RecordBatch, number: int, relation: Relation) -> RecordBatch:
+    """Plain rows of the relation at position ``number``, as columns."""
+    return _merged([_part(batch, number, relation)])
+
+
+def _has_plain_values(batch: pa.RecordBatch, time: str) -> bool:
+    """True if all rows have a time, and all values that may be out of range are in it."""
+    return not batch.column(time).null_count and all(map(_in_range, batch.columns))
 
 
 def table_batches(path: Path, relation: Relation) -> Iterator[pa.RecordBatch] | None:

@@ -1,1 +1,22 @@
-"""The Spark runtime. Nothing outside this package imports pyspark."""
+"""Spark: keyword search over DataFrames (``skws.spark.search``), and the jobs behind the command line.
+
+Nothing outside this package imports pyspark. ``search`` is loaded when it is asked for, since Java is started
+before anything of PySpark is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skws.spark.library import search
+
+__all__ = ["search"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "search":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from skws.spark.library import search  # noqa: PLC0415 - see above
+
+    return search

@@ -10,7 +10,7 @@ Docs: ``docs/architecture/spark.md``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
 from functools import cached_property
 from itertools import islice
@@ -69,12 +69,13 @@ def replay_pieces(
         with memory.kept():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from (_piece_row(*each) for each in read_pieces(parts[number], schema))
+                    yield from (piece_row(*each) for each in read_pieces(parts[number], schema))
 
     return spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(read, PIECES)
 
 
-def _piece_row(piece: Piece, packed: bytes) -> pa.RecordBatch:
+def piece_row(piece: Piece, packed: bytes) -> pa.RecordBatch:
+    """A piece as one row of PIECES."""
     values = [*astuple(piece), packed]
     columns = [pa.array([value], kind) for value, kind in zip(values, _ARROW_PIECES.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_PIECES)
@@ -112,6 +113,10 @@ class BatchRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the pieces that Spark keeps."""
         self._pieces.unpersist()
 
     @cached_property
@@ -138,6 +143,24 @@ class BatchRun:
     def results(self, limit: int | None = None) -> Iterator[LiveResult]:
         """Results in order of time."""
         yield from islice((read_result(found) for found in self._found(counting=False)), limit)
+
+    def frame(self, table: Callable[[Iterable[LiveResult]], pa.Table], columns: str) -> DataFrame:
+        """The results as a DataFrame; ``table`` makes rows with ``columns`` of some of them."""
+        slices, queries, stream, memory = self.slicing.slices, self._queries, self._stream, self._memory
+
+        def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            expect_long_lived_objects()
+            rows = _rows(batches)
+            seed = next(rows, None)
+            with memory.kept():
+                if seed is None:
+                    return
+                run = SliceRun(queries, stream, slices[seed["slice"]])
+                found = run.results(map(_unpacked, rows))
+                while some := list(islice(found, _ROWS)):
+                    yield from table(some).to_batches()
+
+        return self._sliced().mapInArrow(search, columns)
 
     def count(self) -> int:
         """How many results the only query has, a pattern; none of them is formed."""
@@ -213,7 +236,7 @@ def _searcher(
 
     def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expect_long_lived_objects()
-        rows = (row for batch in batches for row in batch.to_pylist())
+        rows = _rows(batches)
         seed = next(rows, None)
         if seed is None:
             return
@@ -231,6 +254,10 @@ def _searcher(
         yield _found_rows(number, _COUNTS, [orjson.dumps(counts)])
 
     return search
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    return (row for batch in batches for row in batch.to_pylist())
 
 
 def _unpacked(row: dict[str, Any]) -> tuple[Piece, list[RecordBatch]]:

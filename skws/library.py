@@ -1,0 +1,400 @@
+"""skws in a program: search what is in memory or in files, or feed a session batch by batch.
+
+    import skws
+
+    for result in skws.search("byron leaks", {"customer": customers, "complaint": rows}, schema="shop.yaml"):
+        print(result)
+
+No thread and no process is started, and nothing is read but what is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
+
+import numpy as np
+import yaml
+from msgspec import Struct, structs
+
+from skws.data.batch import NO_RECORDS, RecordBatch, together, whole_instants
+from skws.data.record import Record
+from skws.formats import BadRecordLog, Replay, Split, plan
+from skws.formats.sampling import sample
+from skws.keywords import parse_query
+from skws.keywords.highlight import highlight
+from skws.queries import session
+from skws.queries.evaluator import Counts
+from skws.queries.kinds import check
+from skws.results.html import results_html
+from skws.results.model import LiveResult
+from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
+from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query
+from skws.spec.stream import Stream
+from skws_schema.errors import UsageError, nearest
+from skws_schema.infer.infer import infer
+from skws_schema.model import Schema
+from skws_schema.yaml.load import load_schema, parse_schema
+from skws_windows.window import Window, parse_duration, parse_window
+
+if TYPE_CHECKING:  # Arrow and pandas load when they are asked for
+    import pandas as pd
+    import pyarrow as pa
+
+Queries: TypeAlias = str | Query | Sequence[str | Query] | Mapping[str, str | Query]
+"""Keywords, a query of any kind, several, or several by name; without a name, its text is one."""
+Data: TypeAlias = Mapping[str, Any] | str | Path | Sequence[str | Path]
+"""Frames or files by relation, or replay files whose records name their relation."""
+SchemaLike: TypeAlias = Schema | str | Path | Mapping[str, Any]
+"""A schema, the path of its YAML, or its YAML as text or as a dictionary."""
+
+_SHOWN: Final = 20  # results drawn in a notebook
+_REMEDY: Final = 'use on_error="skip" to go on past bad rows'
+
+
+class Results(Sequence[LiveResult]):
+    """Results in order of time, found while they are read.
+
+    ``schema``: the one that was used, given or inferred. ``counts`` and ``bad`` are complete when all results
+    have been read. A length, an index and a data frame read them all.
+    """
+
+    def __init__(self, schema: Schema, queries: Mapping[str, Query], on_error: OnError) -> None:
+        self.schema = schema
+        self.queries = dict(queries)
+        self.counts = Counts()
+        self.bad = BadRecordLog(on_error, remedy=_REMEDY)
+        self._known: list[LiveResult] = []
+        self._rest: Iterator[LiveResult] = iter(())
+
+    def __iter__(self) -> Iterator[LiveResult]:
+        at = 0
+        while self._reaches(at + 1):
+            yield self._known[at]
+            at += 1
+
+    def __len__(self) -> int:
+        self._known += self._rest
+        return len(self._known)
+
+    @overload
+    def __getitem__(self, at: int) -> LiveResult: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[LiveResult]: ...
+    def __getitem__(self, at: int | slice) -> LiveResult | Sequence[LiveResult]:
+        last = at.stop if isinstance(at, slice) else at + 1
+        if last is None or last <= 0:
+            len(self)
+        else:
+            self._reaches(last)
+        return self._known[at]
+
+    def to_arrow(self) -> pa.Table:
+        """All results as a table; columns as in ``skws.results.frames.COLUMNS``."""
+        from skws.results.frames import result_table  # noqa: PLC0415 - Arrow loads when it is asked for
+
+        return result_table(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All results as a data frame of pandas."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
+        return frame
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """All results in the form of ``skws search --format jsonl``."""
+        return [result.to_dict() for result in self]
+
+    def __repr__(self) -> str:
+        first = list(islice(self, _SHOWN + 1))
+        more = f", and more than {_SHOWN}" if len(first) > _SHOWN else ""
+        return f"<{len(first[:_SHOWN])} results{more} of {', '.join(map(repr, self.queries))}>"
+
+    def _repr_html_(self) -> str:
+        """The first results as trees of joined rows, their keywords marked."""
+        first = list(islice(self, _SHOWN + 1))
+        parsed = {
+            name: parse_query(query.text, self.schema)
+            for name, query in self.queries.items()
+            if query.kind in (KEYWORDS, TOP, WINDOWED)
+        }
+
+        def marks(result: LiveResult, relation: str, attribute: str, text: str) -> list[tuple[int, int]]:
+            query = parsed.get(result.query)
+            spans = [] if query is None else highlight(query, self.schema, relation, attribute, text)
+            return [(start, end) for start, end, _ in spans]
+
+        return results_html(first[:_SHOWN], marks, more=len(first) > _SHOWN)
+
+    def _reaches(self, number: int) -> bool:
+        self._known += islice(self._rest, max(number - len(self._known), 0))
+        return len(self._known) >= number
+
+
+def search(
+    query: Queries,
+    data: Data,
+    *,
+    schema: SchemaLike | None = None,
+    window: str | Window | None = None,
+    max_size: int = DEFAULT_MAX_SIZE,
+    limit: int | None = None,
+    on_error: str = OnError.FAIL,
+) -> Results:
+    """Search frames or files with keywords, patterns, or any other kind of query, in this process.
+
+    ``data``: by relation a frame (pandas, Polars, Arrow), rows as dictionaries, or the path of a file; or the
+    paths of replay files. Rows of a frame have times in the relation's time attribute or in a column
+    ``time``; a frame without them is a static table. ``op`` may be a column, too: "-" deletes.
+    ``schema``: None infers one from the data. ``window``: None for the schema's. ``max_size``: the most
+    tuples of a result. ``limit``: the most results. ``on_error``: "fail", or "skip" to count bad rows.
+
+    Raises SchemaError, QueryError, PatternError, UsageError; SourceError, BadRecordsError while results are
+    read.
+    """
+    given = _Given.of(data)
+    described = given.timed(given.schema if schema is None else schema_of(schema))
+    queries = {name: one.named(name, max_size) for name, one in named_queries(query).items()}
+    stream = stream_of(described, window, max_size)
+    for one in queries.values():
+        check(one, stream)
+    results = Results(described, queries, OnError(on_error))
+    names = names_by_text(queries)
+    found = _searched(results, given, stream)
+    results._rest = (called(result, names) for result in islice(found, limit))  # noqa: SLF001 - its own
+    return results
+
+
+class Session:
+    """Queries over a stream that is fed batch by batch.
+
+    ``window``: None for the schema's. ``tables``: rows of static relations, by relation. ``lateness``: how
+    late rows may come, such as "5 s". Rows of a call are put in order of time; rows that come too late are
+    counted in ``counts`` and left out. ``force_unbounded``: also take queries that need more and more memory,
+    since no window lets rows expire. Raises SchemaError, UsageError.
+    """
+
+    def __init__(
+        self,
+        schema: SchemaLike,
+        *,
+        window: str | Window | None = None,
+        tables: Mapping[str, Any] | None = None,
+        lateness: str | None = None,
+        max_size: int = DEFAULT_MAX_SIZE,
+        force_unbounded: bool = False,
+    ) -> None:
+        self.schema = schema_of(schema)
+        late = 0 if lateness is None else parse_duration(lateness, what="lateness")
+        stream = stream_of(self.schema, window, max_size, finite=False)
+        stream = replace(stream, lateness=late, force_unbounded=force_unbounded)
+        self._queries: dict[str, Query] = {}
+        self._session = session.Session(stream)
+        static = _Given.of(tables or {}).chunks(self.schema, BadRecordLog(remedy=_REMEDY))
+        self._session.load_tables([record for batch in static for record in batch.records()])
+
+    @property
+    def counts(self) -> Counts:
+        return self._session.counts()
+
+    def add(self, query: Queries) -> list[LiveResult]:
+        """Answer queries from now on; gives their results that are alive.
+
+        Raises QueryError, PatternError, UsageError, also for a name that is taken.
+        """
+        stream = self._session.stream
+        queries = {name: one.named(name, stream.max_size) for name, one in named_queries(query).items()}
+        for one in queries.values():
+            check(one, stream)
+        found = self._session.add_all(list(queries.values()))
+        self._queries |= queries
+        return self._named(found)
+
+    def remove(self, name: str) -> None:
+        """Answer a query no longer. Raises UsageError if there is none of that name."""
+        self._session.remove(name)
+        del self._queries[name]
+
+    def process(self, data: Mapping[str, Any]) -> list[LiveResult]:
+        """Take in rows by relation; gives the results and retractions, in order of time.
+
+        A frame without times has that of the latest row before. Raises UsageError, BadRecordsError: then no
+        row of the call is taken in.
+        """
+        time = self._session.latest or 0
+        batches = list(_Given.of(data).chunks(self.schema, BadRecordLog(remedy=_REMEDY), time))
+        return self._named(self._session.take(together(batches) if batches else NO_RECORDS))
+
+    def _named(self, results: Sequence[LiveResult]) -> list[LiveResult]:
+        names = names_by_text(self._queries)
+        return [called(result, names) for result in results]
+
+
+def named_queries(query: Queries) -> dict[str, Query]:
+    """Queries by name. Raises UsageError for two of one name."""
+    if isinstance(query, str | Query):
+        query = [query]
+    if isinstance(query, Mapping):
+        return {name: _query(one) for name, one in query.items()}
+    named: dict[str, Query] = {}
+    for one in map(_query, query):
+        name = one.name or one.text
+        if name in named:
+            raise UsageError(f"two queries are called {name!r}")
+        named[name] = one
+    return named
+
+
+def called(result: LiveResult, names: Mapping[str, str]) -> LiveResult:
+    """A result by the name of its query; ``names`` by text, of queries whose name is not their text."""
+    name = names.get(result.query)
+    if name is None:
+        return result
+    return structs.replace(result, query=name) if isinstance(result, Struct) else replace(result, query=name)  # type: ignore[type-var]  # all others are dataclasses
+
+
+def names_by_text(queries: Mapping[str, Query]) -> dict[str, str]:
+    """For ``called``; of queries with one text, whose results are told once, the first."""
+    return {query.text: name for name, query in reversed(list(queries.items())) if name != query.text}
+
+
+def _query(query: str | Query) -> Query:
+    return Query(query) if isinstance(query, str) else query
+
+
+def schema_of(schema: SchemaLike) -> Schema:
+    """The schema that is meant. Raises SchemaError."""
+    if isinstance(schema, Schema):
+        return schema
+    if isinstance(schema, Mapping):
+        return parse_schema(yaml.safe_dump(dict(schema), sort_keys=False))
+    if isinstance(schema, str) and "\n" in schema:
+        return parse_schema(schema)
+    return load_schema(Path(schema))
+
+
+def stream_of(schema: Schema, window: str | Window | None, max_size: int, *, finite: bool = True) -> Stream:
+    """The stream of a schema. Raises UsageError for a window that cannot be read."""
+    if window is None or isinstance(window, str):
+        chosen = parse_window(schema.window if window is None else window)
+    else:
+        chosen = window
+    return Stream(schema, chosen, max_size=max_size, finite=finite, overrides=finite and window is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Frames by relation, and files: by relation, or (None) with records that name theirs."""
+
+    frames: Mapping[str, pa.Table]
+    files: Sequence[tuple[str | None, Path]]
+
+    @classmethod
+    def of(cls, data: Data) -> _Given:
+        if isinstance(data, str | Path):
+            data = [data]
+        if not isinstance(data, Mapping):
+            return cls({}, [(None, Path(path)) for path in data])
+        files = [(name, Path(one)) for name, one in data.items() if isinstance(one, str | Path)]
+        frames = {name: one for name, one in data.items() if not isinstance(one, str | Path)}
+        if not frames:
+            return cls({}, files)
+        from skws.formats.frames import arrow_table  # noqa: PLC0415 - files of JSON lines need no Arrow
+
+        return cls({name: arrow_table(name, one) for name, one in frames.items()}, files)
+
+    @property
+    def schema(self) -> Schema:
+        """Inferred from samples. Raises SchemaError, SourceError."""
+        samples = sample([path for _, path in self.files]) if self.files else None
+        tables = dict(samples.tables()) if samples else {}
+        timed = set(samples.timed) if samples else set()
+        if self.frames:
+            from skws.formats.frames import sampled_columns  # noqa: PLC0415 - as above
+
+            for name, table in self.frames.items():
+                columns = sampled_columns(table)
+                if any(value is not None for value in columns.pop("time", ())):
+                    timed.add(name)
+                tables[name] = columns
+        return infer(tables, timed=timed).schema()
+
+    def timed(self, schema: Schema) -> Schema:
+        """The schema, in which relations whose frames have no times are static tables."""
+        if not self.frames:
+            return schema
+        from skws.formats.frames import has_time  # noqa: PLC0415 - as above
+
+        static = {
+            name
+            for name, table in self.frames.items()
+            if not has_time(table.column_names, schema.relations[_position(name, schema)])
+        }
+        relations = (replace(r, table=r.table or r.name in static) for r in schema.relations)
+        return replace(schema, relations=tuple(relations)) if static else schema
+
+    def chunks(self, schema: Schema, policy: BadRecordLog, time: int = 0) -> Iterator[RecordBatch]:
+        """The records of all frames, a chunk at a time; ``time``: of rows without one, in microseconds.
+
+        Raises UsageError, BadRecordsError.
+        """
+        if not self.frames:
+            return
+        from skws.formats.frames import frame_chunks  # noqa: PLC0415 - as above
+
+        numbers = {name: _position(name, schema) for name in self.frames}
+        for name, table in self.frames.items():
+            for chunk in frame_chunks(table, numbers[name], schema, time):
+                for bad in chunk.bad:
+                    policy.add(bad)
+                yield chunk.records
+
+    def replay(self, schema: Schema) -> Replay:
+        """The files. Raises SourceError."""
+        splits: list[Split] = []
+        for name, path in self.files:
+            relation = None if name is None else _position(name, schema)
+            splits += plan(path, schema, first=len(splits), relation=relation)
+        return Replay(splits, schema)
+
+
+def _position(name: str, schema: Schema) -> int:
+    if name not in schema.index:
+        raise UsageError(f"no relation {name!r} in schema {schema.name}{nearest(name, schema.index)}")
+    return schema.index[name]
+
+
+def _searched(results: Results, given: _Given, stream: Stream) -> Iterator[LiveResult]:
+    """The results of a search; its counts at the end."""
+    tables, batches = _records(given, stream.schema, results.bad)
+    first = next(batches, NO_RECORDS)
+    if not any(relation.table for relation in stream.schema.relations):
+        stream = replace(stream, sample=first)
+    queries = list(results.queries.values())
+    running = session.Session(stream, keywords=any(query.kind == KEYWORDS for query in queries))
+    try:
+        running.add_all(queries)
+        yield from running.load_tables(tables)
+        for batch in whole_instants(chain([first], batches)):
+            yield from running.process(batch)
+        yield from running.process(NO_RECORDS, ended=True)
+    finally:
+        results.counts = running.counts()
+
+
+def _records(
+    given: _Given, schema: Schema, policy: BadRecordLog
+) -> tuple[list[Record], Iterator[RecordBatch]]:
+    """The rows of static tables; the records of the stream in order of time."""
+    replay = given.replay(schema)
+    tables = list(replay.tables(policy))
+    if not given.frames:
+        return tables, replay.batches(policy)
+    batches = [*replay.batches(policy), *given.chunks(schema, policy)]
+    whole = together(batches) if batches else NO_RECORDS
+    static = np.isin(whole.relation, [n for n, relation in enumerate(schema.relations) if relation.table])
+    tables += whole.taken(static).records()
+    moving = whole.taken(~static)
+    return tables, iter([moving.taken(np.argsort(moving.time, kind="stable"))])

@@ -1,0 +1,159 @@
+"""skws over DataFrames of Spark: DataFrames in, a DataFrame of results out.
+
+    import skws.spark
+
+    frames = {"customer": customers, "purchase": purchases, "complaint": complaints}
+    results = skws.spark.search(spark, frames, "byron leaks", schema="shop.yaml")
+
+Only DataFrame operations are used, so it runs over Spark Connect, too.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from skws.formats.frames import frame_chunks, has_time
+from skws.formats.pieces import Packer
+from skws.library import (
+    Queries,
+    SchemaLike,
+    called,
+    named_queries,
+    names_by_text,
+    schema_of,
+    stream_of,
+)
+from skws.memory import MemoryShare, asked
+from skws.queries.kinds import check, window_of
+from skws.results.frames import result_table
+from skws.spark.batch import PIECES, BatchRun, piece_row
+from skws.spark.session import packages_zip
+from skws.spec.enums import DEFAULT_MAX_SIZE
+from skws_schema.errors import SourceError, UsageError, nearest
+from skws_schema.model import Schema
+from skws_windows.window import Window
+
+COLUMNS: Final = (
+    "query string, op string, start timestamp, end timestamp, id string, score double, network string, "
+    "tuples array<struct<relation: string, label: string, id: string, keywords: array<string>, "
+    "row: map<string, string>>>, joins array<struct<left: int, right: int, name: string>>"
+)
+"""The columns of results, as in ``skws.results.frames.COLUMNS``."""
+
+_PARTS: Final = 1_000_000  # partitions of one relation: its pieces come before those of the next
+_PROBE: Final = 1_000
+
+
+def search(
+    spark: SparkSession,
+    data: Mapping[str, DataFrame],
+    query: Queries,
+    *,
+    schema: SchemaLike,
+    window: str | Window | None = None,
+    max_size: int = DEFAULT_MAX_SIZE,
+) -> DataFrame:
+    """Search DataFrames with keywords, patterns, or any other kind of query; gives a DataFrame with COLUMNS.
+
+    ``data``: by relation. Rows have times in the relation's time attribute or in a column ``time``; a
+    DataFrame without them is a static table. ``op`` may be a column, too: "-" deletes. Columns that the
+    schema does not name are left out. ``window``: None for the schema's. ``max_size``: the most tuples of a
+    result. The data is read once, by this call; results are found when they are asked for.
+
+    Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
+    that does not fit the schema.
+    """
+    for name, frame in data.items():
+        if frame.isStreaming:
+            raise UsageError(f"{name}: a streaming DataFrame; skws watch --engine spark follows streams")
+    described = _timed(schema_of(schema), data)
+    stream = stream_of(described, window, max_size)
+    queries = [one.named(name, max_size) for name, one in named_queries(query).items()]
+    for one in queries:
+        check(one, stream)
+    windows = {window_of(one, stream) for one in queries}
+    if len(windows) > 1:
+        raise UsageError("queries with different windows: search for them one by one")
+    _share_packages(spark)
+    cores = os.cpu_count() or 1
+    memory = MemoryShare(asked(), int(spark.conf.get("spark.executor.cores", None) or cores))
+    pieces = reduce(
+        DataFrame.unionAll,
+        (_pieces(frame, described.index[name], described, memory) for name, frame in data.items()),
+    )
+    run = BatchRun(pieces, queries, stream, windows.pop(), memory, _tasks(spark))
+    names = names_by_text({one.name: one for one in queries})
+    results = run.frame(lambda found: result_table(called(result, names) for result in found), COLUMNS)
+    weakref.finalize(results, _release, run).atexit = False
+    return results
+
+
+def _release(run: BatchRun) -> None:
+    """Let go of the pieces; a DataFrame derived from the results then reads the data again if it must."""
+    with suppress(Exception):  # its session may have been stopped
+        run.close()
+
+
+def _timed(schema: Schema, data: Mapping[str, DataFrame]) -> Schema:
+    """The schema, in which relations whose DataFrames have no times are static tables."""
+    for name in data:
+        if name not in schema.index:
+            raise UsageError(f"no relation {name!r} in schema {schema.name}{nearest(name, schema.index)}")
+    static = {name for name, frame in data.items() if not has_time(frame.columns, schema.relation(name))}
+    relations = (replace(r, table=r.table or r.name in static) for r in schema.relations)
+    return replace(schema, relations=tuple(relations))
+
+
+def _pieces(frame: DataFrame, relation: int, schema: Schema, memory: MemoryShare) -> DataFrame:
+    """The rows of a DataFrame as packed pieces, in the order of its partitions."""
+    known = schema.relations[relation].columns
+    kept = [name for name in frame.columns if name in known or name in ("time", "op")]
+    return frame.select(*(sf.col(f"`{name}`") for name in kept)).mapInArrow(
+        _packer(relation, schema, memory), PIECES
+    )
+
+
+def _packer(
+    relation: int, schema: Schema, memory: MemoryShare
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        part = 0 if context is None else context.partitionId()
+        packer = Packer(relation * _PARTS + part, schema)
+        with memory.kept():
+            for batch in batches:
+                for chunk in frame_chunks(pa.Table.from_batches([batch]), relation, schema):
+                    for bad in chunk.bad:
+                        raise SourceError(f"{bad.source} row {bad.offset} of partition {part}: {bad.reason}")
+                    yield from (piece_row(*each) for each in packer.records(chunk.records))
+            yield from (piece_row(*each) for each in packer.rest())
+
+    return pack
+
+
+def _tasks(spark: SparkSession) -> int:
+    """How many tasks run at a time: into so many parts Spark divides a range by default."""
+    parts = spark.range(_PROBE).select(sf.spark_partition_id().alias("part"))
+    return len({row.part for row in parts.collect()})
+
+
+def _share_packages(spark: SparkSession) -> None:
+    """Workers on other machines get the packages of this installation; once a session."""
+    master = spark.conf.get("spark.master", None)
+    if (master is None or not master.startswith("local")) and spark not in _SHARED:
+        spark.addArtifacts(str(packages_zip()), pyfile=True)
+        _SHARED.add(spark)
+
+
+_SHARED: weakref.WeakSet[SparkSession] = weakref.WeakSet()

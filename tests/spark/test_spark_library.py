@@ -1,0 +1,118 @@
+"""DataFrames of Spark: the same results as over frames in process, on a classic session and on Connect."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+import skws
+import skws.spark
+from skws_schema.errors import QueryError, UsageError
+from tests.places import ROOT
+from tests.test_library import SHOP
+
+pytestmark = pytest.mark.spark
+
+
+def shop(rows: int) -> dict[str, pd.DataFrame]:
+    """Customers as a table; purchases and complaints one every ten seconds."""
+    start = 1_700_000_000
+    numbers = pd.Series(range(rows))
+    return {
+        "customer": pd.DataFrame(
+            {"id": range(100), "name": ["Byron" if n % 9 else "Ada" for n in range(100)]}
+        ),
+        "purchase": pd.DataFrame(
+            {
+                "id": numbers,
+                "customer_id": numbers * 7 % 100,
+                "item": "kettle",
+                "time": pd.to_datetime(start + numbers * 10, unit="s", utc=True),
+            }
+        ),
+        "complaint": pd.DataFrame(
+            {
+                "id": numbers,
+                "purchase_id": (numbers - numbers * 3 % 40).clip(lower=0),
+                "text": numbers.map(lambda n: "leaks" if n % 5 == 0 else "fine"),
+                "time": pd.to_datetime(start + numbers * 10 + 5, unit="s", utc=True),
+                "unread": "left out",
+            }
+        ),
+    }
+
+
+def test_data_frames_are_searched_as_in_process(spark: SparkSession) -> None:
+    frames = shop(600)
+    expected = skws.search("byron leaks", frames, schema=SHOP, window="2 minutes", max_size=3)
+    assert len(expected) > 20
+    data = {name: spark.createDataFrame(frame) for name, frame in frames.items()}
+    found = skws.spark.search(spark, data, "byron leaks", schema=SHOP, window="2 minutes", max_size=3)
+    told = sorted(found.toArrow().to_pylist(), key=lambda row: row["id"])
+    known = sorted(expected.to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [{**row, "tuples": None} for row in told] == [{**row, "tuples": None} for row in known]
+    assert [[one["id"] for one in row["tuples"]] for row in told] == [
+        [one["id"] for one in row["tuples"]] for row in known
+    ]
+    counted = found.groupBy("network").count().collect()
+    assert sum(row["count"] for row in counted) == len(expected)
+
+
+def test_several_queries_over_static_data_frames(spark: SparkSession) -> None:
+    data = {"customer": spark.createDataFrame(shop(1)["customer"])}
+    found = skws.spark.search(spark, data, {"a": "ada", "b": "byron"}, schema=SHOP)
+    counts = {row.query: row["count"] for row in found.groupBy("query").count().collect()}
+    assert counts == {"a": 12, "b": 88}
+
+
+def test_what_cannot_be_searched(spark: SparkSession) -> None:
+    customers = spark.createDataFrame(shop(1)["customer"])
+    with pytest.raises(UsageError, match="no relation 'custmer'"):
+        skws.spark.search(spark, {"custmer": customers}, "ada", schema=SHOP)
+    with pytest.raises(QueryError):
+        skws.spark.search(spark, {"customer": customers}, '"ada', schema=SHOP)
+    streaming = spark.readStream.format("rate").load()
+    with pytest.raises(UsageError, match="customer: a streaming DataFrame"):
+        skws.spark.search(spark, {"customer": streaming}, "ada", schema=SHOP)
+    texts = spark.createDataFrame([("x", "Ada")], "id string, name string")
+    with pytest.raises(Exception, match=r"customer row 0 .*expected an integer"):
+        skws.spark.search(spark, {"customer": texts}, "ada", schema=SHOP).collect()
+
+
+def test_over_spark_connect() -> None:
+    """In a process of its own: a process has sessions of one kind."""
+    script = textwrap.dedent(
+        """
+        import os, sys
+        from skws.spark.java import use_java
+
+        use_java()
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.remote("local[1]").getOrCreate()
+        import skws.spark
+        from tests.spark.test_spark_library import SHOP, shop
+
+        data = {name: spark.createDataFrame(frame) for name, frame in shop(40).items()}
+        found = skws.spark.search(spark, data, "byron leaks", schema=SHOP, max_size=3)
+        print("session", type(spark).__module__, "results", found.count())
+        spark.stop()
+        """
+    )
+    expected = len(skws.search("byron leaks", shop(40), schema=SHOP, max_size=3))
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert f"session pyspark.sql.connect.session results {expected}" in ran.stdout, ran.stderr[-2000:]
+    assert expected > 5

@@ -1,0 +1,227 @@
+"""The library in process: frames in, results out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import skws
+from skws.replay_search import Search
+from skws.results.frames import COLUMNS
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws_schema.errors import BadRecordsError, QueryError, SchemaError, UsageError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import load_schema
+from tests.places import ROOT
+
+SHOP = """
+name: shop
+window: 1 hour
+relations:
+  customer:
+    attributes: {id: integer, name: text}
+    key: [id]
+  purchase:
+    attributes: {id: integer, customer_id: integer, item: text}
+  complaint:
+    attributes: {id: integer, purchase_id: integer, text: text}
+joins:
+  - purchase.customer_id = customer.id
+  - complaint.purchase_id = purchase.id
+"""
+CUSTOMERS = [{"id": 1, "name": "Byron Hale"}, {"id": 2, "name": "Ada"}]
+PURCHASES = [{"id": 10, "customer_id": 1, "item": "kettle"}, {"id": 11, "customer_id": 2, "item": "lamp"}]
+COMPLAINTS = [
+    {"id": 5, "purchase_id": 10, "text": "it leaks <b>"},
+    {"id": 6, "purchase_id": 11, "text": "fine"},
+]
+DATA = {"customer": CUSTOMERS, "purchase": PURCHASES, "complaint": COMPLAINTS}
+MOVIES = ROOT / "examples" / "movies"
+NETWORK = "customer{byron} - purchase{} - complaint{leaks}"
+
+
+class Exporting:
+    """A frame of another library, which exports Arrow."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._table = pa.Table.from_pylist(rows)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        lambda rows: rows,
+        pd.DataFrame,
+        pa.Table.from_pylist,
+        pa.RecordBatch.from_pylist,
+        Exporting,
+        lambda rows: {name: [row[name] for row in rows] for name in rows[0]},
+    ],
+    ids=["dictionaries", "pandas", "table", "batch", "exported", "columns"],
+)
+def test_frames_of_all_kinds(frame: Any) -> None:
+    results = skws.search("byron leaks", {name: frame(rows) for name, rows in DATA.items()}, schema=SHOP)
+    (found,) = results
+    assert found.to_dict()["network"] == NETWORK
+    assert (found.start, results.counts.static) == (None, 6)
+
+
+def test_a_replay_is_searched_as_by_the_command() -> None:
+    schema = load_schema(MOVIES / "schema.yaml")
+    job = Job.search("tarantino travolta", schema, MOVIES / "replay.jsonl", engine=EngineName.LOCAL)
+    expected = list(Search(job).results())
+    assert expected
+    results = skws.search("tarantino travolta", MOVIES / "replay.jsonl", schema=MOVIES / "schema.yaml")
+    assert list(results) == expected
+    assert (
+        skws.search("tarantino travolta", [str(MOVIES / "replay.jsonl")], schema=schema)[:3] == expected[:3]
+    )
+    assert len(skws.search("tarantino travolta", MOVIES / "replay.jsonl", schema=schema, limit=2)) == 2
+
+
+def test_files_and_frames_together(tmp_path: Path) -> None:
+    pd.DataFrame(COMPLAINTS).to_csv(tmp_path / "any.csv", index=False)
+    data = {**DATA, "complaint": tmp_path / "any.csv", "purchase": pd.DataFrame(PURCHASES)}
+    static = SHOP.replace("text: text}", "text: text}\n    table: true")
+    assert len(skws.search("byron leaks", data, schema=static)) == 1
+
+
+def test_rows_with_times_live_for_a_window_and_can_be_deleted() -> None:
+    times = pd.to_datetime(["2024-01-01 10:00", "2024-01-01 11:30"], utc=True)
+    complaints = pd.DataFrame(COMPLAINTS).assign(time=times, purchase_id=[10, 10], text="leaks")
+    purchases = pd.DataFrame([*PURCHASES[:1], *PURCHASES[:1]])
+    purchases["time"] = pd.to_datetime(["2024-01-01 09:30", "2024-01-01 10:10"], utc=True)
+    purchases["op"] = ["+", "-"]
+    data = {"customer": CUSTOMERS, "purchase": purchases, "complaint": complaints}
+    told = [
+        (result.op, result.tuples[-1].row["id"]) for result in skws.search("byron leaks", data, schema=SHOP)
+    ]
+    assert told == [("+", 5), ("-", 5)]
+
+
+def test_a_schema_is_inferred_if_none_is_given() -> None:
+    customers = pd.DataFrame({"id": range(1, 41), "name": [f"person{n} of this town" for n in range(40)]})
+    purchases = pd.DataFrame({"id": range(60), "customer_id": [1 + n % 40 for n in range(60)]})
+    purchases["note"] = [f"kettle number {n} was sent" for n in range(60)]
+    purchases.loc[59, "customer_id"] = None  # which makes them floats
+    results = skws.search("person3 kettle", {"customer": customers, "purchase": purchases})
+    assert [join.name for join in results.schema.joins] == ["purchase.customer_id = customer.id"]
+    assert len(results) == 2
+
+
+def test_several_queries_by_name() -> None:
+    results = skws.search({"who": "byron", "what": skws.Query("byron leaks")}, DATA, schema=SHOP)
+    assert sorted(result.query for result in results) == ["what", "who"]
+    assert repr(results) == "<2 results of 'who', 'what'>"
+
+
+def test_results_as_tables() -> None:
+    results = skws.search("byron leaks", DATA, schema=SHOP)
+    assert results.to_arrow().schema == COLUMNS
+    (row,) = results.to_arrow().to_pylist(maps_as_pydicts="lossy")
+    assert row["network"] == NETWORK
+    assert row["tuples"][0]["row"] == {"id": "1", "name": "Byron Hale"}
+    assert row["tuples"][2]["keywords"] == ["leaks"]
+    assert row["joins"][0] == {"left": 1, "right": 0, "name": "purchase.customer_id = customer.id"}
+    assert results.to_pandas()["id"].tolist() == [results[0].id]
+    assert results.to_dicts() == [results[0].to_dict()]
+    assert skws.search("nothing", DATA, schema=SHOP).to_arrow().schema == COLUMNS
+
+
+def test_a_notebook_draws_trees_with_keywords_marked() -> None:
+    shown = skws.search("byron leaks", DATA, schema=SHOP)._repr_html_()
+    assert shown.index("customer") < shown.index("purchase") < shown.index("complaint")
+    assert ">Byron</mark> Hale" in shown
+    assert ">leaks</mark> &lt;b&gt;" in shown
+    assert "No results" in skws.search("nothing", DATA, schema=SHOP)._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"custmer": CUSTOMERS}, "no relation 'custmer' in schema shop; did you mean 'customer'"),
+        ({"customer": 3}, "customer: expected a data frame .* found int"),
+        ({"customer": [CUSTOMERS[0], 3]}, "customer row 1: expected a dictionary, found int"),
+        ({"customer": [{"id": 1, "name": "a"}, {"id": "b"}]}, "customer: "),
+        ({"customer": pd.DataFrame(CUSTOMERS).assign(op="-")}, "a column op needs times"),
+    ],
+)
+def test_frames_that_cannot_be_read(data: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        list(skws.search("byron", data, schema=SHOP))
+
+
+def test_rows_that_do_not_fit_the_schema() -> None:
+    customers = pd.DataFrame({"id": ["1", "x"], "name": ["Byron", "Byron"]})
+    with pytest.raises(
+        BadRecordsError, match=r"customer: row 2: customer.id: expected an integer.*on_error="
+    ):
+        list(skws.search("byron", {"customer": customers}, schema=SHOP))
+    results = skws.search("byron", {"customer": customers}, schema=SHOP, on_error="skip")
+    assert (len(results), results.bad.count) == (1, 1)
+
+
+def test_what_is_asked_is_checked_before_anything_is_read() -> None:
+    with pytest.raises(QueryError):
+        skws.search('"byron', DATA, schema=SHOP)
+    with pytest.raises(SchemaError):
+        skws.search("byron", DATA, schema="no-such.yaml")
+    with pytest.raises(UsageError, match="two queries are called 'byron'"):
+        skws.search(["byron", "byron"], DATA, schema=SHOP)
+
+
+def test_schemas_in_all_forms(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(SHOP)
+    as_dictionary = {
+        "name": "shop",
+        "window": "1 hour",
+        "relations": {
+            "customer": {"attributes": {"id": "integer", "name": "text"}, "key": ["id"]},
+        },
+    }
+    schema = load_schema(path)
+    assert isinstance(schema, Schema)
+    for form in (SHOP, path, str(path), schema, as_dictionary):
+        assert len(skws.search("byron", {"customer": CUSTOMERS}, schema=form)) == 1
+
+
+def test_a_session_is_fed_batch_by_batch() -> None:
+    session = skws.Session(SHOP, tables={})
+    assert session.add({"q": "byron leaks"}) == []
+    assert session.process({"customer": CUSTOMERS, "purchase": PURCHASES}) == []
+    (found,) = session.process({"complaint": COMPLAINTS[:1]})
+    assert (found.query, found.op) == ("q", "+")
+    (again,) = session.add({"other": "byron kettle"})
+    assert again.snapshot
+    session.remove("q")
+    later = pd.DataFrame(COMPLAINTS[:1]).assign(time=pd.to_datetime(["1970-01-01 02:00"], utc=True))
+    assert session.process({"complaint": later}) == []
+    assert session.counts.tuples == 6
+    with pytest.raises(UsageError, match="no standing query 'q'"):
+        session.remove("q")
+
+
+def test_a_session_without_a_window_says_what_would_help() -> None:
+    endless = SHOP.replace("window: 1 hour\n", "")
+    with pytest.raises(UsageError, match="window"):
+        skws.Session(endless).add("byron leaks")
+    session = skws.Session(endless, force_unbounded=True)
+    session.add("byron leaks")
+    assert len(session.process(DATA)) == 1
+
+
+def test_bad_rows_leave_a_session_as_it_was() -> None:
+    session = skws.Session(SHOP)
+    session.add("byron leaks")
+    with pytest.raises(BadRecordsError):
+        session.process({"customer": CUSTOMERS, "purchase": [{"id": "x"}]})
+    assert session.counts.tuples == 0

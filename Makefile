@@ -57,6 +57,6 @@ $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skws needs Python 3.11 or later")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
-	$(BIN)/python -m skws.spark.java || $(BIN)/python -m pip install --quiet --editable ".[java]"
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	$(BIN)/python -m skws.spark.java || $(BIN)/python -m pip install --quiet --editable ".[all,java]"
 	touch $@

@@ -22,6 +22,7 @@ from msgspec import Struct, structs
 
 from skws.data.batch import NO_RECORDS, RecordBatch, together, whole_instants
 from skws.data.record import Record
+from skws.extras import missing_extra
 from skws.formats import BadRecordLog, Replay, Split, plan
 from skws.formats.sampling import sample
 from skws.keywords import parse_query
@@ -99,7 +100,11 @@ class Results(Sequence[LiveResult]):
         return result_table(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All results as a data frame of pandas."""
+        """All results as a data frame of pandas. Raises SourceError if pandas is not installed."""
+        try:
+            import pandas  # noqa: F401, PLC0415 - Arrow would say less
+        except ModuleNotFoundError as error:
+            raise missing_extra(error) or error from None
         frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
         return frame
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import typer
 
 from skws.cli.terminal import StepsLine
+from skws.extras import missing_extra
 from skws.memory import DEFAULT, use
 from skws.sinks.destination import OutputClosedError
 from skws.sinks.text import visible, visible_lines
@@ -68,6 +69,8 @@ def _failed(error: Exception) -> int:
     """Print an error; returns the exit code."""
     if _debugging():
         raise error
+    if isinstance(error, ImportError):
+        error = missing_extra(error) or error
     if isinstance(error, SchemaError) and len(error.problems) > 1:
         _tell(f"{len(error.problems)} problems\n{error}")
     elif isinstance(error, SkwsError):

@@ -12,7 +12,7 @@ from skws.sinks.base import Sink
 from skws.sinks.database import Retractions, SqliteSink, table_name
 from skws.sinks.files import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
-from skws.sources.addresses import needs_psycopg2
+from skws.sources.addresses import installed
 from skws.sources.feed import parameters, redacted
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError, nearest
@@ -80,7 +80,7 @@ def _table(given: dict[str, str]) -> tuple[str, Retractions, bool]:
 
 
 def _postgres(text: str) -> Sink:
-    with needs_psycopg2():
+    with installed():
         from skws.sinks.postgres import PostgresSink  # noqa: PLC0415 - psycopg2 is an extra
         from skws.sources.postgres.address import Address  # noqa: PLC0415
     base, _, query = text.partition("?")

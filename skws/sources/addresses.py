@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import Final
 
+from skws.extras import missing_extra
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
 from skws.sources.files.feed import FilesSource
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
-from skws_schema.errors import SourceError, UsageError, nearest
+from skws_schema.errors import UsageError, nearest
 
 POSTGRES: Final = ("postgresql://", "postgres://")
 KAFKA: Final = "kafka://"
@@ -52,30 +53,23 @@ def is_postgres(text: str) -> bool:
 
 
 @contextmanager
-def extra(package: str, product: str, name: str) -> Iterator[None]:
-    """For imports of ``package``, which an extra installs. Raises SourceError that names the extra."""
+def installed() -> Iterator[None]:
+    """For imports of packages that an extra installs. Raises SourceError that names the extra."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != package.replace("-", "_"):
-            raise
-        raise SourceError(f"{product} needs {package}: install skws with its extra, skws[{name}]") from None
-
-
-def needs_psycopg2() -> AbstractContextManager[None]:
-    """As ``extra``, for what talks to PostgreSQL."""
-    return extra("psycopg2", "PostgreSQL", "postgres")
+        raise missing_extra(error) or error from None
 
 
 def _postgres(text: str, folder: Path | None, clock: Clock) -> Source:
-    with needs_psycopg2():
+    with installed():
         from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
         from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
     return PostgresSource(Address.of(text), folder, clock)
 
 
 def _kafka(text: str, clock: Clock) -> Source:
-    with extra("confluent-kafka", "Kafka", "kafka"):
+    with installed():
         from skws.sources.kafka.address import Address  # noqa: PLC0415 - confluent_kafka is an extra
         from skws.sources.kafka.feed import KafkaSource  # noqa: PLC0415
     return KafkaSource(Address.of(text), clock)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from skws.sources.addresses import is_postgres, needs_psycopg2
+from skws.sources.addresses import installed, is_postgres
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
 
@@ -39,7 +39,7 @@ def is_sqlite(text: str) -> bool:
 def database_at(text: str) -> Database:
     """The database at an address. Raises UsageError, SourceError."""
     if is_postgres(text):
-        with needs_psycopg2():
+        with installed():
             from skws.sources.postgres.database import PostgresDatabase  # noqa: PLC0415 - psycopg2 is an extra
         return PostgresDatabase.of(text)
     from skws.sources.sqlite import SqliteDatabase  # noqa: PLC0415 - for SQLite only

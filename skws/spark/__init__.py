@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from skws.extras import missing_extra
+
 if TYPE_CHECKING:
     from skws.spark.library import search
 
@@ -17,6 +19,8 @@ __all__ = ["search"]
 def __getattr__(name: str) -> Any:
     if name != "search":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from skws.spark.library import search  # noqa: PLC0415 - see above
-
+    try:
+        from skws.spark.library import search  # noqa: PLC0415 - see above
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from None
     return search

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any, Final
 
 from skws_schema.budget import OverBudgetError, StepBudget
+from skws_schema.errors import UsageError
 from skws_schema.model import Value
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import COMPARED, TIME_COLUMN, Alphabet, FieldInfo, Sort, StreamRecord, holds
@@ -106,7 +107,12 @@ class _Encoding:
         budget: StepBudget,
         depth: int = 0,
     ) -> None:
-        import z3  # type: ignore[import-untyped]  # noqa: PLC0415 - at compile time only
+        try:
+            import z3  # type: ignore[import-untyped]  # noqa: PLC0415 - at compile time only
+        except ModuleNotFoundError:
+            raise UsageError(
+                "the check of window expressions needs z3: pip install 'skws[windows]'"
+            ) from None
 
         self._z3: Any = z3
         self._alphabet = alphabet

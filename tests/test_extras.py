@@ -1,0 +1,126 @@
+"""Without the packages of the extras, the rest works, and what needs one names it."""
+
+from __future__ import annotations
+
+import os
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+from tests.test_library import SHOP
+
+OPTIONAL = (
+    "pyspark",
+    "py4j",
+    "pandas",
+    "textual",
+    "textual_serve",
+    "z3",
+    "psycopg2",
+    "confluent_kafka",
+    "matplotlib",
+    "google",
+    "grpc",
+)
+MEMBERS = ("schema", "windows", "purging", "mesh", "patterns", "bounds", "tui")
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The installed packages but those of extras."""
+    folder = tmp_path_factory.mktemp("site")
+    for installed in (*site.getsitepackages(), *_linked()):
+        for entry in sorted(Path(installed).iterdir()):
+            if entry.name.partition(".")[0] not in OPTIONAL and not (folder / entry.name).exists():
+                (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+def _linked() -> list[str]:
+    """Folders of packages that a file of the environment adds to the path."""
+    return [
+        path for path in sys.path if path.endswith("site-packages") and path not in site.getsitepackages()
+    ]
+
+
+def run(packages: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(map(str, (packages, ROOT, *(ROOT / member for member in MEMBERS))))
+    return subprocess.run(
+        [sys.executable, "-S", "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def command(packages: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(packages, "import sys; from skws.cli import main; sys.exit(main())", *arguments)
+
+
+def test_the_command_and_the_library_work_alone(packages: Path, tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text(SHOP)
+    (tmp_path / "day.jsonl").write_text(
+        '{"relation": "customer", "time": 1, "row": {"id": 1, "name": "Byron"}}\n'
+    )
+    files = ("--schema", str(tmp_path / "shop.yaml"), "--replay", str(tmp_path / "day.jsonl"))
+    searched = command(
+        packages, "search", "byron", *files, "--engine", "local", "--format", "jsonl", "--quiet"
+    )
+    assert (searched.returncode, searched.stderr) == (0, "")
+    assert '"network":"customer{byron}"' in searched.stdout
+    code = (
+        "import skws; found = skws.search('byron', {'customer': [{'id': 1, 'name': 'Byron'}]}, schema=%r);"
+        "print(len(found), found.to_arrow().num_rows)"
+    )
+    library = run(packages, code % SHOP)
+    assert library.stdout == "1 1\n", library.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("search", "byron", "--engine", "spark"), "Spark needs pyspark: pip install 'skws[spark]'"),
+        (("watch", "byron", "--engine", "spark"), "Spark needs pyspark: pip install 'skws[spark]'"),
+        (("tui", "--serve", "--engine", "local"), "pip install 'skws[tui]'"),
+        (
+            ("search", "byron", "--engine", "local", "--window", "open when id > 4 close when id < 2"),
+            "the check of window expressions needs z3: pip install 'skws[windows]'",
+        ),
+        (
+            ("watch", "byron", "--engine", "local", "--source", "postgresql://somewhere/db"),
+            "PostgreSQL needs psycopg2: pip install 'skws[postgres]'",
+        ),
+        (
+            ("watch", "byron", "--engine", "local", "--source", "kafka://somewhere/topic"),
+            "Kafka needs confluent_kafka: pip install 'skws[kafka]'",
+        ),
+    ],
+    ids=["search", "watch", "tui", "windows", "postgres", "kafka"],
+)
+def test_a_missing_extra_is_named(
+    packages: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "shop.yaml").write_text(SHOP)
+    (tmp_path / "day.jsonl").write_text(
+        '{"relation": "customer", "time": 1, "row": {"id": 1, "name": "Byron"}}\n'
+    )
+    replay = str(tmp_path / "day.jsonl")
+    given = "--source" in arguments
+    source = () if given else ("--replay", replay) if arguments[0] == "search" else ("--source", replay)
+    done = command(packages, *arguments, "--schema", str(tmp_path / "shop.yaml"), *source)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_the_library_names_an_extra(packages: Path) -> None:
+    spark = run(packages, "import skws.spark; skws.spark.search")
+    assert "Spark needs pyspark: pip install 'skws[spark]'" in spark.stderr
+    code = "import skws; skws.search('byron', {'customer': [{'id': 1, 'name': 'B'}]}, schema=%r).to_pandas()"
+    assert "pip install 'skws[spark]'" in run(packages, code % SHOP).stderr

@@ -10,7 +10,7 @@ from skws.data.batch import Rows
 from skws.data.blocks import Block
 from skws.keywords import JointMatcher, Matcher
 from skws.keywords.table import Bitmaps
-from skws_mesh.columnar import KeywordBitmaps
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
 
 FEW = 4  # queries; for more, joint matching pays

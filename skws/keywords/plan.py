@@ -14,8 +14,6 @@ from skws_mesh.cngen import CNGen
 from skws_mesh.count import TooManyKindsError, count_networks
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.order import NodeOrder
-from skws_mesh.paper import make_mesh
-from skws_mesh.paper.execution import PaperMesh
 from skws_schema.errors import UsageError, nearest
 from skws_schema.memory import memory_checked
 from skws_schema.model import Schema
@@ -84,16 +82,6 @@ class Plan:
             NodeOrder.default(slots, self.frequencies, self.schema.evolution.grown),
             self.query.sequence,
             self.query.without,
-        )
-
-    def paper_mesh(self) -> PaperMesh:
-        """A mesh of the paper for the plan, without tuples: the one asked for, else the partial one."""
-        return make_mesh(
-            self.generator(),
-            self.lifespans,
-            MeshKind(self.mesh or MeshKind.PARTIAL),
-            None if self.purge is None else PurgeKind(self.purge),
-            self.demand,
         )
 
     @property

@@ -15,8 +15,10 @@ from skws.ranking.rankings import Evidence, JoinFan, Match, Ranking, ranking_nam
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws.results.score import Score
-from skws_mesh.columnar import KeywordBitmaps, LiveTuples, Partials
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.store import Partials
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
 from skws_schema.model import Row, Schema

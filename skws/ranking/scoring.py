@@ -16,8 +16,10 @@ from skws.keywords.plan import Plan
 from skws.ranking.corpus import NAME, Corpus, Place, TableTexts
 from skws.ranking.judging import Judge, Judged, Ranked, fans
 from skws.results.directory import TupleDirectory
-from skws_mesh.columnar import KeywordBitmaps, LiveTuples, Partials
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.store import Partials
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
 from skws_schema.model import Row, Schema

@@ -11,8 +11,8 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.data.blocks import Block
 from skws.results.assemble import Named, TupleNames
-from skws_mesh.columnar import LiveTuples
 from skws_mesh.columnar.columns import Flags, Ints, repeated
+from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Table
 from skws_purging.tuples import ALWAYS, StreamTuple
 from skws_schema.model import Row, Schema

@@ -19,6 +19,7 @@ from skws.explain.query import pruned_by_keys
 from skws.formats import BadRecordLog, Replay
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
+from skws.queries.keywords.engine import paper_mesh
 from skws.spec.enums import OnError
 from skws_mesh.kinds import MeshKind
 from skws_schema.errors import UsageError
@@ -83,7 +84,7 @@ def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     assert count.whole
     assert count.networks == len(networks)
     assert count.joins_apart == sum(len(tree.relations) - 1 for tree in networks)
-    assert count.kept == replace(plan, mesh=MeshKind.FULL).paper_mesh().operators
+    assert count.kept == paper_mesh(replace(plan, mesh=MeshKind.FULL)).operators
     shown = networks_in(explain(plan, limit=10**6).branches)
     assert len(shown) == len(networks)
 

@@ -20,9 +20,8 @@ import numpy as np
 from skws.keywords.plan import Plan
 from skws.spec.enums import EvaluatorName
 from skws_mesh.cngen import CNGen
-from skws_mesh.columnar import Partials, TupleColumns
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints
-from skws_mesh.columnar.store import NO_MEMBER
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns
+from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.sequence import FREE
 from skws_mesh.tree import Tree
 from skws_patterns.evaluation.evaluator import Evaluator

@@ -25,8 +25,9 @@ from skws.queries.keywords.result_emitter import Event, Output, in_order
 from skws.queries.keywords.tuple_batch import Portions, TupleBatch, natural_ends, of_tuples
 from skws.queries.order import StreamOrder
 from skws.results.model import Result
-from skws_mesh.columnar import KeywordBitmaps, Partials
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
+from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import static_tuples
 from skws_purging.tuples import StreamTuple
 from skws_schema.errors import UsageError

@@ -19,7 +19,9 @@ from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
 from skws.results.assemble import Assembler, TupleNames
 from skws.results.model import Op, Result
-from skws_mesh.paper.execution import Found
+from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.paper import make_mesh
+from skws_mesh.paper.execution import Found, PaperMesh
 from skws_purging.lifespans import Lifespans, static_tuples
 from skws_purging.tuples import ALWAYS, Members, StreamTuple
 from skws_schema.evolution import SchemaChange
@@ -29,13 +31,24 @@ from skws_schema.plural import counted
 from skws_windows.window import FOREVER, at_arrival, before_arrival, ticks_per_position
 
 
+def paper_mesh(plan: Plan) -> PaperMesh:
+    """A mesh of the paper for a plan, without tuples: the one asked for, else the partial one."""
+    return make_mesh(
+        plan.generator(),
+        plan.lifespans,
+        MeshKind(plan.mesh or MeshKind.PARTIAL),
+        None if plan.purge is None else PurgeKind(plan.purge),
+        plan.demand,
+    )
+
+
 class Engine:
     """Runs one plan over one stream. ``on_late`` is called for records that come too late."""
 
     def __init__(self, plan: Plan, on_late: OnLate = unheard) -> None:
         self.plan = plan
         self.counts = Counts()
-        self.mesh = plan.paper_mesh()
+        self.mesh = paper_mesh(plan)
         self.frequencies = KeywordFrequencies(len(plan.query.slots))
         self._lifespans = Lifespans(plan.schema, plan.lifespans)
         self._assembler = Assembler(plan)

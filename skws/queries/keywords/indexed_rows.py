@@ -15,8 +15,10 @@ from skws.index.reach import Tuples
 from skws.keywords.plan import Plan
 from skws.queries.keywords.meshes import Meshes
 from skws.ranking.judging import Scorer
-from skws_mesh.columnar import KeywordBitmaps, LiveTuples, Partials
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.store import Partials
 from skws_purging.tuples import ALWAYS
 from skws_schema.model import Schema
 

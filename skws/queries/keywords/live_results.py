@@ -10,9 +10,8 @@ import numpy as np
 
 from skws.queries.keywords.operator import KeywordOperator
 from skws.queries.keywords.result_emitter import Event, Output
-from skws_mesh.columnar import Partials
 from skws_mesh.columnar.columns import Flags, Ints
-from skws_mesh.columnar.store import PartialStore
+from skws_mesh.columnar.store import Partials, PartialStore
 from skws_purging.tuples import StreamTuple
 from skws_schema.evolution import SchemaChange
 from skws_windows.window import FOREVER

@@ -12,8 +12,10 @@ from skws.keywords import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.results.assemble import Assembler
 from skws_mesh.cngen import CNGen
-from skws_mesh.columnar import ColumnarMesh, KeywordBitmaps, LiveTuples
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.mesh import ColumnarMesh
 from skws_mesh.tree import Tree
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Schema

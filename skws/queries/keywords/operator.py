@@ -28,10 +28,12 @@ from skws.ranking.scoring import Scoring
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws_mesh.cngen import CNGen
-from skws_mesh.columnar import ColumnarMesh, KeywordBitmaps, LiveTuples, Partials, TupleColumns
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints
-from skws_mesh.columnar.live import InsertedTuples
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns
+from skws_mesh.columnar.live import InsertedTuples, LiveTuples
+from skws_mesh.columnar.mesh import ColumnarMesh
 from skws_mesh.columnar.operators import OperatorCounts
+from skws_mesh.columnar.store import Partials
 from skws_mesh.networks import CandidateNetwork
 from skws_purging.sweep import Sweep
 from skws_purging.tuples import ALWAYS, StreamTuple

@@ -21,9 +21,9 @@ from skws.results.directory import TupleDirectory
 from skws.results.ids import Lanes, digest_of_join, lanes
 from skws.results.model import Result
 from skws.results.together import Readings, leading_lanes, put_together
-from skws_mesh.columnar import LiveTuples, Partials
 from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of
-from skws_mesh.columnar.store import NO_MEMBER
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
 from skws_schema.memory import check

@@ -11,7 +11,7 @@ import numpy as np
 from skws.data.batch import BATCH, RecordBatch, Rows
 from skws.data.blocks import Block
 from skws.keywords.keyword_matching import KeywordMatching
-from skws_mesh.columnar import KeywordBitmaps
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints, distinct
 from skws_purging.tuples import ALWAYS, StreamTuple
 from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window

@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from skws_mesh.columnar import TupleColumns
-from skws_mesh.columnar.columns import Flags, Ints
+from skws_mesh.columnar.columns import Flags, Ints, TupleColumns
 from skws_purging.tuples import ALWAYS
 from skws_windows.processor.spans import ANY, Closed, Tracker
 from skws_windows.window import FOREVER

@@ -32,9 +32,9 @@ from skws.queries.windowed.window_span import WindowSpan
 from skws.ranking.judging import Judged
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
-from skws_mesh.columnar import LiveTuples, Partials
 from skws_mesh.columnar.columns import Flags, Ints
-from skws_mesh.columnar.store import NO_MEMBER
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_purging.lifespans import static_tuples
 from skws_purging.tuples import ALWAYS, StreamTuple
 from skws_schema.evolution import nameable

@@ -18,8 +18,10 @@ from skws.queries.windowed.closed import Contents
 from skws.ranking.corpus import NAME, Keywords, Place, TableTexts, text_lengths
 from skws.ranking.judging import Judge, Judged, Ranked, reached
 from skws.results.directory import TupleDirectory
-from skws_mesh.columnar import KeywordBitmaps, LiveTuples, Partials
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.store import Partials
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
 from skws_schema.model import Row, Schema

@@ -14,7 +14,7 @@ from skws.data.record import Record
 from skws.keywords import Matcher, parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.engine import Engine
+from skws.queries.keywords.engine import Engine, paper_mesh
 from skws.results.model import Result
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -231,7 +231,7 @@ def test_operators_of_the_full_mesh_are_the_same_after_a_change() -> None:
     engine.change_schema(three, 1)
     after = {id(join) for source in sources.values() for join in source.above()}
     assert before < after
-    assert engine.mesh.operators == replace(engine.plan, schema=three).paper_mesh().operators
+    assert engine.mesh.operators == paper_mesh(replace(engine.plan, schema=three)).operators
     engine.change_schema(two, 2)
     assert {id(join) for source in sources.values() for join in source.above()} == before
 

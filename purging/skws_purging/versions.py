@@ -10,13 +10,15 @@ order of arrival.
 from __future__ import annotations
 
 from bisect import insort
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
 from skws_purging.tuples import StreamTuple
-from skws_windows.window import Unbounded, Window
+from skws_windows.window import ExpressionWindow, Unbounded, Window
 
 
 class Mark(NamedTuple):
@@ -28,15 +30,15 @@ class Mark(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Lifespans, by the positions of marks.
+    """Lifespans: the end of each insertion, by its position among the marks.
 
-    ``ends``: the end of each insertion. ``ended_by``: the mark that ended an
-    insertion early. ``unmatched``: deletions that met no live tuple.
+    ``unmatched``: deletions that met no live tuple. ``queued``: the tick of the
+    first deletion that met several equal rows, None without one.
     """
 
     ends: dict[int, int]
-    ended_by: dict[int, int]
     unmatched: int
+    queued: int | None
 
 
 def lifespan_ends(marks: Sequence[Mark], window: Window, keyed: bool) -> Ends:
@@ -46,20 +48,21 @@ def lifespan_ends(marks: Sequence[Mark], window: Window, keyed: bool) -> Ends:
     live tuple.
     """
     ends: dict[int, int] = {}
-    ended_by: dict[int, int] = {}
     live: list[int] = []
     unmatched = 0
+    queued: int | None = None
     for position, mark in enumerate(marks):
         live = [p for p in live if ends[p] > mark.tick]
         if mark.inserted is None:
             unmatched += not live
+            if queued is None and not keyed and len(live) > 1:
+                queued = mark.tick
         if live and (keyed or mark.inserted is None):
-            ended_by[live[0]] = position
             ends[live.pop(0)] = mark.tick
         if mark.inserted is not None:
             ends[position] = window.end(mark.tick)
             live.append(position)
-    return Ends(ends, ended_by, unmatched)
+    return Ends(ends, unmatched, queued)
 
 
 @dataclass(slots=True)
@@ -74,18 +77,28 @@ class Changes:
 
 @dataclass(slots=True)
 class Group:
-    """The marks of one identity that later records may still affect."""
+    """The marks of one identity that later records may still affect.
+
+    ``queued``: the tick of the first deletion that met several equal rows, of
+    which it ended the oldest; None if the log has all of what it keeps. From then
+    on ``ended`` has the start, occurrence and end of rows for a window after their
+    end.
+    """
 
     keyed: bool
     marks: list[Mark] = field(default_factory=list)
     unmatched: int = 0
+    queued: int | None = None
+    ended: deque[tuple[int, int, int]] = field(default_factory=deque)
 
     def add(self, mark: Mark) -> None:
         insort(self.marks, mark, key=itemgetter(0, 1))
 
     def settle(self, window: Window, fresh: set[StreamTuple], changes: Changes) -> None:
         """Recompute lifespans; ``fresh`` are the tuples whose insertion is part of this step."""
-        ends, _, unmatched = lifespan_ends(self.marks, window, self.keyed)
+        ends, unmatched, queued = lifespan_ends(self.marks, window, self.keyed)
+        if queued is not None and not isinstance(window, Unbounded | ExpressionWindow):
+            self.queued = queued if self.queued is None else min(queued, self.queued)
         changes.unmatched += max(0, unmatched - self.unmatched)
         self.unmatched = unmatched
         for position, end in ends.items():
@@ -104,18 +117,33 @@ class Group:
         elif end > former:
             changes.prolonged.append((changed, end))
 
+    def oldest(self, tick: int) -> tuple[int, int] | None:
+        """Start and occurrence of the oldest row alive just before a tick after ``queued``; or None."""
+        rows = chain(self.ended, (_row(mark.inserted) for mark in self.marks if mark.inserted))
+        return next(((start, number) for start, number, end in rows if start < tick <= end), None)
+
     def forget(self, window: Window, horizon: int) -> bool:
-        """Drop marks that no record at or after ``horizon`` can affect; True if none are left.
+        """Drop marks that no record at or after ``horizon`` can affect; True if nothing is left.
 
         A deletion is dropped together with the tuple it ended, since the tuple's end is
         the deletion's tick; so the other marks give the same lifespans.
         """
-        self.marks = [m for m in self.marks if self._due(m, window) >= horizon]
+        marks = self.marks
+        self.marks = [m for m in marks if self._due(m, window) >= horizon]
+        if self.queued is not None:
+            gone = (m.inserted for m in marks if m.inserted and self._due(m, window) < horizon)
+            self.ended.extend(map(_row, gone))
+            while self.ended and window.end(self.ended[0][-1]) < horizon:
+                self.ended.popleft()
         self.unmatched = lifespan_ends(self.marks, window, self.keyed).unmatched
-        return not self.marks
+        return not (self.marks or self.ended)
 
     def _due(self, mark: Mark, window: Window) -> int:
         return due(mark, window, self.keyed)
+
+
+def _row(known: StreamTuple) -> tuple[int, int, int]:
+    return known.start, known.occurrence, known.end
 
 
 def due(mark: Mark, window: Window, keyed: bool) -> int:

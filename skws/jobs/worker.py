@@ -117,6 +117,8 @@ def resume(
         raise damaged(
             journal.folder, f" (of {max(committed, held):,} micro-batches it knows {journal.last:,})"
         )
+    states = checkpoint.states()
+    worker.live.expect(states)
     _take_up_schemas(worker.standing, journal)
     worker.load_tables(list(checkpoint.tables()))
     if journal.segments:
@@ -124,7 +126,6 @@ def resume(
         worker.live.seek(before.position, before.now)
     _take_up_queries(worker.standing, journal)
     start = Start(checkpoint.start(), committed, given=checkpoint.given())
-    states = checkpoint.states()
     for entry in journal.entries():
         if entry.number <= committed:
             worker.replay(entry)

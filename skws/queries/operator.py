@@ -211,14 +211,16 @@ class QueryOperator(Operator):
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
         """Go on with a new evaluator; results given before are not given again."""
-        former, self.evaluator = self.evaluator, self._new()
+        former = self.evaluator
+        self.evaluator = self._new(former)
         if self.evaluator.keeps is not None:
             for _ in self.evaluator.begin(self._state.logged_in_order()):
                 pass
         return {self._query.name: list(self.evaluator.take_over(former))}
 
     def snapshot(self) -> dict[str, bytes]:
-        return {self._query.name: self.evaluator.snapshot()} if self.keeps is None else {}
+        state = self.evaluator.snapshot()
+        return {self._query.name: state} if state or self.keeps is None else {}
 
     def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:  # noqa: ARG002
         self.evaluator.restore(states[self._query.name])
@@ -229,9 +231,12 @@ class QueryOperator(Operator):
     def counts(self) -> list[Counts]:
         return [self.evaluator.counts]
 
-    def _new(self) -> Evaluator:
+    def _new(self, former: Evaluator | None = None) -> Evaluator:
         evaluator = self._kind.evaluator(self._query, self._state.stream, self._state.share)
         evaluator.load_tables(self._state.tables)
+        if evaluator.keeps is not None:
+            known = b"" if former is None else former.snapshot()
+            evaluator.expect(self._state.expected.get(self._query.name, known))
         return evaluator
 
 

@@ -153,6 +153,12 @@ class BestResults(Evaluator):
         yield from self._top.take(self._engine.process_batches([batch]))
         yield from self._top.advance(self._engine.now)
 
+    def snapshot(self) -> bytes:
+        return self._engine.snapshot()
+
+    def expect(self, state: bytes) -> None:
+        self._engine.expect(state)
+
     def alive(self) -> list[Result]:
         """The best results now, best first."""
         return [

@@ -37,6 +37,9 @@ class Session:
     ``keywords``: True holds live tuples from the start; False from the first
     keyword query on. ``past`` gives the log, oldest first, to queries that are
     added in mid-stream.
+
+    To rebuild a session: ``expect`` the states of its ``snapshot``, add its queries,
+    ``replay`` the log, ``restore`` the states.
     """
 
     def __init__(
@@ -188,15 +191,27 @@ class Session:
             each.seek()
 
     def snapshot(self) -> dict[str, bytes]:
-        """The states of what is not rebuilt from the log: by query, and one that keyword queries share."""
+        """The states of what is not rebuilt from the log: by query, and one that keyword queries share.
+
+        A query that is rebuilt from the log has a state only where the log leaves something open. If it gives
+        none any more, its last one still holds.
+        """
         return {name: state for each in self.operators.values() for name, state in each.snapshot().items()}
+
+    def expect(self, states: Mapping[str, bytes]) -> None:
+        """Take a ``snapshot`` before the log up to it is replayed; ``restore`` it behind the replay."""
+        self._state.expected = states
+        self._keywords.expect()
 
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Inverse of ``snapshot``; queries whose states agree share an operator again."""
+        self._state.expected = {}
         groups: dict[Hashable, list[Query]] = {}
         for query in self._queries.values():
             key = self._placed.get(query.name)
-            if query.kind != KEYWORDS and key is not None and query.name in states:
+            if query.kind == KEYWORDS or key is None or query.name not in states:
+                continue
+            if self.operators[key].keeps is None:
                 origin = blake2b(self.operators[key].origin(states[query.name])).digest()
                 groups.setdefault((key, origin), []).append(query)
                 self.operators[key].remove(query)
@@ -205,7 +220,7 @@ class Session:
             operator.restore(states, queries)
             self._place(queries, key, operator)
         self._drop_idle()
-        if SHARED in states:
+        if SHARED in states and self.stream.bounded:
             self._keywords.restore(states, [q for q in self._queries.values() if q.kind == KEYWORDS])
 
     def window_spans(self, name: str) -> list[WindowSpan]:

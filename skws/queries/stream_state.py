@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skws.data.batch import RecordBatch
@@ -23,7 +23,12 @@ class LoggedBatch:
 
 
 Past = Callable[[], Iterable[LoggedBatch]]
-"""Gives the log, oldest first."""
+"""Gives the log, oldest first.
+
+It ends two windows back, where equal rows may queue that are older. A query that
+begins with the log takes a deletion to end the oldest of the rows that it has
+read; the deletion may have ended an older one.
+"""
 
 
 @dataclass(slots=True)
@@ -31,6 +36,7 @@ class StreamState:
     """``share``: the results that belong to the session. ``tables``: rows of static relations so far.
 
     ``since``: for relations added by a change of the schema, the position from which their records count.
+    ``expected``: the states that the replay of the log leads to, by query.
     """
 
     stream: Stream
@@ -39,6 +45,7 @@ class StreamState:
     past: Past
     tables: Sequence[Record] = ()
     since: dict[int, int] = field(default_factory=dict)
+    expected: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def time(self) -> int:

@@ -241,6 +241,38 @@ def test_broken_off_anywhere_it_ends_as_if_it_had_not_been(
     assert {"3", ORDERED} < {query for _, query, _ in told(calm.out)}
 
 
+@pytest.mark.parametrize("window", [TimeWindow(10_000_000), CountWindow(2)])
+@pytest.mark.parametrize("killed", [False, True])
+def test_equal_rows_queue_on_after_a_restart(
+    tmp_path: Path, killed: bool, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each deletion ends the row before the last, so one row is always alive."""
+    monkeypatch.setattr(journals, "SEGMENT_BYTES", 200)
+    outputs = []
+    for restarts in (False, True):
+        folder = tmp_path / str(restarts)
+        folder.mkdir()
+        source, out = folder / "in.jsonl", folder / "out.jsonl"
+        append(source, order(0, 7))
+        checkpoint = folder / "checkpoint"
+        asked = request(source, window=window, checkpoint=checkpoint, sinks=(f"jsonl:{out}",))
+        watch = opened(asked)
+        for number in range(1, 20):
+            append(source, order(8 * number, 7), order(8 * number + 1, 7, op="-"))
+            if number > 15:
+                append(source, customer(8 * number + 2, 7))
+            steps(watch)
+            watch.commit()
+            if restarts and number > 10:
+                assert len(list((checkpoint / "journal").iterdir())) < 8
+                abandon(watch) if killed else watch.close()
+                watch = opened(asked)
+        watch.close()
+        outputs.append(lines(out))
+    assert outputs[0] == outputs[1]
+    assert sum(line["op"] == "+" for line in outputs[0]) > 3
+
+
 def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> None:
     path, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(path, customer(1, 7), order(2, 7))

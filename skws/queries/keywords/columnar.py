@@ -178,6 +178,14 @@ class ColumnarEngine(MeshEngine):
         new = self._results.new_by(change, found, self._order.now)
         return list(self._counted(chain([retracted], new)))
 
+    def snapshot(self) -> bytes:
+        """The state that is not rebuilt from the log; empty if there is none."""
+        return self._settling.snapshot(self._order.horizon)
+
+    def expect(self, state: bytes) -> None:
+        """Take a state from ``snapshot``, before the log up to it is replayed."""
+        self._settling.expect(state)
+
     def held(self) -> Held:
         """What the queries hold."""
         return self._operator.held(dict(self._queries), self._results.held())

@@ -109,8 +109,13 @@ class KeywordQueries(Operator):
             self._engine.expire(self._state.order.now)
 
     def snapshot(self) -> dict[str, bytes]:
-        bounded = self._engine is not None and self._state.stream.bounded
-        return {SHARED: _bounded(self._engine).snapshot()} if bounded else {}
+        state = b"" if self._engine is None else self._engine.snapshot()
+        return {SHARED: state} if state else {}
+
+    def expect(self) -> None:
+        """The log is replayed from now on, up to the expected state."""
+        if self._engine is not None:
+            self._expect(self._engine)
 
     def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
         engine = self._new()
@@ -157,7 +162,12 @@ class KeywordQueries(Operator):
             stream.schema, stream.window, lateness=stream.lateness, accepts_root=state.share.accepts_root()
         )
         _exhaust(engine.load_tables(state.tables))  # and those with a source of their own
+        self._expect(engine)
         return engine
+
+    def _expect(self, engine: ColumnarEngine) -> None:
+        if not self._state.stream.bounded:
+            engine.expect(self._state.expected.get(SHARED, b""))
 
     def _processed(
         self, engine: ColumnarEngine, accepted: RecordBatch, arrived: OrderedBatch

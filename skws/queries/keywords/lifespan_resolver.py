@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
+import orjson
+
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws_mesh.columnar.columns import Ints
-from skws_purging.lifespans import Lifespans
+from skws_purging.lifespans import Front, Lifespans
 from skws_purging.tuples import StreamTuple
 from skws_schema.model import Schema
 from skws_windows.window import ArrivalWindow, Window
@@ -49,6 +51,20 @@ class LifespanResolver:
     def forget(self, horizon: int) -> None:
         """Forget tuples that no record at or after ``horizon`` can change."""
         self._lifespans.forget(horizon)
+
+    def snapshot(self, horizon: int) -> bytes:
+        """What a replay of the log must ``expect``; empty if nothing. Later records begin at ``horizon``."""
+        tick, fronts = self._lifespans.fronts(horizon)
+        return orjson.dumps([tick, list(map(tuple, fronts))]) if fronts else b""
+
+    def expect(self, state: bytes) -> None:
+        """Make the replay of a log lead to a state from ``snapshot``."""
+        if not state:
+            return
+        tick, found = orjson.loads(state)
+        fronts = [Front(relation, tuple(row), *rest) for relation, row, *rest in found]
+        self._lifespans.expect(tick, fronts)
+        self.relations |= {front.relation for front in fronts}
 
     def change_schema(self, schema: Schema) -> None:
         """Go on with a changed schema, whose relations keep their positions."""

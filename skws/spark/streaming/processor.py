@@ -152,11 +152,12 @@ class MeshProcessor(StatefulProcessor):
         queries = [orjson.loads(self._shelf.get("query", name)[0]) for name in names.get("query", ())]
         queries.sort(key=lambda one: one.pop("place"))
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
-        lodger.ask({"op": "begin", "queries": queries, "schemas": schemas}, tables)
+        known = names.get("state", [])
+        states = [self._shelf.get("state", name)[1] for name in known]
+        told = {"queries": queries, "schemas": schemas, "states": known}
+        lodger.ask({"op": "begin", **told}, [*states, *tables])
         self._tell_chunks(lodger, mark, "chunk")
-        states = names.get("state", [])
-        told = {"position": mark.position, "now": mark.now, "epoch": mark.epoch, "states": states}
-        lodger.ask({"op": "stand", **told}, [self._shelf.get("state", name)[1] for name in states])
+        lodger.ask({"op": "stand", "position": mark.position, "now": mark.now, "epoch": mark.epoch})
 
     def _schema(self, number: int) -> tuple[str, int]:
         """One that it changed to, and the chunk that came next."""

@@ -61,6 +61,7 @@ class Shard:
         self._share = share
         self._late: list[Late] = []
         self._past: list[LoggedBatch] = []
+        self._states: Mapping[str, bytes] = {}
         self._live = Session(
             request.stream,
             share,
@@ -74,12 +75,19 @@ class Shard:
         self.log = RecordLog()
 
     def begin(
-        self, tables: Iterable[bytes], queries: Iterable[Query], schemas: Iterable[tuple[str, int]] = ()
+        self,
+        tables: Iterable[bytes],
+        queries: Iterable[Query],
+        schemas: Iterable[tuple[str, int]] = (),
+        states: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Static tables, and the queries that stand; chunks of the log come next, oldest first.
+        """Load static tables, add the standing queries; ``replay`` comes next, then ``seek``.
 
-        ``schemas``: what the first one has changed to, each with the next chunk then.
+        ``schemas``: what the first one has changed to, each with the next chunk then. ``states``: of queries,
+        at the end of the log.
         """
+        self._states = states or {}
+        self._live.expect(self._states)
         for text, chunk in schemas:
             before = self._standing.stream.schema
             self._standing.apply(Command("schema", "", schema=text))
@@ -98,10 +106,10 @@ class Shard:
         self._late.clear()
         self.log.chunks.append(chunk)
 
-    def seek(self, position: int, now: int, states: Mapping[str, bytes]) -> None:
+    def seek(self, position: int, now: int) -> None:
         """The log is told: the stream stands here, even if records that led here have left the log."""
         self._live.seek(position, now)
-        self._live.restore(states)
+        self._live.restore(self._states)
 
     def asks_past(self, parcel: MicroBatch) -> bool:
         """True if the parcel's commands need the log: ``look_back`` on its chunks first."""

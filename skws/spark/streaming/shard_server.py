@@ -68,12 +68,13 @@ class ShardServer:
                 self.epoch = -1
                 self._shard = Shard(self._request, self._share)
                 queries = [Query.from_dict(one) for one in message.head["queries"]]
-                self._shard.begin(message.blobs, queries, message.head["schemas"])
+                names, blobs = message.head["states"], message.blobs
+                states = dict(zip(names, blobs, strict=False))
+                self._shard.begin(blobs[len(names) :], queries, message.head["schemas"], states)
             case "chunk":
                 self._shard.replay(Chunk(**message.head["chunk"]), message.blobs[0])
             case "stand":
-                states = dict(zip(message.head["states"], message.blobs, strict=True))
-                self._shard.seek(message.head["position"], message.head["now"], states)
+                self._shard.seek(message.head["position"], message.head["now"])
                 self.epoch = message.head["epoch"]
         return Message({"op": "ok"}, [])
 

@@ -38,10 +38,10 @@ class KeptShard:
     def rebuild(self) -> None:
         position, now = self.shard.position, self.shard.now
         self.shard = Shard(self.request, self.share)
-        self.shard.begin(self.tables, self.queries.values(), self.schemas)
+        self.shard.begin(self.tables, self.queries.values(), self.schemas, self.states)
         for number in sorted(self.chunks):
             self.shard.replay(*self.chunks[number])
-        self.shard.seek(position, now, self.states)
+        self.shard.seek(position, now)
 
     def work(self, parcel: MicroBatch) -> Worked:
         if self.shard.asks_past(parcel):

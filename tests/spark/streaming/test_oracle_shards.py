@@ -163,6 +163,20 @@ def test_records_out_of_order(seed: int) -> None:
     assert results > 20
 
 
+@pytest.mark.parametrize("window", [TimeWindow(12), CountWindow(9)])
+@seeds(2, 4)
+def test_equal_rows_that_queue(window: Window, seed: int) -> None:
+    rng = random.Random(seed)
+    rows = [random_row(rng, 2) for _ in range(3)] + [("alpha pad", 1, 1), ("beta pad", 1, 1)]
+    records, time = [], 1_000_000
+    for _ in range(300):
+        time += rng.choice([0, 1, 1, 2, 3])
+        records.append(Record(rng.randrange(3), time, rng.choice(rows), rng.random() < 0.4))
+    results, retractions = compare(request(window), records, seed, 2)
+    assert results > 20
+    assert retractions > 0
+
+
 def test_the_log_forgets_what_is_over() -> None:
     kept = all_shards(request(TimeWindow(10)), 1)[0]
     kept.work(parcel_of((), [Command("add", "a", "alpha")]))

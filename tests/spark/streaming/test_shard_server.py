@@ -47,8 +47,8 @@ def work(
 
 
 def stand(lodger: ShardClient, epoch: int) -> None:
-    lodger.ask({"op": "begin", "queries": [], "schemas": []})
-    lodger.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch, "states": []})
+    lodger.ask({"op": "begin", "queries": [], "schemas": [], "states": []})
+    lodger.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch})
 
 
 def keeper_of(run: str) -> int:

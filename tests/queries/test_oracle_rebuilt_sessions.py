@@ -1,0 +1,131 @@
+"""A session rebuilt from a snapshot and the log, as it is trimmed, gives what one gives that never ended."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.session import Session
+from skws.queries.stream_state import LoggedBatch
+from skws.results.model import LiveResult
+from skws.spec.query import TOP, Query
+from skws.spec.stream import Stream
+from skws_purging.retention import LogPart, Retention
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.strategies import seeds
+
+ATTRIBUTES = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+SCHEMA = Schema(
+    "queues",
+    (
+        Relation("plain", ATTRIBUTES, search=("t",)),
+        Relation("keyed", ATTRIBUTES, key=("x",), search=("t",)),
+    ),
+    (Join("pk", "plain", "keyed", (("x", "x"),)), Join("self", "plain", "plain", (("x", "x"),))),
+)
+QUERIES = (
+    Query("alpha beta").named("two", 3),
+    Query("alpha").named("one", 3),
+    Query("alpha beta", kind=TOP, options={"size": "2"}).named("best", 3),
+)
+
+
+def random_records(rng: random.Random, count: int) -> list[Record]:
+    """Few rows, each inserted and deleted again and again; ties, NULLs in keys."""
+    records: list[Record] = []
+    time = 1_000
+    likely = rng.choice((0.3, 0.45, 0.5))
+    for _ in range(count):
+        time += rng.choice((0, 1, 1, 2, 3))
+        relation = int(rng.random() < 0.3)
+        row: Row = (rng.choice(("alpha", "beta")), rng.choice((1, 2, None) if relation else (1, 2)))
+        records.append(Record(relation, time, row, rng.random() < likely))
+    return records
+
+
+@dataclass
+class Recovered:
+    """A session, its log, and the states that it gave last; ``rebuild`` forgets the session."""
+
+    stream: Stream
+    log: list[tuple[LogPart, LoggedBatch]] = field(default_factory=list)
+    states: dict[str, bytes] = field(default_factory=dict)
+    told: int = 0
+
+    def __post_init__(self) -> None:
+        self.live = Session(self.stream)
+        self.live.add_all(QUERIES)
+
+    def take(self, batch: RecordBatch) -> list[LiveResult]:
+        before = self.live.position, self.live.now
+        found = self.live.take(batch)
+        part = LogPart(int(batch.time.max()), self.live.position)
+        self.log.append((part, LoggedBatch(*before, batch)))
+        retention = Retention(self.live.keeps, self.stream.lateness)
+        while retention.over(self.log[0][0], self.live.latest or 0, self.live.position):
+            del self.log[0]
+        self.states |= self.live.snapshot()
+        self.told += len(self.states)
+        return found
+
+    def rebuild(self) -> None:
+        position, now = self.live.position, self.live.now
+        self.live = Session(self.stream)
+        self.live.expect(self.states)
+        self.live.seek(self.log[0][1].position, self.log[0][1].now)
+        self.live.add_all(QUERIES)
+        for _, logged in self.log:
+            self.live.replay(logged.batch)
+        self.live.seek(position, now)
+        self.live.restore(self.states)
+
+
+def lines(results: list[LiveResult]) -> list[bytes]:
+    return sorted(result.to_json() for result in results)
+
+
+def compare(stream: Stream, records: list[Record], rng: random.Random) -> tuple[Recovered, int]:
+    """Compare after every batch; gives the rebuilt session, and the number of results."""
+    calm, broken, found = Session(stream), Recovered(stream), 0
+    calm.add_all(QUERIES)
+    while records:
+        size = rng.randint(1, 8)
+        batch, records = RecordBatch.of(records[:size]), records[size:]
+        results = lines(calm.take(batch))
+        assert lines(broken.take(batch)) == results
+        found += len(results)
+        if rng.random() < 0.3:
+            broken.rebuild()
+    return broken, found
+
+
+@pytest.mark.parametrize("window", [TimeWindow(5), TimeWindow(15), CountWindow(4), CountWindow(12)])
+@seeds(2, 60)
+def test_a_rebuilt_session_goes_on(window: Window, seed: int) -> None:
+    rng = random.Random(seed)
+    broken, found = compare(Stream(SCHEMA, window), random_records(rng, 150), rng)
+    assert found > 20
+    assert broken.told or window == TimeWindow(5)
+    assert len(broken.log) < 20
+
+
+@seeds(2, 60)
+def test_with_records_out_of_order(seed: int) -> None:
+    rng = random.Random(seed)
+    records = random_records(rng, 150)
+    records.sort(key=lambda record: record.time + rng.uniform(0, 6))
+    broken, found = compare(Stream(SCHEMA, TimeWindow(15), lateness=5), records, rng)
+    assert found > 20
+    assert broken.told
+
+
+def test_without_a_window_the_log_tells_all() -> None:
+    rng = random.Random(1)
+    broken, found = compare(Stream(SCHEMA, Unbounded(), force_unbounded=True), random_records(rng, 25), rng)
+    assert found
+    assert not broken.told

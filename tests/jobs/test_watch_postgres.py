@@ -141,7 +141,7 @@ def test_a_slot_that_is_dropped_says_who_needs_the_publication(
     two = f"{database.name}_two"
     for slot in ("skws", two):
         database.run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
-    for slot, told_of in (("skws", f"; its publication stays, as {two} may read it"), (two, "")):
+    for slot, told_of in (("skws", f"; its publication stays: {two} may read it"), (two, "")):
         assert run(["watch", "--drop-slot", "--source", database.uri(slot=slot)]) == 0
         error = capsys.readouterr().err
         assert f"dropped the slot {slot!r}" in error

@@ -99,13 +99,13 @@ def test_over_spark_connect() -> None:
         import skws.spark
         from tests.spark.test_spark_library import SHOP, shop
 
-        data = {name: spark.createDataFrame(frame) for name, frame in shop(40).items()}
+        data = {name: spark.createDataFrame(frame) for name, frame in shop(120).items()}
         found = skws.spark.search(spark, data, "byron leaks", schema=SHOP, max_size=3)
         print("session", type(spark).__module__, "results", found.count())
         spark.stop()
         """
     )
-    expected = len(skws.search("byron leaks", shop(40), schema=SHOP, max_size=3))
+    expected = len(skws.search("byron leaks", shop(120), schema=SHOP, max_size=3))
     ran = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,

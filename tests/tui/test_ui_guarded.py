@@ -250,7 +250,7 @@ async def test_a_page_shows_results_and_writes_only_where_it_may(served: Served)
         await driven.type(*"# typed", "\r")
         await driven.shows("edited")
         await driven.type("\x13")
-        await driven.shows("writes no schema file")
+        await driven.shows("cannot save the schema file")
         assert served.schema.read_bytes() == before
     assert not elsewhere.exists()
     assert not (served.schema.parent / "results.jsonl").exists()

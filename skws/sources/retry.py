@@ -146,8 +146,11 @@ class RetryingFeed(Feed):
         return replace(batch, notices=(*notices, *batch.notices)) if notices else batch
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        """Waits for the server if it is away."""
-        return self._opened().replay(start, end)
+        """Raises NotYetError while the server is away: its host starts again then, and says so."""
+        if self._feed is None:
+            self._feed = self._source.open(self._schema)
+            self._retry.succeeded()
+        return self._feed.replay(start, end)
 
     def commit(self, end: Offset) -> None:
         """Nothing is read while the server is away; a later commit includes this one."""

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from skws.spark.faults import SparkFailedError, translated
 from skws.spark.java_causes import JavaCause, java_causes
-from skws_schema.errors import SkwsError
+from skws_schema.errors import NotYetError, SkwsError
 
 _PLAN: Final = "=== Streaming Query ==="
 _FAILED: Final = "SparkFailedError: Spark failed: "
@@ -78,6 +78,8 @@ def printed(error: Exception) -> str:
 
 def _fault(text: str, trace: str) -> SkwsError:
     told = translated(Exception(text))
+    if isinstance(told, NotYetError):  # raised where a micro-batch is read again
+        return PassingError(str(told))
     if type(told) is not SparkFailedError:
         return told
     if passed_on := _PASSED_ON.search(text):

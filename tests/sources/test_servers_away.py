@@ -207,9 +207,12 @@ def test_a_feed_is_empty_until_its_server_is_there() -> None:
     assert late.calls == ["open other", "close"]
 
 
-def test_reading_again_waits_for_the_server() -> None:
-    late = Late(4)
+def test_reading_again_fails_until_the_server_is_there() -> None:
+    late = Late(3)
     feed = RetryingFeed(late, SCHEMA, HandClock())
+    for _ in range(2):
+        with pytest.raises(NotYetError, match="it is away"):
+            feed.replay({"at": 0}, {"at": 1})
     assert list(feed.replay({"at": 0}, {"at": 1})) == []
     assert late.calls == ["open films", "replay"]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from skws.hosts import LOOPBACK
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from skws_tui.services.job import LiveJob
 
 SERVED: Final = "SKWS_SERVED"
+_STDIN: Final = 0
+_HANG_UP_MS: Final = 1000  # a hang-up alone does not wake every poll
 
 
 def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
@@ -39,10 +44,26 @@ def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
         from skws_tui.fence import hooks  # noqa: PLC0415
 
         app = SkwsApp(request, partial(new_job, java=java) if job.source else None)
+        if request.served or os.isatty(_STDIN):
+            Thread(target=_end_on_hang_up, name="hang-up", daemon=True).start()
         with hooks(app), watch_steps(None):  # nothing may be written over the screen
             app.run(mouse=mouse)
         if app.broken:
             raise SkwsError(app.broken)
+
+
+def _end_on_hang_up() -> None:
+    """End the process once its terminal, or the server of its page, is gone.
+
+    A terminal hangs up on the processes that it controls by itself. Others, such as one started by an
+    editor, would read the end of their input again and again.
+    """
+    watched = select.poll()
+    watched.register(_STDIN, 0)
+    while not watched.poll(_HANG_UP_MS):
+        pass
+    os.kill(os.getpid(), signal.SIGHUP)
+    os._exit(128 + signal.SIGHUP)  # the signal is ignored, as under nohup
 
 
 def new_job(request: UiRequest, events: EventQueue, java: LocalJava | None = None) -> LiveJob:

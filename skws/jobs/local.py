@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 class LocalWatch:
     """Runs a job in this process, results to ``sinks``.
 
-    ``answered`` is called with the answer to each command, ``each_step`` after each step; ``onlooker`` sees
-    the records. All of them run in the job's thread. ``source`` replaces the request's address. A ``lasting``
-    job goes on answering commands when its source has ended.
+    ``each_step`` is called after each step, and ``onlooker`` sees the records, both in the job's thread.
+    ``source`` replaces the request's address. A ``lasting`` job goes on answering commands when its source
+    has ended.
 
     Raises QueryError, UsageError, SourceError before anything is opened.
     """
@@ -61,7 +61,6 @@ class LocalWatch:
         log: Log,
         *,
         control: RunControl | None = None,
-        answered: Callable[[Answer], None] = lambda _: None,
         each_step: Callable[[], None] = lambda: None,
         onlooker: JobListener | None = None,
         source: Source | None = None,
@@ -74,7 +73,7 @@ class LocalWatch:
         warn_by(partial(log.warning, "memory"))
         self._sinks = sinks
         self._log = log
-        self._inbox = Inbox(log, self.control, answered)
+        self._inbox = Inbox(log, self.control)
         self._each_step = each_step
         self._onlooker = onlooker
         self._lasting = lasting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from skws.jobs.control import Answer, Command, ControlFolder, RunControl
 from skws.jobs.log import Log
@@ -157,15 +157,14 @@ def _difference(other: Query, standing: Query) -> str:
 
 
 class Inbox:
-    """The job's end of its control and of its control folder. ``answered`` is called with every answer.
+    """The job's end of its control and of its control folder.
 
     ``read_to``: the offset up to which the folder has been read.
     """
 
-    def __init__(self, log: Log, control: RunControl, answered: Callable[[Answer], None]) -> None:
+    def __init__(self, log: Log, control: RunControl) -> None:
         self._log = log
         self._control = control
-        self._answered = answered
         self._folder: ControlFolder | None = None
         self.read_to = 0
 
@@ -192,7 +191,6 @@ class Inbox:
 
     def answer(self, answers: Iterable[Answer]) -> None:
         for answer in answers:
-            self._answered(answer)
             if answer.error:
                 self._log.warning("command", f"refused: {answer.error}")
             for note in answer.notes:

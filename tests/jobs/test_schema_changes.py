@@ -15,7 +15,6 @@ from skws.jobs.local import LocalWatch
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
 from skws_schema.errors import SchemaError, SkwsError
 from skws_schema.model import Schema
@@ -73,16 +72,9 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def watch(asked: Job, sink: Collected, answers: list[Answer] | None = None) -> LocalWatch:
-    heard = [] if answers is None else answers
-    started = LocalWatch(asked, [sink], Notes().log, answered=heard.append)
-    started.open()
-    return started
-
-
 def test_a_relation_that_comes_is_read_from_then_on(source: Path) -> None:
     sink = Collected()
-    run = watch(request(source), sink)
+    run = opened(request(source), sink)
     append(source, customer(1, 1), order(1, 2))
     steps(run)
     run.control.submit(change(WITH_NOTES))
@@ -98,7 +90,7 @@ def test_a_relation_that_comes_is_read_from_then_on(source: Path) -> None:
 
 def test_what_goes_takes_its_results_with_it_and_is_passed_over(source: Path) -> None:
     sink = Collected()
-    run = watch(request(source), sink)
+    run = opened(request(source), sink)
     append(source, customer(1, 1), order(1, 1))
     steps(run)
     run.control.submit(change(WITHOUT_ORDERS))
@@ -118,7 +110,7 @@ def test_what_goes_takes_its_results_with_it_and_is_passed_over(source: Path) ->
 
 def test_a_new_join_finds_what_is_alive(source: Path) -> None:
     sink = Collected()
-    run = watch(request(source, schema=parse_schema(WITHOUT_JOIN)), sink)
+    run = opened(request(source, schema=parse_schema(WITHOUT_JOIN)), sink)
     append(source, customer(1, 1), order(2, 1))
     steps(run)
     assert not sink.results
@@ -138,18 +130,17 @@ def test_a_new_join_finds_what_is_alive(source: Path) -> None:
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_reason(source: Path, text: str, reason: str) -> None:
-    sink, answers = Collected(), list[Answer]()
+    sink = Collected()
     asked = request(source, queries={QUERY: QUERY, "item": "order.item:lamp"})
-    run = watch(asked, sink, answers)
-    run.control.submit(change(text))
-    run.control.submit(Command("remove", "item", id="2"))
+    run = opened(asked, sink)
+    refused = run.control.submit(change(text))
+    done = run.control.submit(Command("remove", "item", id="2"))
     append(source, customer(1, 1), order(1, 1))
     steps(run)
-    refused, done = [answer for answer in answers if answer.id]
-    assert refused.id == "1"
+    assert refused.result(0).id == "1"
     with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(refused.error)
-    assert done == Answer("2")
+        raise AssertionError(refused.result(0).error)
+    assert done.result(0) == Answer("2")
     assert [query for _, query in sink.told()] == [QUERY]
     run.close()
 
@@ -159,7 +150,7 @@ def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> Non
     """Random records and changes: what the sink gets is what the engine alone gives."""
     random = Random(seed)
     sink = Collected()
-    run = watch(request(source), sink)
+    run = opened(request(source), sink)
     engine = ColumnarEngine(SCHEMA, TimeWindow(10_000_000))
     expected = engine.add(Plan(SCHEMA, parse_query(QUERY, SCHEMA), TimeWindow(10_000_000)), QUERY)
     given: Schema = SCHEMA
@@ -231,25 +222,25 @@ def _told_with_ends(folder: Path, seed: int, *, ends: bool) -> list[tuple[str, s
 def test_another_schema_at_a_restart_is_a_change(tmp_path: Path, source: Path) -> None:
     kept = tmp_path / "kept"
     first, second = Collected(), Collected()
-    run = watch(request(source, checkpoint=kept), first)
+    run = opened(request(source, checkpoint=kept), first)
     append(source, customer(1, 1), order(1, 1))
     steps(run)
     run.close()
     changed = request(source, checkpoint=kept, schema=parse_schema(WITH_NOTES))
-    run = watch(changed, second)
+    run = opened(changed, second)
     append(source, note(2, 1))
     steps(run)
     run.close()
     assert [(r.op, [t.relation for t in r.tuples]) for r in second.results] == [("+", ["customer", "note"])]
     # The same command again changes nothing, and tells nothing twice.
     third = Collected()
-    run = watch(changed, third)
+    run = opened(changed, third)
     append(source, note(3, 1))
     steps(run)
     run.close()
     assert third.told() == [("+", QUERY)]
     fourth = Collected()
-    run = watch(request(source, checkpoint=kept, schema=parse_schema(WITHOUT_ORDERS)), fourth)
+    run = opened(request(source, checkpoint=kept, schema=parse_schema(WITHOUT_ORDERS)), fourth)
     steps(run)
     run.close()
     assert [op for op, _ in fourth.told()] == ["-", "-", "-"]
@@ -257,12 +248,12 @@ def test_another_schema_at_a_restart_is_a_change(tmp_path: Path, source: Path) -
 
 def test_a_schema_changed_by_command_stays_at_a_restart(tmp_path: Path, source: Path) -> None:
     asked = request(source, checkpoint=tmp_path / "kept")
-    run = watch(asked, Collected())
+    run = opened(asked, Collected())
     run.control.submit(change(WITH_NOTES))
     steps(run)
     run.close()
     sink = Collected()
-    run = watch(asked, sink)
+    run = opened(asked, sink)
     append(source, customer(1, 1), note(1, 1))
     steps(run)
     run.close()
@@ -294,13 +285,13 @@ def test_a_restart_that_cannot_be_is_refused_before_anything_is_touched(tmp_path
 def test_a_pattern_that_cannot_go_on_is_named_at_a_restart(tmp_path: Path, source: Path) -> None:
     queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
     asked = request(source, queries=queries, checkpoint=tmp_path / "kept")
-    run = watch(asked, sink := Collected())
+    run = opened(asked, sink := Collected())
     append(source, customer(1, 1))
     steps(run)
     run.close()
     with pytest.raises(SchemaError, match=r"query 'p' \(pattern\) .* it reads order, which is described"):
         LocalWatch(replace(asked, schema=parse_schema(WITH_PRICES)), [], Notes().log).run()
-    run = watch(replace(asked, schema=parse_schema(WITH_NOTES)), sink)
+    run = opened(replace(asked, schema=parse_schema(WITH_NOTES)), sink)
     append(source, note(2, 1), order(3, 1))
     steps(run)
     run.close()
@@ -308,12 +299,11 @@ def test_a_pattern_that_cannot_go_on_is_named_at_a_restart(tmp_path: Path, sourc
 
 
 def test_a_run_that_keeps_no_records_says_what_it_needs(source: Path) -> None:
-    answers: list[Answer] = []
     queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
-    run = watch(request(source, queries=queries), Collected(), answers)
-    run.control.submit(change(WITH_NOTES))
+    run = opened(request(source, queries=queries), Collected())
+    answer = run.control.submit(change(WITH_NOTES))
     steps(run)
-    assert "query 'p' would need the earlier records" in answers[-1].error
+    assert "query 'p' would need the earlier records" in answer.result(0).error
     run.close()
 
 
@@ -323,7 +313,7 @@ def test_a_replay_goes_on_in_its_place(tmp_path: Path) -> None:
         path, customer(1, 1), order(2, 1), note(2, 1), order(3, 1), note(4, 1), order(5, 2), customer(6, 2)
     )
     sink = Collected()
-    run = watch(
+    run = opened(
         request(f"replay:{path}?speed=1e12", on_error="skip"),
         sink,  # the notes are bad at first
     )

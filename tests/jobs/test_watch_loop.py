@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from skws.jobs.clock import StoppableClock
-from skws.jobs.control import Answer, Command, ControlFolder, RunControl
+from skws.jobs.control import Command, ControlFolder, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
 from skws.replay_search import Search
@@ -134,24 +134,23 @@ def net(results: Iterable[LiveResult]) -> dict[str, float | None]:
 
 def test_a_query_added_later_begins_with_a_snapshot(tmp_path: Path) -> None:
     path, sink = tmp_path / "stream.jsonl", Collected()
-    answers: list[Answer] = []
     append(path, customer(1, 7), order(2, 7))
-    watch = LocalWatch(
-        request(path, queries={"chairs": "chair"}), [sink], Notes().log, answered=answers.append
-    )
-    watch.open()
+    watch = opened(request(path, queries={"chairs": "chair"}), sink)
     steps(watch)
-    watch.control.submit(Command("add", "lamps", QUERY, id="a"))
-    watch.control.submit(Command("add", "lamps", "other", id="b"))
-    watch.control.submit(Command("remove", "chars", id="c"))
-    watch.control.submit(Command("add", "bad", "(", id="d"))
+    submit = watch.control.submit
+    answers = [
+        submit(Command("add", "lamps", QUERY, id="a")),
+        submit(Command("add", "lamps", "other", id="b")),
+        submit(Command("remove", "chars", id="c")),
+        submit(Command("add", "bad", "(", id="d")),
+    ]
     steps(watch)
     assert [(r.op, r.query, r.snapshot) for r in sink.results] == [("+", QUERY, True)]
     append(path, order(3, 7, "lamp too"))
-    watch.control.submit(Command("remove", "chairs", id="e"))
+    answers.append(submit(Command("remove", "chairs", id="e")))
     steps(watch)
     assert [(r.op, r.snapshot) for r in sink.results] == [("+", True), ("+", False)]
-    errors = {answer.id: answer.error for answer in answers if answer.id}
+    errors = {answer.result(0).id: answer.result(0).error for answer in answers}
     assert errors["a"] == errors["e"] == ""
     assert "'lamps' already" in errors["b"]
     assert "did you mean 'chairs'" in errors["c"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from skws.data.batch import NOTHING, Chunk, RecordBatch
 from skws.data.record import Item, Record
-from skws.jobs.control import Answer, Command
+from skws.jobs.control import Command
 from skws.jobs.local import LocalWatch
 from skws.jobs.standing import StandingQueries
 from skws.queries.partitioning import Partitioning
@@ -118,7 +118,6 @@ class JobHost:
     def __init__(self, folder: Path, *, restarted: bool = False) -> None:
         self._folder = folder
         self._restarted = restarted
-        self._answers: list[Answer] = []
         self._late = 0
 
     def start(self, request: Job, tables: Sequence[Record]) -> None:
@@ -129,9 +128,7 @@ class JobHost:
     def _open(self) -> None:
         self._sink = Collected()
         source = ScriptSource(self._feed)
-        self._job = LocalWatch(
-            self._request, [self._sink], Notes().log, answered=self._answers.append, source=source
-        )
+        self._job = LocalWatch(self._request, [self._sink], Notes().log, source=source)
         self._job.open()
 
     def work(self, asked: Asked) -> Told:
@@ -139,17 +136,16 @@ class JobHost:
             self._job.close()
             self._open()
         self._feed.batches.append(asked)
-        for command in asked.commands:
-            self._job.control.submit(command)
+        # Without their ids, which several commands of a script may share.
+        answers = [self._job.control.submit(replace(command, id="")) for command in asked.commands]
         before = self._job.metrics().late
         changes = any(command.op == "schema" for command in asked.commands)
         self._job.step()
         if changes:  # it is alone in its micro-batch
             self._job.step()
-        results, errors = list(self._sink.results), [one.error for one in self._answers if one.error]
+        results, errors = list(self._sink.results), [answer.result(0).error for answer in answers]
         self._sink.results.clear()
-        self._answers.clear()
-        return Told(results, errors, self._job.metrics().late - before)
+        return Told(results, list(filter(None, errors)), self._job.metrics().late - before)
 
     def close(self) -> None:
         self._job.close()

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from skws.jobs.clock import ending_on_signals, paced
-from skws.jobs.control import Answer, Command, JobListener, RunControl
+from skws.jobs.control import Command, JobListener, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State
@@ -60,12 +60,11 @@ STATE: Final = "spark.skws.stateLocation"
 class SparkWatch:
     """A live search of ``request``. Other threads than that of ``run`` use its ``control``.
 
-    ``sinks``: those of the request unless given. ``answered`` hears what
-    became of commands; ``each_step`` is called in the thread of the run, ten
-    times a second; ``onlooker`` sees the records there. ``shards``: None for
-    Spark's setting ``spark.skws.shards``, else one. ``ahead``: a session of its
-    own that is being started. Raises QueryError, UsageError, SourceError before
-    anything is opened.
+    ``sinks``: those of the request unless given. ``each_step`` is called in the
+    thread of the run, ten times a second; ``onlooker`` sees the records there.
+    ``shards``: None for Spark's setting ``spark.skws.shards``, else one.
+    ``ahead``: a session of its own that is being started. Raises QueryError,
+    UsageError, SourceError before anything is opened.
     """
 
     def __init__(
@@ -75,7 +74,6 @@ class SparkWatch:
         *,
         sinks: Sequence[Sink] | None = None,
         shards: int | None = None,
-        answered: Callable[[Answer], None] = lambda _: None,
         each_step: Callable[[], None] = lambda: None,
         onlooker: JobListener | None = None,
         ahead: Ahead | None = None,
@@ -93,7 +91,7 @@ class SparkWatch:
             raise UsageError(f"{self._source.name} can be read once only: it needs --engine local")
         self._sinks = open_sinks(request.sinks) if sinks is None else sinks
         self._shards = shards
-        self._inbox = Inbox(log, self.control, answered)
+        self._inbox = Inbox(log, self.control)
         self._each_step = each_step
         self._onlooker = onlooker
         self._began = self.clock.now()

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Thread
 
-from skws.jobs.control import Answer
 from skws.spark.streaming.watch import SparkWatch
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -21,12 +20,9 @@ class Running:
     def __init__(self, asked: Job, shards: int | None) -> None:
         self.sink = Collected()
         self.notes = Notes()
-        self.answers: list[Answer] = []
         self.error: BaseException | None = None
         asked = replace(asked, engine=EngineName.SPARK)
-        self.watch = SparkWatch(
-            asked, self.notes.log, sinks=[self.sink], shards=shards, answered=self.answers.append
-        )
+        self.watch = SparkWatch(asked, self.notes.log, sinks=[self.sink], shards=shards)
         self.thread = Thread(target=self._run)
 
     def _run(self) -> None:

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from skws.index.cache import indexed
+from skws.index.cache import database_tables
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.snapshot.search import SnapshotSearch
@@ -120,17 +120,17 @@ def timed(run: Callable[[], int], clock: Callable[[], float] = process_time) -> 
 
 def of_skws(path: Path, schema: Schema) -> Iterator[Measured]:
     began = process_time()
-    with indexed(SqliteDatabase(path), schema, path.with_suffix(".index"), lambda _: None) as store:
-        yield Measured("skws, index of all relations", 0, process_time() - began)
-        for task in TASKS:
-            query = parse_query(task.words, schema, match_names=task.match_names)
-            plan = Plan(schema, query, Unbounded(), ranking=RankingChoice())
-            for most in (None, 10):
+    tables = database_tables(SqliteDatabase(path), schema, path.with_suffix(".index"), lambda _: None)
+    yield Measured("skws, index of all relations", 0, process_time() - began)
+    for task in TASKS:
+        query = parse_query(task.words, schema, match_names=task.match_names)
+        plan = Plan(schema, query, Unbounded(), ranking=RankingChoice())
+        for most in (None, 10):
 
-                def run(plan: Plan = plan, most: int | None = most) -> int:
-                    return sum(1 for _ in SnapshotSearch(plan, store).results(most))
+            def run(plan: Plan = plan, most: int | None = most) -> int:
+                return sum(1 for _ in SnapshotSearch(plan, tables).results(most))
 
-                yield Measured(f"skws, {task.words}, {'all' if most is None else f'top {most}'}", *timed(run))
+            yield Measured(f"skws, {task.words}, {'all' if most is None else f'top {most}'}", *timed(run))
 
 
 def of_sqlite(path: Path) -> Iterator[Measured]:

@@ -2,64 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
-from skws.index.cache import indexed
-from skws.index.database import DatabaseIndex
-from skws.keywords import parse_query
-from skws.keywords.plan import Plan
+from skws.index.cache import database_tables
 from skws.progress import Progress
+from skws.queries.ranked import keyword_plan, ranking_of, top_of
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.sinks.formats import open_writer
-from skws.sources.databases import all_tables, database_at
+from skws.sources.databases import Database, all_tables, database_at
 from skws.spec.enums import OutputFormat
+from skws.spec.job import Job
+from skws.spec.query import TOP, Query
 from skws.spec.ranking import RankingChoice
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Schema
 from skws_schema.plural import counted
-from skws_windows.window import Unbounded
 
 _SHOWN: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseRequest:
-    """``schema``: None to infer it. ``index``: the file of the index. ``top``: None for all."""
-
-    query: str
-    database: str
-    schema: Schema | None
-    index: Path | None
-    max_size: int
-    match_names: bool
-    ranking: RankingChoice
-    top: int | None
-
-    def plan(self, schema: Schema) -> Plan:
-        """Raises QueryError."""
-        query = parse_query(self.query, schema, match_names=self.match_names)
-        return Plan(schema, query, Unbounded(), self.max_size, ranking=self.ranking)
-
-
 def search_database(
-    request: DatabaseRequest, output_format: OutputFormat, output: Path | None, *, quiet: bool
+    url: str,
+    query: Query,
+    fields: Mapping[str, Any],
+    index: Path | None,
+    output_format: OutputFormat,
+    output: Path | None,
+    *,
+    quiet: bool,
 ) -> None:
-    """Search, write the results, best first, and print a summary. Raises SkwsError."""
-    database = database_at(request.database)
-    if request.schema is not None:
-        schema = all_tables(request.schema)
-    else:
-        inference = database.inferred()
-        schema = all_tables(inference.schema())
-        if not quiet:
-            _tell_left_out(inference)
+    """Search, write the results, best first, and print a summary. Raises SkwsError.
+
+    ``fields``: those of a job; its schema None to infer it. ``index``: the file of the index.
+    """
+    database = database_at(url)
+    schema = all_tables(fields["schema"] or _inferred(database, quiet=quiet))
+    job = Job({query.text: query}, **{**fields, "schema": schema, "replay": ()})
     if not schema.joins and not quiet:
         tell("no joins: the database declares no references; --schema FILE can name them")
-    plan = request.plan(schema)
+    ranking = ranking_of(query.options) or RankingChoice()
+    plan = keyword_plan(query, job.stream, job.plan_window, ranking)
     for note in () if quiet else plan.query.notes:
         tell(note)
     started = perf_counter()
@@ -70,18 +56,38 @@ def search_database(
         rows = done
         bar.report(Progress("indexing", done, None, "rows"))
 
-    with ProgressBar(wanted=not quiet) as bar, indexed(database, schema, request.index, reading) as index:
-        ready = perf_counter()
-        bar.stop()
-        found, search = _written(request, plan, index, output_format, output)
-        reasons = search.why_nothing() if not found and not quiet else []
+    with ProgressBar(wanted=not quiet) as bar:
+        tables = database_tables(database, schema, index, reading)
+    ready = perf_counter()
+    search = SnapshotSearch(plan, tables)
+    found = 0
+    color = color_on_stdout() and output is None
+    with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
+        for result in search.results(_most(job, query)):
+            found += 1
+            writer.write(result)
     if quiet:
         return
     if rows:
         tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
-    tell(summary(found, search, request.max_size, perf_counter() - ready))
-    for reason in reasons:
+    tell(summary(found, search, job.max_size, perf_counter() - ready))
+    for reason in () if found else search.why_nothing():
         tell(reason)
+
+
+def _inferred(database: Database, *, quiet: bool) -> Schema:
+    """The schema that the catalog implies; prints one line on what no schema can name."""
+    inference = database.inferred()
+    if not quiet:
+        _tell_left_out(inference)
+    return inference.schema()
+
+
+def _most(job: Job, query: Query) -> int | None:
+    """The number of results: the smaller of --top and --limit; None for all."""
+    wanted = [top_of(query.options).size] if query.kind == TOP else []
+    wanted += [] if job.limit is None else [job.limit]
+    return min(wanted, default=None)
 
 
 def _tell_left_out(inference: Inference) -> None:
@@ -93,23 +99,6 @@ def _tell_left_out(inference: Inference) -> None:
     if reasons:
         others = f"; and {len(reasons) - _SHOWN:,} more" if len(reasons) > _SHOWN else ""
         tell(f"not searched: {'; '.join(reasons[:_SHOWN])}{others}")
-
-
-def _written(
-    request: DatabaseRequest,
-    plan: Plan,
-    index: DatabaseIndex,
-    output_format: OutputFormat,
-    output: Path | None,
-) -> tuple[int, SnapshotSearch]:
-    color = color_on_stdout() and output is None
-    found = 0
-    search = SnapshotSearch(plan, index)
-    with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
-        for result in search.results(request.top):
-            found += 1
-            writer.write(result)
-    return found, search
 
 
 def summary(found: int, search: SnapshotSearch, most: int, seconds: float) -> str:

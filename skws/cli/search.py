@@ -14,7 +14,6 @@ from skws.cli.run import run_search
 from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws.spec.ranking import RankingChoice
 from skws_schema.errors import UsageError
 
 _OF_STREAMS: Final = {
@@ -171,19 +170,10 @@ def search(
         ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
         asked = Query.of_keywords(_keywords(query, without, select, written), ranking, best)
     if database is not None:
-        from skws.cli.database import DatabaseRequest, search_database  # noqa: PLC0415 - loads its index
+        from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
 
-        request = DatabaseRequest(
-            asked.text,
-            database,
-            None if schema is None else options.read_schema(schema),
-            index,
-            max_size,
-            match_names,
-            ranking or RankingChoice(),
-            top if limit is None else min(limit, top or limit),
-        )
-        search_database(request, OutputFormat(written.value), output, quiet=quiet)
+        as_format = OutputFormat(written.value)
+        search_database(database, asked, options.job_fields(given), index, as_format, output, quiet=quiet)
         return
     if index is not None:
         raise UsageError("--index needs --database: a replay has no index")

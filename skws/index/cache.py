@@ -25,10 +25,9 @@ from skws.data.record import Record
 from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
 from skws.formats.splits import plan, read_split
-from skws.index.database import DatabaseIndex, make_parts
 from skws.index.file import IndexFile, mark_of, packed
-from skws.index.make import as_batches, make_index
-from skws.index.table import TableIndex, arrow_schema
+from skws.index.make import as_batches, make_index, make_parts
+from skws.index.table import TableIndex, all_relations, arrow_schema
 from skws.progress import Progress, ReportProgress, unreported
 from skws.sources.addresses import is_postgres
 from skws.sources.databases import Database, database_at, is_sqlite
@@ -120,11 +119,12 @@ def _forget_others(path: Path) -> None:
         other.unlink(missing_ok=True)
 
 
-@contextmanager
-def indexed(
+def database_tables(
     database: Database, schema: Schema, kept: Path | None, report: Callable[[int], None]
-) -> Iterator[DatabaseIndex]:
-    """The index of a database; made unless ``kept``, or the cache, holds it for the data as it is now.
+) -> tuple[TableIndex, ...]:
+    """The indexes of all relations of a database.
+
+    Their file is ``kept``, or one in the cache; it is made unless it is of the data as it is now.
 
     Raises UsageError if ``kept`` is another kind of file, SourceError.
     """
@@ -138,8 +138,7 @@ def indexed(
                 _ensure(path, mark, lambda to: make_parts(to, schema, database.rows, report))
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{path}: cannot index: {error}") from None
-    with closing(DatabaseIndex(path, schema)) as index:
-        yield index
+    return all_relations(IndexFile(path), schema)
 
 
 def _cached(database: Database, schema: Schema) -> Path:

@@ -1,4 +1,4 @@
-"""Builds the index of a table: its rows, join values, words, and counts of texts."""
+"""Builds the index of a table, or of all relations: rows, join values, words, and counts of texts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from skws.index.file import save
 from skws.index.postings import Gathered
-from skws.index.table import PART, TableRows, write_rows
+from skws.index.table import PART, TableRows, arrow_schema, write_rows
 from skws.index.values import join_values, row_identities
-from skws_mesh.columnar.columns import NULL, Flags, Ints
+from skws_mesh.columnar.columns import NULL, Flags, Ints, KeySets
 from skws_schema.errors import SourceError
-from skws_schema.model import Relation
+from skws_schema.model import Relation, Row, Schema
 
 MOST = (1 << 32) - 1  # rows, whose numbers take 32 bits
 
@@ -49,6 +49,33 @@ def make_index(
     names = [[relation.attributes[column].name for column in columns] for columns in key_sets]
     meta = {"rows": size, "keys": names, "texts": texts}
     (folder / "meta.json").write_bytes(orjson.dumps(meta))
+
+
+def make_parts(
+    folder: Path,
+    schema: Schema,
+    rows: Callable[[Relation], Iterator[Row]],
+    report: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Write the parts of the indexes of all relations; ``report`` takes the number of rows read so far.
+
+    Raises SourceError.
+    """
+    done = 0
+    for number, relation in enumerate(schema.relations):
+        part = folder / str(number)
+        part.mkdir()
+        batches = as_batches(rows(relation), arrow_schema(relation))
+        read = 0
+
+        def reading(doing: str, size: int, _of: int | None, before: int = done) -> None:
+            nonlocal read
+            if doing == "reading":
+                read = size
+                report(before + size)
+
+        make_index(part, relation, KeySets(schema).columns[number], batches, reading)
+        done += read
 
 
 def as_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

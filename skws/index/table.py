@@ -22,7 +22,7 @@ from skws.index.values import join_values
 from skws.keywords import Matcher
 from skws.keywords.query import Alternative
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
-from skws_schema.model import Relation, Row
+from skws_schema.model import Relation, Row, Schema
 
 PART: Final = 1 << 16  # rows
 _FEW: Final = 64  # rows
@@ -245,3 +245,8 @@ class TableIndex:
     def words(self) -> Iterator[tuple[str, int]]:
         """The words of the searched columns, and how many rows contain each."""
         return self._postings.words()
+
+
+def all_relations(file: IndexFile, schema: Schema) -> tuple[TableIndex, ...]:
+    """The indexes that ``make_parts`` has put into a file."""
+    return tuple(TableIndex(file, n, relation, f"{n}/") for n, relation in enumerate(schema.relations))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from math import fsum
 from typing import NamedTuple
 
-from skws.index.database import DatabaseIndex
+import numpy as np
+
+from skws.index.table import TableIndex
 from skws.keywords import EXCLUDED, occurrences
 from skws.keywords.plan import Plan
 from skws.ranking.rankings import Match, keyword_weight
@@ -28,18 +30,16 @@ class _Counted(NamedTuple):
 
 
 class KeywordRows:
-    """The rows of an index with keywords of a query. ``labels[r]``: bitmaps by row, but ``usual`` ones."""
+    """The rows of tables with keywords of a query. ``labels[r]``: bitmaps by row, but ``usual`` ones."""
 
-    def __init__(self, plan: Plan, index: DatabaseIndex) -> None:
+    def __init__(self, plan: Plan, tables: Sequence[TableIndex]) -> None:
         self.plan = plan
-        self._index = index
+        self._tables = tables
         self.labels: list[dict[int, int]] = [{} for _ in plan.schema.relations]
         self._rows: dict[tuple[int, int], Row] = {}
         self._others: dict[tuple[int, int], Row] = {}
         self._counted: dict[tuple[int, int], tuple[_Counted, ...]] = {}
         self._containing: dict[tuple[int, int, int], int] = defaultdict(int)
-        self._texts: dict[tuple[int, int], tuple[int, int]] = {}
-        self._sizes: dict[int, int] = {}
         self._weights: dict[tuple[int, int], tuple[float, ...]] = {}
         self._find()
 
@@ -55,7 +55,7 @@ class KeywordRows:
         """The rows with exactly the keywords of a bitmap."""
         labels = self.labels[relation]
         if bitmap == self.usual(relation):
-            return (number for number in self._index.numbers(relation) if number not in labels)
+            return (number for number in self._tables[relation].every().tolist() if number not in labels)
         return (number for number, label in labels.items() if label == bitmap)
 
     def weighed(self, relation: int, bitmap: int) -> Iterator[int]:
@@ -85,16 +85,14 @@ class KeywordRows:
         return total
 
     def size(self, relation: int) -> int:
-        if relation not in self._sizes:
-            self._sizes[relation] = self._index.size(relation)
-        return self._sizes[relation]
+        return len(self._tables[relation])
 
     def load(self, relation: int, numbers: Iterable[int]) -> None:
         """Read rows at once that are needed soon."""
         if len(self._others) > _REMEMBERED:
             self._others.clear()
         absent = [n for n in numbers if (relation, n) not in self._rows and (relation, n) not in self._others]
-        self._others.update(((relation, n), row) for n, row in self._index.rows(relation, absent))
+        self._others.update(((relation, n), row) for n, row in self._read(relation, absent))
 
     def row(self, relation: int, number: int) -> Row:
         """A row, with or without keywords."""
@@ -113,7 +111,7 @@ class KeywordRows:
                 size = self.size(relation)
                 yield Match(keyword, name, NAMED, 1, 0, size, size, 0.0)
                 continue
-            texts, characters = self._statistics(relation, column)
+            texts, characters = self._tables[relation].texts[column]
             yield Match(
                 keyword,
                 name,
@@ -148,16 +146,20 @@ class KeywordRows:
     def _find(self) -> None:
         candidates: dict[int, set[int]] = defaultdict(set)
         for _, alternative in self.plan.matcher.alternatives():
-            for relation, number in self._index.containing(alternative):
-                candidates[relation].add(number)
+            for table in self._tables:
+                candidates[table.relation].update(table.containing(alternative).tolist())
         for relation, numbers in candidates.items():
-            for number, row in self._index.rows(relation, numbers):
+            for number, row in self._read(relation, numbers):
                 bitmap = self.plan.matcher.bitmap(relation, row)
                 if bitmap != self.usual(relation):
                     self.labels[relation][number] = bitmap
                 if bitmap > 0:
                     self._rows[relation, number] = row
                     self._count(relation, number, row)
+
+    def _read(self, relation: int, numbers: Collection[int]) -> Iterator[tuple[int, Row]]:
+        wanted = np.fromiter(numbers, dtype=np.int64, count=len(numbers))
+        return zip(numbers, self._tables[relation].each(wanted), strict=True)
 
     def _count(self, relation: int, number: int, row: Row) -> None:
         counted = []
@@ -176,8 +178,3 @@ class KeywordRows:
         if value is None:
             return 0
         return occurrences(self.plan.query.slots[slot], relation, column, str(value))
-
-    def _statistics(self, relation: int, column: int) -> tuple[int, int]:
-        if (relation, column) not in self._texts:
-            self._texts[relation, column] = self._index.texts(relation, column)
-        return self._texts[relation, column]

@@ -17,16 +17,20 @@ from math import inf
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
-from skws.index.database import DatabaseIndex, JoinValue
+from skws.data.blocks import RowBlock
+from skws.index.table import TableIndex
+from skws.index.values import join_values
 from skws.queries.snapshot.bounds import Bounds, Weights
 from skws.queries.snapshot.keyword_rows import KeywordRows
 from skws_mesh.cngen import CNGen
+from skws_mesh.columnar.columns import Ints
 from skws_mesh.order import NodeOrder
 from skws_mesh.tree import Tree
 from skws_schema.graph import Edge, edges
 from skws_schema.memory import memory_checked
-from skws_schema.model import Schema
+from skws_schema.model import Schema, Value
 
+JoinValue: TypeAlias = tuple[Value, ...]
 _REMEMBERED: Final = 200_000  # values and partners
 _Columns: TypeAlias = tuple[int, tuple[int, ...]]
 
@@ -34,24 +38,24 @@ _Columns: TypeAlias = tuple[int, tuple[int, ...]]
 class Probes:
     """Looks up many join values of an edge at once, and caches the answers."""
 
-    def __init__(self, schema: Schema, index: DatabaseIndex) -> None:
+    def __init__(self, schema: Schema, tables: Sequence[TableIndex]) -> None:
         self._edges = edges(schema)
-        self._index = index
+        self._tables = tables
         self._partners: dict[_Columns, dict[JoinValue, list[int]]] = {}
         self._fans: dict[_Columns, dict[JoinValue, int]] = {}
         self._held = 0
 
     def partners(self, edge: Edge, values: Collection[JoinValue]) -> dict[JoinValue, list[int]]:
         """The partners of values, and perhaps of others."""
-        place = edge.target, edge.target_columns
+        relation, columns = edge.target, edge.target_columns
         self._forget()
-        known = self._partners.setdefault(place, {})
+        known = self._partners.setdefault((relation, columns), {})
         new = [value for value in values if value not in known]
         known.update((value, []) for value in new)
-        for value, number in self._index.partners(*place, new):
-            known[value].append(number)
-            self._held += 1
-        self._held += len(new)
+        places, numbers = self._tables[relation].by(columns).pairs(_hashed(new, columns))
+        for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
+            known[new[place]].append(number)
+        self._held += len(new) + len(places)
         return known
 
     def fans(self, edge: Edge, values: Collection[JoinValue]) -> dict[JoinValue, int]:
@@ -69,8 +73,8 @@ class Probes:
         self._forget()
         known = self._fans.setdefault((relation, columns), {})
         new = [value for value in values if value not in known]
-        known.update((value, 0) for value in new)
-        known.update(self._index.fans(relation, columns, new))
+        counts = self._tables[relation].by(columns).counts(_hashed(new, columns))
+        known.update(zip(new, counts.tolist(), strict=True))
         self._held += len(new)
         return known
 
@@ -79,6 +83,11 @@ class Probes:
             self._partners.clear()
             self._fans.clear()
             self._held = 0
+
+
+def _hashed(values: Sequence[JoinValue], columns: tuple[int, ...]) -> Ints:
+    """The index finds values by their hashes, so few rows that it finds may have others."""
+    return join_values(RowBlock(0, values), range(len(columns)))
 
 
 Numbers: TypeAlias = tuple[int, ...]
@@ -109,16 +118,16 @@ class _Grown:
 
 
 class NetworkResults:
-    """The results of a query in an index, without those that ``bounds`` prunes."""
+    """The results of a query in tables, without those that ``bounds`` prunes."""
 
-    def __init__(self, keyword_rows: KeywordRows, index: DatabaseIndex, bounds: Bounds) -> None:
+    def __init__(self, keyword_rows: KeywordRows, tables: Sequence[TableIndex], bounds: Bounds) -> None:
         self._keyword_rows = keyword_rows
         self._bounds = bounds
         self._schema = keyword_rows.plan.schema
         self._edges = edges(self._schema)
         self._bitmaps = [keyword_rows.bitmaps(r) for r in range(len(self._schema.relations))]
         self._by_value: dict[tuple[int, int, tuple[int, ...]], dict[JoinValue, list[int]]] = {}
-        self._probes = Probes(self._schema, index)
+        self._probes = Probes(self._schema, tables)
 
     def of_size(self, size: int) -> Iterator[tuple[Tree, Held]]:
         """Results of ``size`` tuples: networks, each with the rows of its nodes."""

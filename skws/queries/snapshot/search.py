@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from math import inf
 
+import numpy as np
 from msgspec.structs import replace
 
-from skws.index.database import DatabaseIndex
+from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
 from skws.queries.diagnosis import why_apart
 from skws.queries.snapshot.bounds import Bounds
@@ -27,13 +29,16 @@ from skws_windows.window import FOREVER
 _WORDS = 200_000
 
 
-def why_nothing(plan: Plan, keyword_rows: KeywordRows, index: DatabaseIndex) -> list[str]:
+def why_nothing(plan: Plan, keyword_rows: KeywordRows, tables: Sequence[TableIndex]) -> list[str]:
     """Lines for the user on why nothing was found."""
     if not any(relation.search_columns for relation in plan.schema.relations) and not plan.query.match_names:
         return ["no column is searched for words: --schema FILE can say which are (type: text)"]
     counts = [keyword_rows.count(slot) for slot in range(len(plan.query.slots))]
-    words = index.words(_WORDS) if not all(counts) else {}
-    return why_apart(plan, counts, words) or [
+    words = Counter[str]()
+    for table in tables if not all(counts) else ():
+        for word, rows in table.words():
+            words[word] += rows
+    return why_apart(plan, counts, dict(words.most_common(_WORDS))) or [
         f"every keyword matches some row, but no {plan.max_size} joined rows have all: try --max-size"
     ]
 
@@ -47,7 +52,7 @@ class Effort:
 
 
 class SnapshotSearch:
-    """Finds the results of a plan in an index, in order of their scores.
+    """Finds the results of a plan in indexed tables, in order of their scores.
 
     Networks are searched by size. A result is given once no larger result can
     be better (Hristidis, Gravano and Papakonstantinou, VLDB 2003, "Sparse"), and
@@ -55,21 +60,21 @@ class SnapshotSearch:
     (``Bounds``).
     """
 
-    def __init__(self, plan: Plan, index: DatabaseIndex) -> None:
+    def __init__(self, plan: Plan, tables: Sequence[TableIndex]) -> None:
         self.effort = Effort()
         self._plan = plan
         choice = plan.ranking or RankingChoice()
         self._ranking, self._explain = ranking_named(choice.name), choice.explain
-        self._index = index
-        self._keyword_rows = KeywordRows(plan, index)
+        self._tables = tables
+        self._keyword_rows = KeywordRows(plan, tables)
         self._bounds = Bounds(plan, self._keyword_rows, self._ranking)
-        self._networks = NetworkResults(self._keyword_rows, index, self._bounds)
+        self._networks = NetworkResults(self._keyword_rows, tables, self._bounds)
         self._assembler = Assembler(plan)
         self._names = TupleNames(plan.schema, per_position=None)
 
     def why_nothing(self) -> list[str]:
         """Lines for the user of a search that found nothing."""
-        return why_nothing(self._plan, self._keyword_rows, self._index)
+        return why_nothing(self._plan, self._keyword_rows, self._tables)
 
     def results(self, most: int | None = None) -> Iterator[Result]:
         """The ``most`` best results, best first; of equal scores the smaller id first."""
@@ -106,7 +111,7 @@ class SnapshotSearch:
         for node, number in enumerate(held.numbers):
             relation = tree.relations[node]
             row = self._keyword_rows.row(relation, number)
-            occurrence = self._index.occurrence(relation, number)
+            occurrence = self._tables[relation].occurrence(np.array([number])).get(0, 0)
             names.append(self._names.name(relation, row, ALWAYS, occurrence))
             if tree.keywords[node]:
                 matches += (

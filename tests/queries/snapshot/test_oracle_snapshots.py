@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,8 +13,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skws.data.record import Record
-from skws.index.database import DatabaseIndex, make_parts
-from skws.index.file import packed
+from skws.index.file import IndexFile, packed
+from skws.index.make import make_parts
+from skws.index.table import all_relations
 from skws.keywords import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
@@ -53,8 +53,7 @@ def in_store(plan: Plan, records: list[Record], most: int | None = None) -> list
         path = Path(folder) / "index"
         with packed(path) as parts:
             make_parts(parts, schema, rows)
-        with closing(DatabaseIndex(path, schema)) as store:
-            return list(SnapshotSearch(plan, store).results(most))
+        return list(SnapshotSearch(plan, all_relations(IndexFile(path), schema)).results(most))
 
 
 def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
@@ -106,10 +105,9 @@ def test_search_stops_early() -> None:
         path = Path(folder) / "index"
         with packed(path) as parts:
             make_parts(parts, schema, lambda _: iter(rows))
-        with closing(DatabaseIndex(path, schema)) as store:
-            search = SnapshotSearch(plan, store)
-            assert len(list(search.results(1))) == 1
-            assert search.effort.size == 1
+        search = SnapshotSearch(plan, all_relations(IndexFile(path), schema))
+        assert len(list(search.results(1))) == 1
+        assert search.effort.size == 1
 
 
 @seeds(3, 8)

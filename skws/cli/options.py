@@ -111,7 +111,6 @@ _REPLAY: Final = typer.Option(
     show_default=False,
     readable=False,
 )
-Replays = Annotated[list[Path], _REPLAY]
 MaybeReplays = Annotated[list[Path] | None, _REPLAY]
 BadRecords = Annotated[OnError, typer.Option("--on-error", help="Bad records: end with code 5, or continue.")]
 DeadLetters = Annotated[

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from time import monotonic
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, ClassVar, Final
 
 from skws.progress import Progress
@@ -96,12 +95,7 @@ class ProgressBar:
     def __enter__(self) -> ProgressBar:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _start(self, unit: str) -> Bars:

@@ -1,6 +1,6 @@
-"""Control of running jobs: one protocol for the command line, the terminal UI and control folders.
+"""Control of running jobs: one way for the command line, the terminal UI and control folders.
 
-``RunControl`` implements it for a job in this process. A ``ControlFolder`` carries commands to a job in
+``RunControl`` controls a job in this process. A ``ControlFolder`` carries commands to a job in
 another process. Anyone who can write to the folder can change the job's queries and schema:
 
 commands.jsonl  a command a line, appended by ``skws query``; the job stores how far it has read
@@ -129,29 +129,6 @@ class Status:
     ended: str = ""
 
 
-class JobControl(Protocol):
-    """Controls a job from any thread. The job acts between two micro-batches."""
-
-    def start(self) -> None:
-        """Run the job in the background."""
-
-    def stop(self) -> None:
-        """End the job; one that runs in the background has ended afterwards."""
-
-    def pause(self) -> None:
-        """Read nothing until ``resume``; a replay's clock stops."""
-
-    def resume(self) -> None: ...
-
-    def set_speed(self, speed: float) -> None:
-        """Multiply a replay's own speed; other sources ignore it."""
-
-    def submit(self, command: Command) -> Future[Answer]:
-        """Carry out a command; the future resolves in the job's thread."""
-
-    def status(self) -> Status: ...
-
-
 class JobListener(Protocol):
     """Sees the good records of a job, in the thread that runs it."""
 
@@ -213,7 +190,7 @@ def open_host(job: Job, control: RunControl, **options: Any) -> Host:
 
 
 class RunControl:
-    """Implements ``JobControl``: users write to it, the job's thread reads from it.
+    """Controls a job from any thread. The job, which acts between two micro-batches, reads from it.
 
     ``run``: the work of the thread that ``start`` begins. Raises UsageError for a speed without a replay.
     """
@@ -239,9 +216,11 @@ class RunControl:
         return self._thread.is_alive()
 
     def start(self) -> None:
+        """Run the job in the background."""
         self._thread.start()
 
     def stop(self) -> None:
+        """End the job; one that runs in the background has ended afterwards."""
         self.clock.stopping.set()
         if self.running and self._thread is not current_thread():
             self._thread.join(_JOIN_SECONDS)
@@ -251,18 +230,21 @@ class RunControl:
         return not self.clock.stopping.wait(seconds)
 
     def pause(self) -> None:
+        """Read nothing until ``resume``; a replay's clock stops."""
         self.pace.pause()
 
     def resume(self) -> None:
         self.pace.resume()
 
     def set_speed(self, speed: float) -> None:
+        """Multiply a replay's own speed; other sources ignore it."""
         self.pace.set_rate(speed)
 
     def status(self) -> Status:
         return replace(self._status, paused=self.pace.paused, speed=self.pace.rate)
 
     def submit(self, command: Command) -> Future[Answer]:
+        """Carry out a command; the future resolves in the job's thread."""
         command = command if command.id else replace(command, id=uuid4().hex)
         future: Future[Answer] = Future()
         with self._lock:

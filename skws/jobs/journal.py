@@ -8,12 +8,12 @@ them. ``Recent`` keeps the same records in memory, for a run without a checkpoin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import orjson
 
@@ -85,15 +85,6 @@ class Before:
     now: int = ALWAYS
     standing: tuple[Query, ...] = ()
     schemas: tuple[str, ...] = ()
-
-
-class Log(Protocol):
-    """The records of past entries, for as long as anything alive can depend on them."""
-
-    def append(self, entry: Entry, before: Before) -> None: ...
-
-    def before(self, number: int) -> Iterable[LoggedBatch]:
-        """The records before the entry of a number, oldest first."""
 
 
 SEGMENT_BYTES: Final = 4 << 20
@@ -194,6 +185,7 @@ class Journal:
                 last.close()
 
     def before(self, number: int) -> Iterator[LoggedBatch]:
+        """The records before the entry of a number, oldest first."""
         for segment in self.segments:
             for text, _ in islice(self._frames(segment.path), 1, None):
                 entry = Entry.from_json(text)

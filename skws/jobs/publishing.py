@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from types import TracebackType
 from typing import Final
 
 from skws.hosts import LOOPBACK, asks_for
@@ -89,12 +88,7 @@ class Publishing:
             self._log.info("metrics", f"metrics at {url}", url=url)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
 

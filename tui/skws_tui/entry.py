@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
@@ -108,12 +107,12 @@ def _started_ahead(master: str | None) -> Iterator[LocalJava | None]:
 
 
 @contextmanager
-def stderr_to_file(path: Path | None = None) -> Iterator[Path]:
-    """Redirect file descriptor 2 to a file, whose path is yielded; Textual draws on the terminal as before.
+def stderr_to_file() -> Iterator[None]:
+    """Redirect file descriptor 2 to a file; Textual draws on the terminal as before.
 
     Java writes to the descriptor, over whatever is on the terminal.
     """
-    path = path or state_folder() / "spark.log"
+    path = state_folder() / "spark.log"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     terminal = os.dup(2)
     before, before_own = sys.__stderr__, sys.stderr
@@ -122,7 +121,7 @@ def stderr_to_file(path: Path | None = None) -> Iterator[Path]:
         sys.__stderr__ = drawn  # type: ignore[misc]  # Textual's driver draws on it
         sys.stderr = drawn
         try:
-            yield path
+            yield
         finally:
             drawn.flush()
             sys.__stderr__ = before  # type: ignore[misc]

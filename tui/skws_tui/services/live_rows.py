@@ -19,6 +19,7 @@ from skws_schema.model import Relation, Row, Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 
 KEPT_ROWS: Final = 50_000
+_COMPLETIONS: Final = 8
 Identity: TypeAlias = tuple[str, Row]
 NodeCounts: TypeAlias = Mapping[tuple[int, int], int]
 """Live tuples by relation and keyword bitmap: the nodes of the expanded schema."""
@@ -141,11 +142,11 @@ class LiveRows:
         with self._lock:
             return +self._words
 
-    def completions(self, start: str, most: int = 8) -> list[tuple[str, int]]:
+    def completions(self, start: str) -> list[tuple[str, int]]:
         """Words that begin with ``start`` (folded), the most frequent first, with their counts."""
         with self._lock:
             found = [(word, n) for word, n in self._words.items() if n > 0 and word.startswith(start)]
-        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:most]
+        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:_COMPLETIONS]
 
     def _expire(self, now: int) -> None:
         horizon = self._horizon(now)

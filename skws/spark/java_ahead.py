@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from skws.spark.classes import Classes
 from skws.spark.java import use_java
 from skws.spark.local_java import LocalJava, is_local, is_plain, java_options, started_java
 from skws_schema.errors import SourceError
@@ -13,7 +12,7 @@ def java_ahead(master: str | None) -> LocalJava | None:
     if not is_local(master) or not is_plain():
         return None
     try:
-        java = use_java()
+        use_java()
     except SourceError:
         return None
-    return started_java(Classes().added(java, java_options()))
+    return started_java(java_options())

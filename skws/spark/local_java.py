@@ -72,7 +72,7 @@ LIGHT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def java_options() -> str:
-    """Those of the driver's Java, but for an archive of classes."""
+    """Those of the driver's Java."""
     return f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {LIGHT_JAVA}"
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from skws.spark.classes import Classes
 from skws.spark.java import use_java
 from skws.spark.local_java import LocalJava, driver_memory, is_local, is_plain, java_options, started_java
 
@@ -33,19 +32,17 @@ def start_session(
     master: str | None = None,
     app_name: str = "skws",
     packages: Sequence[str] = (),
-    classes: Classes | None = None,
     ahead: LocalJava | None = None,
 ) -> SparkSession:
     """A session set up for skws; on a cluster, executors get the packages of this installation.
 
-    ``packages``: coordinates of connectors that Spark shall load. ``classes``: an
-    archive of Java's, to be mapped or written. ``ahead``: a Java that is being
-    started, for a ``master`` on this machine and no packages.
+    ``packages``: coordinates of connectors that Spark is to load. ``ahead``: a Java that is being started,
+    for a ``master`` on this machine and no packages.
 
     Raises SourceError if there is no Java.
     """
-    java = use_java()
-    options = java_options() if classes is None else classes.added(java, java_options())
+    use_java()
+    options = java_options()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers pick another Python otherwise
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     submitted = "SPARK_ENV_LOADED" in os.environ and master is None

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from skws.spark.classes import archive_of
 from skws.spark.java import use_java
 
 
@@ -31,4 +30,3 @@ def test_a_java_is_the_same_behind_its_wrapper(home: Path, tmp_path: Path) -> No
     found.write_text("#!/bin/sh\necho 'openjdk version \"21.0.3\"' >&2\n")
     found.chmod(0o755)
     assert use_java() == found
-    assert archive_of(use_java(), "") == archive_of(found, "")

@@ -62,8 +62,7 @@ def until_shown(terminal: int, sign: str) -> None:
 def test_nothing_outlives_an_app_that_is_killed(sign: str, tmp_path: Path) -> None:
     mark = uuid4().hex
     ours, theirs = pty.openpty()
-    # It is to make no archive beside the suite's other tests.
-    with ui(theirs, theirs, tmp_path, "spark", {MARK: mark, "SKWS_NO_JAVA_ARCHIVE": "1"}) as app:
+    with ui(theirs, theirs, tmp_path, "spark", {MARK: mark}) as app:
         until_shown(ours, sign)
         until(lambda: len(processes_of(mark, "")) > 2)
         app.kill()

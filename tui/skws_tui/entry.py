@@ -78,12 +78,6 @@ def _spark_host(java: LocalJava | None, job: LiveJob) -> Host:
     from skws.spark.streaming.sessions import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark alone
 
     ahead = session_ahead(job.request.job.master, java=java)  # while the rest is loaded
-    from skws.spark.streaming.archiving import Archiving  # noqa: PLC0415
-
-    if java is not None:  # a Java that another process starts has options of its own
-        archiving = Archiving(partial(job.log, "info"))
-        archiving.start()
-        job.closing.callback(archiving.end)
     return job.host_with(ahead=ahead)
 
 

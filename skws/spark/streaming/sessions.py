@@ -12,7 +12,6 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from skws.spark.classes import Classes
 from skws.spark.local_java import LocalJava
 from skws.spark.session import start_session
 from skws_schema.errors import UsageError
@@ -47,19 +46,15 @@ def master_of(master: str | None) -> str | None:
 def live_session(
     master: str | None,
     packages: Sequence[str] = (),
-    classes: Classes | None = None,
     java: LocalJava | None = None,
 ) -> SparkSession:
     """For a live search. Raises SourceError if there is no Java."""
-    return start_session(master_of(master), packages=packages, classes=classes, ahead=java)
+    return start_session(master_of(master), packages=packages, ahead=java)
 
 
-def session_ahead(master: str | None, classes: Classes | None = None, java: LocalJava | None = None) -> Ahead:
-    """One that starts in a thread while the rest is loaded.
-
-    ``classes``: None for those that are kept. ``java``: one that is starting.
-    """
+def session_ahead(master: str | None, java: LocalJava | None = None) -> Ahead:
+    """One that starts in a thread while the rest is loaded. ``java``: one that is starting."""
     thread = ThreadPoolExecutor(1, "spark")
-    started = thread.submit(live_session, master, classes=classes or Classes(), java=java)
+    started = thread.submit(live_session, master, java=java)
     thread.shutdown(wait=False)
     return started

@@ -27,7 +27,6 @@ from skws.sinks.base import Run, Sink
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
 from skws.sources.retry import retry
-from skws.spark.classes import Classes
 from skws.spark.faults import told_plainly
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.streaming.command_log import CommandLog
@@ -242,7 +241,7 @@ class SparkWatch:
         request, ahead = self.request, self._ahead
         own = ahead is not None or SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread
         with interrupts_deferred():
-            spark = ahead.result() if ahead else live_session(request.master, request.packages, Classes())
+            spark = ahead.result() if ahead else live_session(request.master, request.packages)
             if own:
                 stack.callback(stopped, spark)
         return spark

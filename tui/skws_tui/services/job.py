@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
 from functools import partial
 from operator import attrgetter
 from queue import SimpleQueue
@@ -44,7 +43,7 @@ class LiveJob:
     """A job whose ``control`` the app uses, and whose queries have the names that the user typed.
 
     ``new_host`` makes the host, in the job's thread. ``rows``: the latest tuples of the window, None until
-    the host is there. ``closing``: closed when the job stops. ``calendar`` returns seconds since the epoch,
+    the host is there. ``calendar`` returns seconds since the epoch,
     ``steady`` seconds of any clock.
     """
 
@@ -63,7 +62,6 @@ class LiveJob:
         self.events = events
         self.control = RunControl(request.job, clock, self.run)
         self.rows: LiveRows | None = None
-        self.closing = ExitStack()
         self.queries: dict[str, None] = {}
         """Names of the queries that stand, or will once the host is there."""
         self.networks: Counter[tuple[str, str]] = Counter()
@@ -85,7 +83,6 @@ class LiveJob:
     def stop(self) -> None:
         """End the job and wait until it has ended."""
         self.control.stop()
-        self.closing.close()
 
     def add_query(self, name: str) -> None:
         """Answer a query from now on. Results that are already alive come first."""

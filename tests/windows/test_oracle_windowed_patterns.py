@@ -16,6 +16,7 @@ from skws.data.record import Record
 from skws.queries.patterns import PatternQuery, PatternResult
 from skws.queries.windowed.pattern import WindowedPattern
 from skws.queries.windowed.plan import WindowPlan
+from skws.queries.windowed.stream_windows import StreamWindows
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Pattern, parse_pattern
 from skws_schema.errors import PatternError
@@ -115,8 +116,15 @@ def match_of(result: PatternResult) -> Match:
     return frozenset((member.position, label) for member in result.tuples for label in member.labels)
 
 
-def ended(pattern: WindowedPattern, records: list[Record]) -> list[tuple[int, int, str, PatternResult]]:
-    return pattern.ended(RecordBatch.of(records))
+class Windowed:
+    """A pattern, and the windows that it is evaluated over."""
+
+    def __init__(self, query: PatternQuery, window: ExpressionWindow) -> None:
+        self.windows = StreamWindows(SCHEMA, window)
+        self.pattern = WindowedPattern(query, SCHEMA, window, self.windows)
+
+    def ended(self, records: list[Record]) -> list[tuple[int, int, str, PatternResult]]:
+        return self.pattern.ended(self.windows.feed(RecordBatch.of(records)))
 
 
 @given(cases())
@@ -125,8 +133,8 @@ def test_every_match_of_every_window_is_told_once_at_its_first_end(
     case: tuple[PatternQuery, Pattern, ExpressionWindow, list[Record]],
 ) -> None:
     query, pattern, window, records = case
-    evaluated = WindowedPattern(query, SCHEMA, window)
-    found = [each for record in records for each in ended(evaluated, [record])]
+    evaluated = Windowed(query, window)
+    found = [each for record in records for each in evaluated.ended([record])]
     expected = by_definition(pattern, window, records)
     assert {match_of(result): end for end, *_, result in found} == expected
     assert len(found) == len(expected)
@@ -144,12 +152,12 @@ def test_a_match_of_a_key_whose_window_is_closed_goes_with_its_tuples() -> None:
     window = ExpressionWindow("match [A] [B]* [x = 0] per A.x")
     read = [(0, (1, 0)), (1, (0, 0)), (0, (0, 0)), (2, (0, 0)), (0, (1, 0)), (1, (0, 0)), (0, (0, 0))]
     records = [Record(relation, time, row, False) for time, (relation, row) in enumerate(read)]
-    evaluated = WindowedPattern(query, SCHEMA, window)
+    evaluated = Windowed(query, window)
     found = []
     for record in records:
-        found += ended(evaluated, [record])
-        held = {position for position, *_ in evaluated.state()["tuples"]}
-        assert {match.marks[0][0] for match in evaluated._waiting} <= held
+        found += evaluated.ended([record])
+        held = {position for position, *_ in evaluated.pattern.held()["tuples"]}
+        assert {match.marks[0][0] for match in evaluated.pattern._waiting} <= held
     assert {match_of(result): end for end, *_, result in found} == by_definition(pattern, window, records)
 
 
@@ -178,8 +186,8 @@ def test_a_match_waits_while_the_windows_of_other_keys_move_on(
     expression = ExpressionWindow(window)
     more = [(0, (0, 0)), (1, (1, 0)), (2, (0, 1)), (0, (1, 0)), (0, (1, 0))]
     records = [Record(relation, time, row, False) for time, (relation, row) in enumerate([*read, *more])]
-    evaluated = WindowedPattern(query, SCHEMA, expression)
-    found = [each for record in records for each in ended(evaluated, [record])]
+    evaluated = Windowed(query, expression)
+    found = [each for record in records for each in evaluated.ended([record])]
     assert {match_of(result): end for end, *_, result in found} == by_definition(pattern, expression, records)
 
 
@@ -190,14 +198,16 @@ def test_neither_batches_nor_failures_matter_to_patterns(
 ) -> None:
     query, _, window, stream = case
     long = [r._replace(time=r.time + i // len(stream) * 20) for i, r in enumerate(stream * 3)]
-    single, cut, whole = (WindowedPattern(query, SCHEMA, window) for _ in range(3))
-    expected = [each for record in long for each in ended(single, [record])]
+    single, cut, whole = (Windowed(query, window) for _ in range(3))
+    expected = [each for record in long for each in single.ended([record])]
     places = [0, *sorted(min(c, len(long)) for c in cuts), len(long)]
     found = []
     for a, b in pairwise(places):
-        found += ended(cut, long[a:b])
-        state, cut = cut.state(), WindowedPattern(query, SCHEMA, window)
-        cut.restore(orjson.loads(orjson.dumps(state)))
+        found += cut.ended(long[a:b])
+        state = orjson.loads(orjson.dumps([cut.windows.tracker.state(), cut.pattern.held()]))
+        cut = Windowed(query, window)
+        cut.windows.tracker.restore(state[0])
+        cut.pattern.hold(state[1])
     assert found == expected
-    assert ended(whole, long) == expected
-    assert single.live_tuples == whole.live_tuples == cut.live_tuples
+    assert whole.ended(long) == expected
+    assert single.pattern.live_tuples == whole.pattern.live_tuples == cut.pattern.live_tuples

@@ -22,6 +22,7 @@ from skws.queries.patterns import read_query
 from skws.queries.session import Session
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.pattern import WindowedPattern, WindowedPatterns
+from skws.queries.windowed.stream_windows import StreamWindows
 from skws.ranking.top import BestOfWindows
 from skws.results.model import LiveResult
 from skws.spec.job import Job
@@ -66,10 +67,12 @@ def keywords() -> tuple[Evaluated, list[Command]]:
 def pattern() -> tuple[Evaluated, list[Command]]:
     """Purchases of one customer, from renaming to renaming."""
     text = "customer c ; order o ; order p where c.cid = o.cid = p.cid"
-    made = WindowedPattern(read_query(text, SCHEMA), SCHEMA, WINDOW)
+    windows = StreamWindows(SCHEMA, WINDOW)
+    made = WindowedPattern(read_query(text, SCHEMA), SCHEMA, WINDOW, windows)
 
     def evaluated(records: Sequence[Record]) -> Iterator[LiveResult]:
-        yield from sorted(made.process(RecordBatch.of(records)), key=attrgetter("start"))
+        ended = made.ended(windows.feed(RecordBatch.of(records)))
+        yield from sorted((result for *_, result in ended), key=attrgetter("start"))
 
     return evaluated, [Command("add", "bought", text, kind=PATTERN)]
 

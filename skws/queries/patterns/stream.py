@@ -26,24 +26,21 @@ from skws_windows.window import (
     ExpressionWindow,
     Unbounded,
     Window,
-    parse_window,
 )
 
 
 class ReadTuple(NamedTuple):
-    """A tuple that a pattern reads. ``successor``: whether it replaces one of its key; None if not known."""
+    """A tuple that a pattern reads."""
 
     position: int
     relation: int
     row: Row
     time: int
-    successor: bool | None = None
 
 
 class PatternStream(Evaluator):
     """Evaluates a pattern over records in order of time; deletions are left out.
 
-    ``window``: the one that holds; None for the pattern's own, else the schema's.
     ``own``: the tuples, by relation and row, that results may have; None for
     all. Others are only counted, and remembered by their keys.
 
@@ -56,18 +53,17 @@ class PatternStream(Evaluator):
         self,
         query: PatternQuery,
         schema: Schema,
-        window: Window | None = None,
+        window: Window,
         own: Callable[[int, Row], bool] | None = None,
     ) -> None:
         self.query = query
-        self.window = window or query.window or parse_window(schema.window)
-        if isinstance(self.window, ExpressionWindow):
+        self.window = self.keeps = window
+        if isinstance(window, ExpressionWindow):
             raise PatternError("windows of an expression are for skws.queries.windowed.pattern")
-        self.keeps = self.window
         self.position = 0  # of the next insertion in the stream
-        self._by_count = isinstance(self.window, CountWindow)
-        self._automaton = Automaton(query.pcea, len(schema.relations), self.window)
-        self._history = History(schema, self.window, query.keywords)
+        self._by_count = isinstance(window, CountWindow)
+        self._automaton = Automaton(query.pcea, len(schema.relations), window)
+        self._history = History(schema, window, query.keywords)
         self._own = own
         self._reads = sorted(query.pcea.relations)
         self._now = -FOREVER
@@ -141,24 +137,22 @@ class PatternStream(Evaluator):
         """The number of remembered entries of runs and tuples."""
         return self.runs + self.live_tuples
 
-    def completing(
-        self, tuples: Iterable[ReadTuple], begin: int = -FOREVER, *, remember: bool = True
-    ) -> Iterator[ReadTuple]:
-        """Process tuples; gives each that completes results, from tick ``begin`` on.
+    def completing(self, tuples: Iterable[ReadTuple], *, remember: bool = True) -> Iterator[ReadTuple]:
+        """Process tuples; gives each that completes results.
 
         ``remember``: False if results are only counted, so their tuples are not needed.
         """
         automaton, history = self._automaton, self._history
         for taken in memory_checked(tuples):
-            position, relation, row, time, successor = taken
-            tick = position if self._by_count else time
+            position, relation, row, time = taken
+            tick = self.tick(taken)
             if self._own is not None and not self._own(relation, row):
                 history.pass_by(relation, row, tick)
                 continue
             automaton.position = position - 1
             if remember:
-                history.add(position, relation, row, tick, time, successor)
-            if automaton.update(relation, row, tick) and tick >= begin:
+                history.add(position, relation, row, tick, time)
+            if automaton.update(relation, row, tick):
                 yield taken
 
     def tick(self, taken: ReadTuple) -> int:
@@ -167,9 +161,7 @@ class PatternStream(Evaluator):
 
     def remember(self, taken: ReadTuple) -> None:
         """Remember a tuple for results that are found elsewhere."""
-        self._history.add(
-            taken.position, taken.relation, taken.row, self.tick(taken), taken.time, taken.successor
-        )
+        self._history.add(taken.position, taken.relation, taken.row, self.tick(taken), taken.time)
 
     def catch_up(self, tuples: Iterable[tuple[int, int, Row, int]]) -> None:
         """Have the automaton read remembered tuples: position, relation, row, tick."""

@@ -130,7 +130,7 @@ class WholePatternEvaluator(SynopsesEvaluator):
     def take(self, arrived: OrderedBatch) -> Iterator[PatternResult]:
         """Raises BadRecordsError if a row exceeds a bound of the schema; deletions are left out."""
         self._order.seek(arrived.position)
-        for position, relation, row, time, _ in self._order.tuples(arrived.batch, arrived.positions):
+        for position, relation, row, time in self._order.tuples(arrived.batch, arrived.positions):
             self._forget(time)
             self._remember(position, relation, row, time)
             found = self._run.completed(relation, time, (*row, position))

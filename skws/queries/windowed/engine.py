@@ -180,10 +180,6 @@ class WindowedEngine(MeshEngine):
         """Move to a position; the records before it are not processed."""
         self.tracker.position = position
 
-    def go_on_from(self, windows: dict[str, Any]) -> None:
-        """Go on where no window is open; ``windows``: the state of the tracker there."""
-        self.tracker.restore(windows)
-
     def state(self) -> dict[str, Any]:
         """The state without static tables, in plain values."""
         tuples, known = self._operator.live.tuples, self._operator.known

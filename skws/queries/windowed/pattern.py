@@ -68,7 +68,7 @@ class WindowedPattern:
     Where all relations that the pattern reads have the fields of ``per``, each
     key has runs of its own; else runs join tuples of several keys, which are
     dropped later. ``windows``: those of the expression, which several patterns
-    may share. Raises UsageError for an expression that cannot be read.
+    may share; they read each batch first.
     """
 
     def __init__(
@@ -76,16 +76,16 @@ class WindowedPattern:
         query: PatternQuery,
         schema: Schema,
         window: ExpressionWindow,
-        windows: StreamWindows | None = None,
+        windows: StreamWindows,
     ) -> None:
         self.query = query
         self.window = window
-        self._windows = windows or StreamWindows(schema, window)
-        self.tracker = self._windows.tracker
+        self.tracker = windows.tracker
         self._schema = schema
         self._reads = sorted(query.pcea.relations)
-        fields = self._windows.fields
-        self._by_key = all(field.columns[relation] >= 0 for field in fields for relation in self._reads)
+        self._by_key = all(
+            field.columns[relation] >= 0 for field in windows.fields for relation in self._reads
+        )
         self._lanes: dict[Code, _Lane] = {}
         self._waiting: list[Match] = []
         self._closed = ClosedWindows(self.tracker)
@@ -105,24 +105,11 @@ class WindowedPattern:
         """The number of matches that wait for a window to end."""
         return len(self._waiting)
 
-    def seek(self, position: int) -> None:
-        """Move to a position; the records before it are not processed."""
-        self.tracker.position = position
+    def ended(self, found: Found) -> list[tuple[int, int, str, PatternResult]]:
+        """The results whose first window ends in a batch, in order.
 
-    def go_on_from(self, windows: dict[str, Any]) -> None:
-        """Go on where no window is open; ``windows``: the state of the tracker there."""
-        self.tracker.restore(windows)
-
-    def process(self, batch: RecordBatch) -> Iterator[PatternResult]:
-        """The results whose first window ends in a batch, by its end, their last tuple, and their id."""
-        return (result for *_, result in self.ended(batch))
-
-    def ended(self, batch: RecordBatch) -> list[tuple[int, int, str, PatternResult]]:
-        """As ``process``; before each result the positions of its window's end and last tuple, and its id."""
-        return self.ended_by(self._windows.feed(batch))
-
-    def ended_by(self, found: Found) -> list[tuple[int, int, str, PatternResult]]:
-        """As ``ended``, for a batch that the windows have read."""
+        Before each result are the positions of its window's end and of its last tuple, and its id.
+        """
         inserted, begin, spans = found
         if not len(inserted):
             return []
@@ -131,15 +118,6 @@ class WindowedPattern:
         self._closed.add(spans.closed)
         self._forget(spans)
         return results
-
-    def state(self) -> dict[str, Any]:
-        """The state in plain values."""
-        return {"tracker": self.tracker.state(), **self.held()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of ``state``."""
-        self.tracker.restore(state["tracker"])
-        self.hold(state)
 
     def held(self) -> dict[str, Any]:
         """The state without the windows, in plain values."""
@@ -316,8 +294,7 @@ class WindowedPatterns(Operator):
             self._windows.tracker.position = arrived.position
         found = self._windows.feed(arrived.batch)
         return {
-            name: [result for *_, result in pattern.ended_by(found)]
-            for name, pattern in self._patterns.items()
+            name: [result for *_, result in pattern.ended(found)] for name, pattern in self._patterns.items()
         }
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002

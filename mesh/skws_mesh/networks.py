@@ -226,8 +226,8 @@ class OperatorPrefix:
         return prefix_of(self.tree, self.size)
 
 
-def prefix_of(tree: Tree, size: int) -> Prefix:
-    """What names an operator: relations, keywords, parents and edges of its nodes."""
+def prefix_of(tree: Tree, size: int | None = None) -> Prefix:
+    """What names an operator: relations, keywords, parents and edges of the first nodes, all by default."""
     return (tree.relations[:size], tree.keywords[:size], tree.parents[:size], tree.edges[:size])
 
 
@@ -251,4 +251,4 @@ def prefix_tree(networks: Iterable[Tree]) -> OperatorPrefix | None:
 
 
 def _by_size(tree: Tree) -> tuple[int, Prefix]:
-    return len(tree.relations), prefix_of(tree, len(tree.relations))
+    return len(tree.relations), prefix_of(tree)

@@ -61,7 +61,7 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     counts = engine.counts
     engine.compact(_now(plan, counts.tuples, clock))
     live = engine.live_tuples
-    waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in engine.waiting()}
+    waiting = {prefix_of(tree): count for tree, count in engine.waiting()}
     missing = tuple(word for slot, word in enumerate(plan.keywords) if not engine.carried >> slot & 1)
     return Observed(counts.tuples + counts.static, live, waiting, results, missing)
 
@@ -117,7 +117,7 @@ def _operators(plan: Plan, mesh: PaperMesh) -> tuple[dict[Prefix, int], dict[Pre
     by_demand = isinstance(mesh, DemandDrivenMesh)
     for operator in _all(mesh):
         tree = tree_gen(operator, mesh.generator)
-        prefix = prefix_of(tree, len(tree.relations))
+        prefix = prefix_of(tree)
         if not operator.complete and operator.out.entries:
             held[prefix] += len(operator.out.entries)
         if by_demand and isinstance(operator, JoinOperator) and not operator.running:

@@ -331,7 +331,7 @@ class LocalWatch:
     def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
         live = self.worker.live
         waiting, probes = (
-            {prefix_of(tree, len(tree.relations)): count for tree, count in counts}
+            {prefix_of(tree): count for tree, count in counts}
             for counts in (live.waiting(), live.probes())
         )
         return waiting, probes

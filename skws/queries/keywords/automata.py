@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, islice
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from skws.spec.enums import EvaluatorName
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns
 from skws_mesh.columnar.store import NO_MEMBER, Partials
+from skws_mesh.networks import Prefix, prefix_of
 from skws_mesh.sequence import FREE
 from skws_mesh.tree import Tree
 from skws_patterns.evaluation.evaluator import Evaluator
@@ -31,8 +32,6 @@ from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Variable, is_hiera
 from skws_schema.graph import edges
 from skws_schema.model import Row, Schema
 from skws_windows.window import TimeWindow, Unbounded, Window
-
-Prefix: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 _PAIR: Final = 2
 MOST_NETWORKS: Final = 500
@@ -223,9 +222,4 @@ def _before(tuples: TupleColumns, one: Ints, other: Ints) -> Flags:
 
 def prefixes(trees: list[Tree]) -> frozenset[Prefix]:
     """Networks and their prefixes: the operators that the mesh needs for them."""
-    return frozenset(prefix(tree, size) for tree in trees for size in range(1, len(tree.relations) + 1))
-
-
-def prefix(tree: Tree, size: int | None = None) -> Prefix:
-    """The first nodes of a tree, all by default."""
-    return tree.relations[:size], tree.keywords[:size], tree.parents[:size], tree.edges[:size]
+    return frozenset(prefix_of(tree, size) for tree in trees for size in range(1, len(tree.relations) + 1))

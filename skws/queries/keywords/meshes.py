@@ -16,6 +16,7 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.mesh import ColumnarMesh
+from skws_mesh.networks import prefix_of
 from skws_mesh.tree import Tree
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Schema
@@ -147,13 +148,13 @@ class Meshes:
     def _split(self, plan: Plan, generator: CNGen) -> tuple[ColumnarMesh, NetworkAutomata | None]:
         """Automata for the networks they evaluate, and a mesh for the others."""
         # Only if automata are asked for: patterns load a parser.
-        from skws.queries.keywords.automata import NetworkAutomata, networks_apart, prefix, prefixes  # noqa: PLC0415
+        from skws.queries.keywords.automata import NetworkAutomata, networks_apart, prefixes  # noqa: PLC0415
 
         apart = networks_apart(plan, generator)
         if not apart:
             return self._mesh_of(generator), None
         elsewhere = set(apart)
         grown_from = prefixes([tree for tree in generator.networks() if tree not in elsewhere])
-        mesh = self._mesh_of(generator, apart, lambda tree: prefix(tree) in grown_from)
+        mesh = self._mesh_of(generator, apart, lambda tree: prefix_of(tree) in grown_from)
         numbered = {mesh.add_network(tree): tree for tree in apart}
         return mesh, NetworkAutomata(generator, self._window, numbered)

@@ -57,7 +57,7 @@ def told(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
     # A query without windows has none, and one that is another shard's has none here.
     stretches = {one.name: found for one in standing if (found := live.window_spans(one.name))}
     return {
-        "partials": [[*prefix_of(tree, len(tree.relations)), *numbers] for tree, *numbers in operators],
+        "partials": [[*prefix_of(tree), *numbers] for tree, *numbers in operators],
         "stretches": {
             name: [[one.key, one.start, one.end] for one in found] for name, found in stretches.items()
         },

@@ -35,7 +35,7 @@ class Domain(StrEnum):
 
     @classmethod
     def of(cls, kind: AttributeType) -> Domain:
-        return cls.TEXT if kind in (AttributeType.TEXT, AttributeType.STRING) else cls(kind.value)
+        return cls.TEXT if kind.family is AttributeType.TEXT else cls(kind.value)
 
 
 class Op(StrEnum):

@@ -25,6 +25,13 @@ class AttributeType(StrEnum):
     BOOLEAN = "boolean"
     TIMESTAMP = "timestamp"
 
+    @property
+    def family(self) -> AttributeType:
+        """Values of one family can be equal: all texts are one, and all numbers."""
+        return _FAMILIES.get(self, self)
+
+
+_FAMILIES = {AttributeType.STRING: AttributeType.TEXT, AttributeType.INTEGER: AttributeType.NUMBER}
 
 BOUNDABLE = (AttributeType.INTEGER, AttributeType.NUMBER, AttributeType.TIMESTAMP)
 

@@ -15,9 +15,10 @@ import orjson
 
 from skws.data.record import BadRecord, Record
 from skws.durable.files import GrowingFile
-from skws.results.assemble import iso, json_row
+from skws.results.assemble import json_row
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SkwsError, UsageError
+from skws_schema.instants import iso
 from skws_schema.model import Schema
 from skws_windows.window import duration_text, rounded_up
 

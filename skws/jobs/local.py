@@ -331,8 +331,7 @@ class LocalWatch:
     def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
         live = self.worker.live
         waiting, probes = (
-            {prefix_of(tree): count for tree, count in counts}
-            for counts in (live.waiting(), live.probes())
+            {prefix_of(tree): count for tree, count in counts} for counts in (live.waiting(), live.probes())
         )
         return waiting, probes
 

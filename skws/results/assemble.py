@@ -7,7 +7,6 @@ depends on neither engine nor slicing nor order of arrival.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from hashlib import blake2b
 from itertools import repeat
@@ -22,11 +21,11 @@ from skws.results.model import JsonRow, Op, Result, ResultTuple
 from skws_mesh.networks import CandidateNetwork, Wording, carried
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_schema.instants import iso
 from skws_schema.model import AttributeType, Relation, Row, Schema, Value
 from skws_windows.window import FOREVER, MICROSECOND
 
 _JSON = Encoder()  # a line for each name: texts with line ends have them escaped
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Joins: TypeAlias = tuple[tuple[int, int, str], ...]
 
@@ -218,18 +217,10 @@ def _row_getter(relation: Relation) -> Callable[[Row], JsonRow]:
         named: JsonRow = dict(zip(names, row, strict=True))
         for name in stamps:
             value = named[name]
-            named[name] = None if value is None else iso(float(value))
+            named[name] = None if value is None else iso(int(value))
         return named
 
     return shown
-
-
-def iso(value: str | float | None) -> str | None:
-    """Microseconds since the epoch as ``2026-01-01T00:00:00Z``; None stays None."""
-    if value is None:
-        return None
-    moment = _EPOCH + timedelta(microseconds=int(value))
-    return moment.isoformat().replace("+00:00", "Z")
 
 
 def _key_text(relation: Relation, row: Row) -> str:

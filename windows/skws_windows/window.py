@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -39,7 +38,6 @@ _UNITS = {
     "week": 7 * 86400 * MICROSECOND,
 }
 _EXPRESSION = re.compile(r"(every|first|longest|open|after|match)\b", re.IGNORECASE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
@@ -206,9 +204,3 @@ def _unit(word: str, text: str, what: str) -> int:
             return _UNITS[name]
     meant = nearest(word, _UNITS) or "; expected us, ms, s, min, h, d or week"
     raise UsageError(f"{what} {text!r}: unknown unit {word!r}{meant}")
-
-
-def instant(text: str) -> int:
-    """Microseconds since the epoch of a time in ISO 8601, in UTC if it names no zone. Raises ValueError."""
-    moment = datetime.fromisoformat(text)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)

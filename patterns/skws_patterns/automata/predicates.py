@@ -2,8 +2,8 @@
 
 An equality predicate is a pair of partial key functions: two tuples satisfy
 it if both keys are defined and equal. A key with a NULL in it is undefined,
-so a NULL joins nothing. ``comparable`` and ``typed`` check the types of
-attributes and constants before predicates are built.
+so a NULL joins nothing. ``typed`` checks the types of constants before
+predicates are built.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
+from skws_schema.instants import instant
 from skws_schema.model import Attribute, AttributeType, Row, Value
-from skws_windows.window import instant
 
 Columns: TypeAlias = tuple[int, ...]
 Key: TypeAlias = tuple[Value, ...]
@@ -146,37 +146,27 @@ def key(columns: Columns, row: Row) -> Key | None:
     return None if None in values else values
 
 
-_TEXTS = (AttributeType.TEXT, AttributeType.STRING)
-_NUMBERS = (AttributeType.INTEGER, AttributeType.NUMBER)
-
-
-def comparable(one: Attribute, other: Attribute) -> bool:
-    """True if values of the two attributes can be equal."""
-    return one.type is other.type or any({one.type, other.type} <= set(kind) for kind in (_TEXTS, _NUMBERS))
+_WANTED: Final = {
+    AttributeType.TEXT: "a quoted text",
+    AttributeType.NUMBER: "a number",
+    AttributeType.BOOLEAN: "true or false",
+    AttributeType.TIMESTAMP: "one such as '2026-01-01T00:00:00Z'",
+}
 
 
 def typed(value: Value, attribute: Attribute) -> Value:
     """The value as rows hold it: time stamps in microseconds. Raises ValueError for another type."""
-    if attribute.type in _TEXTS and isinstance(value, str):
+    family = attribute.type.family
+    if family is AttributeType.TEXT and isinstance(value, str):
         return value
-    if attribute.type in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool):
+    if family is AttributeType.NUMBER and isinstance(value, int | float) and not isinstance(value, bool):
         return value
-    if attribute.type is AttributeType.BOOLEAN and isinstance(value, bool):
+    if family is AttributeType.BOOLEAN and isinstance(value, bool):
         return value
-    if attribute.type is AttributeType.TIMESTAMP and isinstance(value, str):
+    if family is AttributeType.TIMESTAMP and isinstance(value, str):
         return _microseconds(value, attribute)
     raise ValueError(
-        f"{attribute.name} is of type {attribute.type}: expected {_wanted(attribute)}, not {value!r}"
-    )
-
-
-def _wanted(attribute: Attribute) -> str:
-    if attribute.type in _TEXTS:
-        return "a quoted text"
-    if attribute.type in _NUMBERS:
-        return "a number"
-    return (
-        "true or false" if attribute.type is AttributeType.BOOLEAN else "one such as '2026-01-01T00:00:00Z'"
+        f"{attribute.name} is of type {attribute.type}: expected {_WANTED[family]}, not {value!r}"
     )
 
 
@@ -185,5 +175,5 @@ def _microseconds(text: str, attribute: Attribute) -> int:
         return instant(text)
     except ValueError:
         raise ValueError(
-            f"{attribute.name} is a time stamp: expected {_wanted(attribute)}, not {text!r}"
+            f"{attribute.name} is a time stamp: expected {_WANTED[attribute.type.family]}, not {text!r}"
         ) from None

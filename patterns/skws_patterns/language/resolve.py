@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from skws_patterns.automata.predicates import Compared, Contains, Same, Test, Unary, comparable, typed
+from skws_patterns.automata.predicates import Compared, Contains, Same, Test, Unary, typed
 from skws_patterns.language.expression import Letter, letters
 from skws_patterns.language.parse import Agreement, Filter, Keyword, Pattern, Reference, Span
 from skws_schema.errors import PatternError, UsageError, nearest
@@ -94,7 +94,7 @@ class _Resolver:
                 column = self._column(letter, reference.attribute, reference.span)
                 attribute = self._schema.relations[letter.relation].attributes[column]
                 first = first or (reference, attribute)
-                if not comparable(first[1], attribute):
+                if first[1].type.family is not attribute.type.family:
                     raise self._fault(
                         reference.span,
                         f"{first[0]} is of type {first[1].type} and {reference} of type {attribute.type}: "

@@ -6,7 +6,7 @@ from typing import cast
 
 from lark import Token, Tree
 
-from skws_patterns.automata.predicates import comparable, typed
+from skws_patterns.automata.predicates import typed
 from skws_patterns.grammar import constant_value, parse, span
 from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Constant, Term, Variable
 from skws_schema.errors import PatternError, nearest
@@ -59,7 +59,7 @@ def _check_types(text: str, body: list[Tree[Token]], atoms: tuple[Atom, ...], sc
             if not isinstance(token, Token) or token.type != "NAME" or str(token) == "_":
                 continue
             other, known = first.setdefault(str(token), (relation.name, attribute))
-            if not comparable(known, attribute):
+            if known.type.family is not attribute.type.family:
                 raise PatternError.at(
                     text,
                     *span(token),

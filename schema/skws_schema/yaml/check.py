@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TypeAlias
 
 from skws_schema.errors import nearest
+from skws_schema.instants import instant
 from skws_schema.model import BOUNDABLE, AttributeType, Schema
 from skws_schema.yaml.located import Data, Located, Path
 
@@ -83,13 +83,11 @@ def _microseconds(written: Data) -> int:
     if isinstance(written, int | float) and not isinstance(written, bool):
         return round(written * 1_000_000)
     try:
-        moment = datetime.fromisoformat(str(written))
+        return instant(str(written))
     except ValueError:
         raise ValueError(
             f"expected a timestamp (2026-01-31T12:00:00Z, or seconds since the epoch), found {written!r}"
         ) from None
-    delta = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
 def _types(entry: Data) -> dict[str, AttributeType | None] | None:

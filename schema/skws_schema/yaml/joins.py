@@ -63,9 +63,6 @@ def _side(text: str, start: int) -> Side:
     return Side(names[0], names[1], start + len(text) - len(text.lstrip()))
 
 
-_CLASSES = {AttributeType.STRING: "text", AttributeType.INTEGER: "number"}
-
-
 def read_joins(located: Located, relations: Mapping[str, Draft]) -> tuple[Join, ...]:
     """Every readable join, in order; faults are reported."""
     entries = mapping(located.data).get("joins")
@@ -104,7 +101,7 @@ def _condition(located: Located, path: Path, text: str, relations: Mapping[str, 
     if not all(known for known, _ in sides):
         return None
     left, right = (kind for _, kind in sides)
-    if left and right and _CLASSES.get(left, left) != _CLASSES.get(right, right):
+    if left and right and left.family is not right.family:
         message = f"{condition.left} is {left} but {condition.right} is {right}; a join needs equal types"
         located.report(located.value_place(path), message)
     return condition

@@ -7,15 +7,14 @@ YAML 1.1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 
 import yaml
 
+from skws_schema.instants import iso
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.located import SCALARS, TAG_PREFIX
 
 WIDTH = 100
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -101,7 +100,7 @@ def _bounds(attribute: Attribute) -> str:
 def bound_text(attribute: Attribute, value: int | float) -> str:
     """A ``min`` or ``max`` as it is written."""
     if attribute.type is AttributeType.TIMESTAMP:
-        return scalar((_EPOCH + timedelta(microseconds=value)).isoformat().replace("+00:00", "Z"))
+        return scalar(iso(int(value)))
     return scalar(value)
 
 

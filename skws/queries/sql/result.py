@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from skws.results.assemble import iso
 from skws.results.model import JsonRow, Op
 from skws_bounds.normal_form import Domain, Union
 from skws_bounds.run import Output
+from skws_schema.instants import iso
 
 
 class Added(NamedTuple):
@@ -27,7 +27,7 @@ def shown_row(union: Union, values: Output) -> JsonRow:
     """A row by names of columns; time stamps are ISO 8601 in UTC."""
     query = union.queries[0]
     shown = (
-        iso(value) if term.domain is Domain.TIMESTAMP else value
+        iso(value) if term.domain is Domain.TIMESTAMP and value is not None else value
         for term, value in zip(query.output, values, strict=True)
     )
     return dict(zip(query.names, shown, strict=True))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from skws_schema.errors import UsageError, nearest
+from skws_schema.instants import instant
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, FieldInfo, Sort
 from skws_windows.language.grammar import fault, position, taken, tree, unquoted
-from skws_windows.window import instant, parse_duration
+from skws_windows.window import parse_duration
 
 if TYPE_CHECKING:
     from lark import Token, Tree

@@ -12,7 +12,8 @@ from copy import copy
 from itertools import pairwise
 from math import ceil, floor
 
-from skws_bounds.normal_form import Atom, Attr, Constant, Extreme, Op, Term
+from skws_bounds.normal_form import Atom, Attr, Constant, Extreme, Term
+from skws_schema.comparison import Op
 
 
 class Closure:

@@ -9,7 +9,8 @@ from typing import Final
 from sqlglot import exp
 
 from skws_bounds.names import UnknownNameError, resolve
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Op, Place, Stream
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Place, Stream
+from skws_schema.comparison import Op
 from skws_schema.errors import SqlError
 from skws_schema.model import AttributeType, Schema
 from skws_schema.yaml.check import bound_value

@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from operator import eq, ge, gt, le, lt, ne
-from typing import Any, Final
+from typing import Any
 
-from skws_bounds.normal_form import Atom, Attr, Constant, Op, Query, Stream
+from skws_bounds.normal_form import Atom, Attr, Constant, Query, Stream
+from skws_schema.comparison import COMPARED
 from skws_schema.model import Row, Schema
 
 Bags = Mapping[str, Sequence[tuple[int, Row]]]
 """The (time, row) of the tuples of each stream, by alias."""
-
-_COMPARE: Final = {
-    Op.LESS: lt,
-    Op.EQUAL: eq,
-    Op.GREATER: gt,
-    Op.DIFFERENT: ne,
-    Op.AT_MOST: le,
-    Op.AT_LEAST: ge,
-}
 
 
 def results(query: Query, schema: Schema, bags: Bags) -> Counter[tuple[Any, ...]]:
@@ -78,7 +69,7 @@ class _Join:
 
     def _holds(self, atom: Atom) -> bool:
         left, right = self._value(atom.left), self._value(atom.right)
-        return left is not None and right is not None and bool(_COMPARE[atom.op](left, right))
+        return left is not None and right is not None and bool(COMPARED[atom.op](left, right))
 
     def _value(self, term: object) -> Any:
         if isinstance(term, Constant):

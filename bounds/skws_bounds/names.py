@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from math import ceil, floor
 from typing import Any
 
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Op, Stream
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Stream
+from skws_schema.comparison import Op
 from skws_schema.errors import BadRecordsError, nearest
 from skws_schema.model import Attribute, Relation, Schema, Value
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from skws_schema.comparison import Op
 from skws_schema.model import AttributeType, Value
 
 
@@ -36,25 +37,6 @@ class Domain(StrEnum):
     @classmethod
     def of(cls, kind: AttributeType) -> Domain:
         return cls.TEXT if kind.family is AttributeType.TEXT else cls(kind.value)
-
-
-class Op(StrEnum):
-    """Comparisons; the last three are split before any criterion is checked."""
-
-    LESS = "<"
-    EQUAL = "="
-    GREATER = ">"
-    DIFFERENT = "!="
-    AT_MOST = "<="
-    AT_LEAST = ">="
-
-    @property
-    def turned(self) -> Op:
-        """The same comparison with its sides exchanged."""
-        return _TURNED.get(self, self)
-
-
-_TURNED = {Op.LESS: Op.GREATER, Op.GREATER: Op.LESS, Op.AT_MOST: Op.AT_LEAST, Op.AT_LEAST: Op.AT_MOST}
 
 
 @dataclass(frozen=True, slots=True)

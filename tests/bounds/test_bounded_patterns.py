@@ -9,8 +9,9 @@ import pytest
 
 from skws.cli.main import run
 from skws.queries.patterns.normal_form import memory_lines, pattern_query, pattern_verdict
-from skws_bounds.normal_form import Op, Union
+from skws_bounds.normal_form import Union
 from skws_bounds.verdict import check
+from skws_schema.comparison import Op
 from skws_schema.errors import PatternError, UsageError
 from skws_schema.yaml.load import parse_schema
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skws_bounds.normal_form import Constant, Domain, Kind, Op
+from skws_bounds.normal_form import Constant, Domain, Kind
+from skws_schema.comparison import Op
 from skws_schema.errors import SqlError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.bounds.bounds_queries import STREAMS, sql
@@ -130,7 +131,10 @@ def test_bounds_of_the_schema_are_promised_not_filtered() -> None:
     assert all(a.assumed for a in query.atoms)
     # Those of fractions as the next integers beyond them, so that nothing has to be split.
     ends = [(a.op, a.right) for a in query.atoms if str(a.left) == "p.n"]
-    assert ends == [(Op.GREATER, Constant(-1, Domain.INTEGER)), (Op.LESS, Constant(2, Domain.INTEGER))]
+    assert ends == [
+        (Op.GREATER, Constant(-1, Domain.INTEGER)),
+        (Op.LESS, Constant(2, Domain.INTEGER)),
+    ]
 
 
 def test_a_record_without_a_time_attribute_has_its_own_time() -> None:

@@ -13,9 +13,10 @@ from skws_bounds import theorem1, theorem2
 from skws_bounds.lto import Criterion, compared, forests
 from skws_bounds.maxref import Failure, unkeepable
 from skws_bounds.modified import Modified, conjunctions
-from skws_bounds.normal_form import Atom, Attr, Domain, Op, Term
+from skws_bounds.normal_form import Atom, Attr, Domain, Term
 from skws_bounds.verdict import lasting
 from skws_schema.budget import StepBudget
+from skws_schema.comparison import Op
 from tests.bounds.bounds_queries import queries, sql, unlimited
 from tests.strategies import examples
 

@@ -7,7 +7,6 @@ from typing import Final, TypeAlias
 
 from hypothesis import strategies as st
 
-from skws_patterns.automata.predicates import Operator
 from skws_patterns.language.expression import (
     Alternation,
     Conjunction,
@@ -21,6 +20,7 @@ from skws_patterns.language.expression import (
     star,
 )
 from skws_patterns.language.parse import Agreement, Filter, Pattern, Reference
+from skws_schema.comparison import Op
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
 
 # A set of (position, variable): one match.
@@ -91,7 +91,7 @@ def _passes(pattern: Pattern, letter: Letter, row: Row) -> bool:
     for condition in pattern.conditions:
         if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
             value = row[ATTRIBUTES.index(condition.reference.attribute)]
-            if value is None or (value == condition.value) != (condition.operator is Operator.EQUAL):
+            if value is None or (value == condition.value) != (condition.operator is Op.EQUAL):
                 return False
     return True
 
@@ -142,7 +142,11 @@ def patterns(draw: st.DrawFn, max_letters: int = 4) -> Pattern:
     agreement = st.builds(Agreement, st.lists(reference, min_size=2, max_size=4).map(tuple))
     everywhere = Agreement(tuple(Reference(v, "x", (0, 0)) for v in sorted(relations)))
     filtered = st.builds(
-        Filter, reference, st.sampled_from([Operator.EQUAL, Operator.UNEQUAL]), st.just(0), st.just((0, 0))
+        Filter,
+        reference,
+        st.sampled_from([Op.EQUAL, Op.DIFFERENT]),
+        st.just(0),
+        st.just((0, 0)),
     )
     conditions = draw(st.lists(st.one_of(agreement, st.just(everywhere), filtered), max_size=3))
     return Pattern("random", body, tuple(conditions))

@@ -6,13 +6,14 @@ import pytest
 
 from skws_patterns.automata import run_trees
 from skws_patterns.automata.pcea import PCEA, Source, Transition
-from skws_patterns.automata.predicates import Compared, Equality, Operator, Unary
+from skws_patterns.automata.predicates import Compared, Equality, Unary
 from skws_patterns.automata.run_trees import find_ambiguity
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import parse_pattern
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.parse import parse_conjunctive_query
 from skws_schema.budget import OverBudgetError
+from skws_schema.comparison import Op
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, S, T
 from tests.patterns.texts import contains
 
@@ -54,7 +55,7 @@ def test_a_run_that_reads_a_tuple_twice_is_found() -> None:
 
 
 def test_tests_of_constants_are_met() -> None:
-    one = Unary(T, (Compared(0, Operator.EQUAL, 7),))
+    one = Unary(T, (Compared(0, Op.EQUAL, 7),))
     both = (Transition((), one, DOT, "a"), Transition((), Unary(T), DOT, "b"))
     found = find_ambiguity(PCEA(both, frozenset({"a", "b"})), 1)
     assert found is not None

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA
-from skws_patterns.automata.predicates import Contains, Operator
+from skws_patterns.automata.predicates import Contains
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.evaluation.heap import by_label
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Agreement, Filter, Keyword, parse_pattern
+from skws_schema.comparison import Op
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded
@@ -85,7 +86,7 @@ def test_filters_know_the_types_of_attributes() -> None:
     text = "login l where l.user >= 2 and 5 > l.user and l.ok = true and l.at < '2026-01-01T00:00:00Z'"
     pattern = parse_pattern(text, SCHEMA)
     compared = [c.operator for c in pattern.conditions if isinstance(c, Filter)]
-    assert compared == [Operator.AT_LEAST, Operator.LESS, Operator.EQUAL, Operator.LESS]
+    assert compared == [Op.AT_LEAST, Op.LESS, Op.EQUAL, Op.LESS]
     (transition,) = automaton(text).transitions
     assert transition.unary.holds(0, row(3))
     assert not transition.unary.holds(0, row(5))

@@ -8,12 +8,11 @@ predicates are built.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from skws_schema.comparison import COMPARED, Op
 from skws_schema.instants import instant
 from skws_schema.model import Attribute, AttributeType, Row, Value
 
@@ -21,38 +20,17 @@ Columns: TypeAlias = tuple[int, ...]
 Key: TypeAlias = tuple[Value, ...]
 
 
-class Operator(StrEnum):
-    """Comparisons of an attribute with a constant."""
-
-    EQUAL = "="
-    UNEQUAL = "!="
-    LESS = "<"
-    AT_MOST = "<="
-    GREATER = ">"
-    AT_LEAST = ">="
-
-
-_COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
-    Operator.EQUAL: operator.eq,
-    Operator.UNEQUAL: operator.ne,
-    Operator.LESS: operator.lt,
-    Operator.AT_MOST: operator.le,
-    Operator.GREATER: operator.gt,
-    Operator.AT_LEAST: operator.ge,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Compared:
     """The value of a column compared with a constant; false where it is NULL."""
 
     column: int
-    operator: Operator
+    operator: Op
     value: Value
 
     def holds(self, row: Row) -> bool:
         found = row[self.column]
-        return found is not None and _COMPARE[self.operator](found, self.value)
+        return found is not None and COMPARED[self.operator](found, self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +87,7 @@ def _fixed(unary: Unary) -> dict[int, Value]:
     return {
         test.column: test.value
         for test in unary.tests
-        if isinstance(test, Compared) and test.operator is Operator.EQUAL
+        if isinstance(test, Compared) and test.operator is Op.EQUAL
     }
 
 

@@ -16,8 +16,9 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from skws_patterns.automata.pcea import PCEA, State, Transition
-from skws_patterns.automata.predicates import Compared, Operator, Unary
+from skws_patterns.automata.predicates import Compared, Unary
 from skws_schema.budget import StepBudget
+from skws_schema.comparison import Op
 from skws_schema.model import Row, Value
 
 Valuation: TypeAlias = dict[str, frozenset[int]]
@@ -153,6 +154,6 @@ def _columns(pcea: PCEA) -> Iterator[int]:
 def _row(unary: Unary, width: int) -> Row:
     values: list[Value] = [0] * width
     for test in unary.tests:
-        if isinstance(test, Compared) and test.operator is Operator.EQUAL:
+        if isinstance(test, Compared) and test.operator is Op.EQUAL:
             values[test.column] = test.value
     return tuple(values)

@@ -11,7 +11,6 @@ from typing import Final, TypeAlias, cast
 
 from lark import Token, Tree
 
-from skws_patterns.automata.predicates import Operator
 from skws_patterns.grammar import constant_value, parse, span
 from skws_patterns.language.expression import (
     Expression,
@@ -24,6 +23,7 @@ from skws_patterns.language.expression import (
     sequence,
     size,
 )
+from skws_schema.comparison import Op
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Relation, Schema, Value
 from skws_windows.language.grammar import unquoted
@@ -56,7 +56,7 @@ class Filter:
     """An attribute compared with a constant."""
 
     reference: Reference
-    operator: Operator
+    operator: Op
     value: Value
     span: Span
 
@@ -84,14 +84,6 @@ class Pattern:
     window: Window | None = None
 
 
-_MIRRORED = {
-    Operator.LESS: Operator.GREATER,
-    Operator.AT_MOST: Operator.AT_LEAST,
-    Operator.GREATER: Operator.LESS,
-    Operator.AT_LEAST: Operator.AT_MOST,
-}
-
-
 def read_condition(text: str, tree: Tree[Token]) -> Condition:
     """One condition. Raises PatternError with carets at the place."""
     return _contains(tree) if tree.data == "contains" else _comparison(text, tree)
@@ -116,11 +108,11 @@ def _contains(tree: Tree[Token]) -> Keyword:
 
 
 def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter:
-    operators = [Operator(str(child)) for child in tree.children[1::2]]
+    operators = [Op(str(child)) for child in tree.children[1::2]]
     operands = tree.children[::2]
     references = [_reference(o) for o in operands if isinstance(o, Tree)]
     if len(references) == len(operands):
-        if any(operator is not Operator.EQUAL for operator in operators):
+        if any(operator is not Op.EQUAL for operator in operators):
             raise PatternError.at(
                 text,
                 *span(tree),
@@ -133,7 +125,7 @@ def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter:
     constant = next(o for o in operands if isinstance(o, Token))
     compared = operators[0]
     if isinstance(operands[0], Token):
-        compared = _MIRRORED.get(compared, compared)
+        compared = compared.turned
     return Filter(references[0], compared, constant_value(constant), span(tree))
 
 

@@ -21,10 +21,11 @@ from itertools import combinations, product
 from typing import Final
 
 from skws_patterns.automata.pcea import PCEA, Source, Transition
-from skws_patterns.automata.predicates import Columns, Compared, Equality, Operator, Same, Test, Unary
+from skws_patterns.automata.predicates import Columns, Compared, Equality, Same, Test, Unary
 from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Constant, Term
 from skws_patterns.queries.qtree import FRESH, Inner, compact, qtree
 from skws_schema.budget import OverBudgetError, StepBudget
+from skws_schema.comparison import Op
 from skws_schema.errors import PatternError
 
 # There are exponentially many sets of atoms, and so many states.
@@ -65,7 +66,7 @@ def unary_of(atoms: list[Atom]) -> Unary | None:
         if any(value != constants[0] for value in constants):
             return None
         if constants:
-            tests += [Compared(column, Operator.EQUAL, constants[0]) for column in columns]
+            tests += [Compared(column, Op.EQUAL, constants[0]) for column in columns]
         elif len(columns) > 1 or any(sum(t in atom.terms for atom in atoms) > 1 for t in terms):
             tests.append(Same(tuple(columns)))  # even of one column: a NULL does not join itself
     return Unary(atoms[0].relation, tuple(tests))

@@ -16,9 +16,10 @@ from typing import Final
 
 from skws_bounds.maxref import Failure
 from skws_bounds.names import attribute_of, promises, stream_of
-from skws_bounds.normal_form import Atom, Attr, Domain, Kind, Op, Query, Stream, Union
+from skws_bounds.normal_form import Atom, Attr, Domain, Kind, Query, Stream, Union
 from skws_bounds.verdict import Verdict, check
 from skws_mesh.networks import CandidateNetwork
+from skws_schema.comparison import Op
 from skws_schema.model import Relation, Schema
 
 WHOLE: Final = "(whole tuple)"

@@ -17,7 +17,7 @@ from typing import Final
 from skws.queries.keywords.bounded_networks import described_whole, ends, whole_tuples
 from skws.queries.patterns.text import is_formal, text_match
 from skws_bounds.names import UnknownNameError, attribute_of, promises, resolve, stream_of
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Op, Place, Query, Stream, Union
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Place, Query, Stream, Union
 from skws_bounds.verdict import Verdict, check
 from skws_patterns.automata.predicates import typed
 from skws_patterns.language.expression import (
@@ -35,6 +35,7 @@ from skws_patterns.language.resolve import resolve as checked
 from skws_patterns.queries.hcq import ConjunctiveQuery, Variable
 from skws_patterns.queries.hcq import Constant as Value
 from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_schema.comparison import Op
 from skws_schema.errors import PatternError, UsageError
 from skws_schema.model import Schema
 from skws_windows.window import Window
@@ -43,8 +44,6 @@ POSITION: Final = "position"
 MOST_CHOICES: Final = 256
 MOST_UNORDERED: Final = 7
 """The most letters whose orders are enumerated."""
-_OPS: Final = {op.value: op for op in Op}
-"""Patterns and bounds write operators alike."""
 
 
 def pattern_query(text: str, schema: Schema, shown: tuple[str, ...] | None = None) -> Union:
@@ -212,9 +211,9 @@ class _Reading:
                 yield self._atom(one, Op.EQUAL, other, first.span[0], last.span[1])
         elif isinstance(condition, Filter):
             for attr in self._attrs(condition.reference):
-                if attr.domain not in (Domain.TEXT, Domain.BOOLEAN) or condition.operator.value == "=":
+                if attr.domain not in (Domain.TEXT, Domain.BOOLEAN) or condition.operator is Op.EQUAL:
                     value = Constant(self._typed(condition, attr), attr.domain)
-                    yield self._atom(attr, _OPS[condition.operator.value], value, *condition.span)
+                    yield self._atom(attr, condition.operator, value, *condition.span)
 
     def _attrs(self, reference: Reference) -> Iterator[Attr]:
         for letter, stream in zip(self.choice.letters, self.streams, strict=True):
@@ -243,7 +242,12 @@ def _conjunctive(query: ConjunctiveQuery, schema: Schema, shown: tuple[str, ...]
                 atoms.append(Atom(attr, Op.EQUAL, Constant(term.value, attr.domain)))
             elif isinstance(term, Variable) and first.setdefault(term.name, attr) != attr:
                 atoms.append(
-                    Atom(first[term.name], Op.EQUAL, attr, f"{term.name} of {first[term.name]} and {attr}")
+                    Atom(
+                        first[term.name],
+                        Op.EQUAL,
+                        attr,
+                        f"{term.name} of {first[term.name]} and {attr}",
+                    )
                 )
     output = tuple(first[name] for name in query.head) if shown is None else _named(schema, streams, shown)
     return _projected(streams, (*atoms, *promises(schema, streams)), output)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from operator import eq, le, lt, ne
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from skws_schema.comparison import COMPARED
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
 from skws_windows.guards import guard as g
 
@@ -171,9 +171,6 @@ def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: F
     qualified = f"{relation.name}.{name}"
     variable = qualified if shared is None else name
     return FieldInfo(qualified, _SORTS[attribute.type], columns, variable)
-
-
-COMPARED: Final = {"<": lt, "<=": le, "=": eq, "!=": ne}
 
 
 def holds(  # noqa: PLR0911 - a case each

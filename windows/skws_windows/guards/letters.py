@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from skws_schema.comparison import COMPARED
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import COMPARED, Alphabet
+from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.columns import EXACT, Column, Flags, Ints, Source, Values
 
 

@@ -19,10 +19,11 @@ from itertools import islice
 from typing import Any, Final
 
 from skws_schema.budget import OverBudgetError, StepBudget
+from skws_schema.comparison import COMPARED
 from skws_schema.errors import UsageError
 from skws_schema.model import Value
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import COMPARED, TIME_COLUMN, Alphabet, FieldInfo, Sort, StreamRecord, holds
+from skws_windows.guards.alphabet import TIME_COLUMN, Alphabet, FieldInfo, Sort, StreamRecord, holds
 
 MOST_UNITS: Final = 2_000_000
 """z3's units of work for one check, some seconds; a check that takes more counts as possible."""

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from skws_schema.comparison import COMPARED
 from skws_schema.errors import UsageError, nearest
 from skws_schema.instants import instant
 from skws_windows.guards import guard as g
@@ -282,7 +283,5 @@ def _wider(a: Sort, b: Sort) -> Sort:
 def _compare(operator: str, left: g.Term, right: g.Term) -> g.Guard:
     """A comparison; one between constants is decided at once."""
     if isinstance(left, g.Constant) and isinstance(right, g.Constant):
-        from skws_windows.guards.alphabet import COMPARED  # noqa: PLC0415 - for constants alone
-
         return g.Truth(bool(COMPARED[operator](left.value, right.value)))
     return g.Compare(operator, left, right)

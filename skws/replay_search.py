@@ -156,7 +156,7 @@ class Search:
             stream = self.replay.arrivals(self.bad, reading)
         else:
             stream = self.replay.stream(self.bad, reading)
-            if not any(relation.table for relation in plan.schema.relations) and len(plan.query.slots) > 1:
+            if not any(relation.table for relation in plan.schema.relations):
                 plan, stream = ordered_by_first(plan, stream)
         engine = (Engine if self.job.mesh else ColumnarEngine.of)(plan, self._on_late)
         self.counts = engine.counts

@@ -14,7 +14,6 @@ from operator import attrgetter
 from skws.data.record import OnLate, Record, unheard
 from skws.index import with_sources
 from skws.keywords import EXCLUDED
-from skws.keywords.frequencies import KeywordFrequencies
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
 from skws.results.assemble import Assembler, TupleNames
@@ -49,7 +48,6 @@ class Engine:
         self.plan = plan
         self.counts = Counts()
         self.mesh = paper_mesh(plan)
-        self.frequencies = KeywordFrequencies(len(plan.query.slots))
         self._lifespans = Lifespans(plan.schema, plan.lifespans)
         self._assembler = Assembler(plan)
         self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
@@ -166,7 +164,6 @@ class Engine:
         if new.keywords == EXCLUDED:
             self.counts.excluded += 1
             return []
-        self.frequencies.observe(new.keywords)
         return self.mesh.insert(new)
 
     def _end(self, ended: StreamTuple, end: int) -> list[Found]:

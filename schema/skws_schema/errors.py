@@ -64,6 +64,22 @@ def _marked(text: str, start: int, end: int) -> str:
     return f"  {line}\n  {' ' * column}{carets}"
 
 
+_SHOWN = 72
+"""Characters of a text in a message."""
+
+
+def pointed(message: str, text: str, position: int) -> str:
+    """A message about an offset in a text of one line: the text around it, and a caret below the place."""
+    start = max(0, position - _SHOWN // 2)
+    # Unprintable characters would move the caret, or the cursor.
+    return f"{message}\n  {printable(text[start : start + _SHOWN])}\n  {' ' * (position - start)}^"
+
+
+def printable(text: str) -> str:
+    """The text with blanks for unprintable characters."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One fault in a configuration file; ``line`` and ``column`` count from 1."""

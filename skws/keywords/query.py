@@ -18,9 +18,9 @@ from skws.keywords.alphabet import APOSTROPHES
 from skws.keywords.analysis import Token, tokens
 from skws.keywords.groups import Part, missing, parts
 from skws.keywords.scope import Scope, left_out, resolve
-from skws.keywords.syntax import fault, visible
+from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
-from skws_schema.errors import QueryError
+from skws_schema.errors import QueryError, printable
 from skws_schema.model import Schema
 
 MAX_SLOTS: Final = 8
@@ -114,7 +114,7 @@ class KeywordQuery:
         """What of the text is not searched, a line for each reason."""
         notes = []
         if self.dropped:
-            words = ", ".join(map(visible, self.dropped))
+            words = ", ".join(map(printable, self.dropped))
             notes.append(f"not searched, as too common or no words: {words}")
         if self.ignored:
             notes.append(f"ignored, as no part of a word: {' '.join(map(repr, self.ignored))}")

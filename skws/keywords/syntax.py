@@ -20,7 +20,7 @@ from whoosh.qparser import plugins as whoosh_plugins
 from whoosh.qparser import syntax as whoosh_syntax
 from whoosh.qparser.default import QueryParser
 
-from skws_schema.errors import QueryError
+from skws_schema.errors import QueryError, pointed, printable
 
 MAX_DEPTH: Final = 40
 """Nested parentheses; Whoosh's filters recurse."""
@@ -98,23 +98,9 @@ _PARSER: Final[Any] = QueryParser(
 )
 
 
-_SHOWN: Final = 72
-"""Characters of a query in a message."""
-
-
-def fault(message: str, text: str, position: int | None = None) -> QueryError:
+def fault(message: str, text: str, position: int) -> QueryError:
     """The error for a query ``text`` that is wrong at ``position`` (an offset in characters)."""
-    if position is None:
-        return QueryError(message)
-    start = max(0, position - _SHOWN // 2)
-    shown = text[start : start + _SHOWN]
-    # Unprintable characters would move the caret (or the cursor).
-    return QueryError(f"{message}\n  {visible(shown)}\n  {' ' * (position - start)}^")
-
-
-def visible(text: str) -> str:
-    """The text with blanks for what is not printable."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    return QueryError(pointed(message, text, position))
 
 
 _DASHES: Final = "\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
@@ -190,7 +176,7 @@ def _literally(word: str) -> str:
     """How to search for a text with such signs in it."""
     if not any(map(str.isalnum, word)):
         return "put quotes around it to mean the sign itself"
-    return f'to search for the text itself, write "{visible(word)}"'
+    return f'to search for the text itself, write "{printable(word)}"'
 
 
 def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:

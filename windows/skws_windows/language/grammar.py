@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, pointed
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
@@ -128,7 +128,6 @@ INT: /\d+/
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 60
-_SHOWN: Final = 72
 _EXPECTED: Final = {
     "INT": "a number",
     "DECIMAL": "a number",
@@ -161,9 +160,7 @@ _EXPECTED: Final = {
 
 def fault(message: str, text: str, position: int) -> UsageError:
     """The error for a ``text`` that is wrong at an offset, which a caret points at."""
-    start = max(0, position - _SHOWN // 2)
-    shown = "".join(c if c.isprintable() else " " for c in text[start : start + _SHOWN])
-    return UsageError(f"{message}\n  {shown}\n  {' ' * (position - start)}^")
+    return UsageError(pointed(message, text, position))
 
 
 def parse(text: str, start: str) -> Tree[Token]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, Protocol, TypeAlias
+from functools import cache, partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,9 +25,6 @@ from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
 from skws_schema.model import Row, Schema
 from skws_windows.window import MICROSECOND
-
-CountTexts: TypeAlias = Callable[[Place, int], tuple[int, int, int]]
-"""How many texts of a place there are, their characters, and how many contain a keyword."""
 
 CountFans: TypeAlias = Callable[[Ints, Ints, Ints], Ints]
 """For each edge, the tuple it is walked from, and the number of a result: how many tuples it leads to."""
@@ -66,46 +65,108 @@ class Judged(NamedTuple):
         return replace(result, score=self.score, tick=self.tick, expires=self.expires)
 
 
-class Scorer(Protocol):
-    """Follows all tuples of a finder; the queries that have a ranking are added by their numbers."""
+class TextCounts:
+    """Counts of texts and keywords among some tuples, each made once.
 
-    def __len__(self) -> int: ...
+    ``texts``: of a place their number and their characters; ``containing``: of a query and a place the
+    number of texts with a keyword.
+    """
 
-    def __contains__(self, query: int) -> bool: ...
+    def __init__(
+        self, texts: Callable[[Place], tuple[int, int]], containing: Callable[[int, Place, int], int]
+    ) -> None:
+        self._texts = cache(texts)
+        self._containing = cache(containing)
 
-    def tables(self, tables: Mapping[int, TableTexts]) -> None: ...
-
-    def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None: ...
-
-    def remove(self, query: int) -> None: ...
-
-    def count_rows(self, query: int, relation: int, rows: list[Row]) -> None: ...
-
-    def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None: ...
-
-    def ended(self, slots: Ints, ticks: Ints) -> None: ...
-
-    def forget(self, horizon: int) -> None: ...
-
-    def of(
-        self, results: Partials, trees: list[Tree], expires: Ints, *, snapshot: bool
-    ) -> list[Judged | None]: ...
+    def of(self, query: int, place: Place, keyword: int) -> tuple[int, int, int]:
+        """Of the texts of a place: their number, their characters, and the number with a keyword."""
+        count, characters = self._texts(place)
+        return count, characters, count if place[1] == NAME else self._containing(query, place, keyword)
 
 
-class Judge:
-    """Judges results made of the tuples of a finder."""
+class Scorer(ABC):
+    """Scores the results of an operator, all of whose tuples it follows, by statistics of some of them.
+
+    Queries that have a ranking are added by their numbers.
+    """
 
     def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
         self._schema = schema
         self._live = live
         self._known = known
+        self._queries: dict[int, Ranked] = {}
 
-    def score(
+    def __len__(self) -> int:
+        """The number of queries with a ranking."""
+        return len(self._queries)
+
+    def __contains__(self, query: int) -> bool:
+        return query in self._queries
+
+    def tables(self, tables: Mapping[int, TableTexts]) -> None:  # noqa: B027 - windows have whole tables
+        """By relation: tables whose rows join the live tuples only on demand."""
+
+    def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:  # noqa: B027 - as above
+        """Count rows of a table with keywords of a query; ``arrived`` skips them."""
+
+    @abstractmethod
+    def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
+        """Score the results of a query if its plan asks for it; ``bitmaps`` are those of live tuples."""
+
+    @abstractmethod
+    def remove(self, query: int) -> None:
+        """Score the results of a query no longer."""
+
+    @abstractmethod
+    def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
+        """The tuples from slot ``first`` on just came; ``bitmaps`` by slot."""
+
+    def ended(self, slots: Ints, ticks: Ints) -> None:  # noqa: B027 - tuples have their ends
+        """Tuples are about to end early."""
+
+    def forget(self, horizon: int) -> None:  # noqa: B027 - what is kept by slot goes with its tuples
+        """Drop statistics before ``horizon``: no more results are found there."""
+
+    @abstractmethod
+    def of(
+        self, results: Partials, trees: list[Tree], expires: Ints, *, snapshot: bool
+    ) -> list[Judged | None]:
+        """The scores of results, each over its tree; None where its query has no ranking."""
+
+    def _scored(
+        self,
+        results: Partials,
+        trees: list[Tree],
+        spans: tuple[Ints, Ints],
+        fans: CountFans,
+        counts: tuple[Ints, Callable[[int], TextCounts]],
+    ) -> list[Judged | None]:
+        """As ``of``; ``spans``: the ticks at which results are found, and expire.
+
+        ``counts``: a number for each result, and the counts that hold for results of one number.
+        """
+        joins = self._joins(results, trees, fans)
+        groups, counted = counts[0].tolist(), cache(counts[1])
+        columns = (results.query, results.members, *spans)
+        judged: list[Judged | None] = []
+        for number, (query, members, tick, ends) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        ):
+            ranked = self._queries.get(query)
+            if ranked is None:
+                judged.append(None)
+                continue
+            count = partial(counted(groups[number]).of, query)
+            score = self._score(ranked, trees[number], members, count, joins[number])
+            judged.append(Judged(score, tick, ends))
+        return judged
+
+    def _score(
         self,
         ranked: Ranked,
         tree: Tree,
         members: list[int],
-        count: CountTexts,
+        count: Callable[[Place, int], tuple[int, int, int]],
         joins: tuple[JoinFan, ...],
     ) -> Score:
         """The score of one result over its tree; ``members`` are slots, below 0 for none."""
@@ -123,11 +184,9 @@ class Judge:
         found = None if newest is None else newest / MICROSECOND
         return Score(parts, found, ranked.half_life, explained=ranked.explain)
 
-    def joins(
-        self, results: Partials, trees: list[Tree], queries: Mapping[int, Ranked], count: CountFans
-    ) -> list[tuple[JoinFan, ...]]:
+    def _joins(self, results: Partials, trees: list[Tree], count: CountFans) -> list[tuple[JoinFan, ...]]:
         """The joins of each result, busier side counted; empty where its query's ranking asks for none."""
-        asking = {query for query, ranked in queries.items() if ranked.ranking.uses_joins}
+        asking = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
         wanted = [number for number, query in enumerate(results.query.tolist()) if query in asking]
         steps = [(number, node) for number in wanted for node in range(1, len(trees[number].edges))]
         found: list[list[JoinFan]] = [[] for _ in trees]
@@ -141,7 +200,13 @@ class Judge:
                 found[number].append(JoinFan(self._schema.joins[join].name, int(fan)))
         return [tuple(sorted(each, key=lambda fan: (fan.name, fan.tuples))) for each in found]
 
-    def _matches(self, ranked: Ranked, tree: Tree, slots: list[int], count: CountTexts) -> Iterator[Match]:
+    def _matches(
+        self,
+        ranked: Ranked,
+        tree: Tree,
+        slots: list[int],
+        count: Callable[[Place, int], tuple[int, int, int]],
+    ) -> Iterator[Match]:
         """In an order that does not depend on how the tree is rooted."""
         found: list[tuple[int, str, Place, int, int]] = []
         for node, slot in enumerate(slots):

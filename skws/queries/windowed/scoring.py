@@ -7,7 +7,6 @@ that window and the static ones, when it has ended.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -15,8 +14,8 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
 from skws.queries.windowed.closed import Contents
-from skws.ranking.corpus import NAME, Keywords, Place, TableTexts, text_lengths
-from skws.ranking.judging import Judge, Judged, Ranked, reached
+from skws.ranking.corpus import NAME, Keywords, Place, text_lengths
+from skws.ranking.judging import Judged, Ranked, Scorer, TextCounts, reached
 from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
@@ -24,40 +23,25 @@ from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
-from skws_schema.model import Row, Schema
+from skws_schema.model import Schema
 from skws_windows.window import FOREVER
 
 _NONE: Final = -1
 """The length of no text."""
 
 
-class WindowScoring:
-    """Scores the results of an operator. It has the lengths of texts, and the keywords in them, by tuple."""
+class WindowScoring(Scorer):
+    """Scores results by the tuples of windows; has the lengths of texts, and the keywords in them, by tuple.
+
+    Static tables are among these tuples, and tuples have their ends.
+    """
 
     def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
-        self._schema = schema
-        self._live = live
-        self._known = known
-        self._judge = Judge(schema, live, known)
-        self._queries: dict[int, Ranked] = {}
+        super().__init__(schema, live, known)
         self._lengths: dict[Place, Ints] = {}  # by slot
         self._marks: dict[int, dict[Place, Ints]] = {}  # of each query, by slot: keywords as bits
 
-    def __len__(self) -> int:
-        """The number of queries with a ranking."""
-        return len(self._queries)
-
-    def __contains__(self, query: int) -> bool:
-        return query in self._queries
-
-    def tables(self, tables: Mapping[int, TableTexts]) -> None:
-        """Ignored: windows have whole tables among their tuples."""
-
-    def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
-        """Ignored: windows have whole tables among their tuples."""
-
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
-        """Score the results of a query if its plan asks for it; ``bitmaps`` are those of live tuples."""
         ranked = Ranked.of(plan)
         if ranked is None:
             return
@@ -71,19 +55,12 @@ class WindowScoring:
         self._marks.pop(query, None)
 
     def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
-        """Tuples were inserted from slot ``first`` on; ``bitmaps`` by slot."""
         if not self._queries:
             return
         _extend(self._lengths, self._lengths_of(rows))
         for query, ranked in self._queries.items():
             slots = bitmaps.tuple[(bitmaps.query == query) & (bitmaps.bitmap > 0)]
             _extend(self._marks[query], self._marks_of(ranked.keywords, slots, first))
-
-    def ended(self, slots: Ints, ticks: Ints) -> None:
-        """Ignored: the tuples have their ends."""
-
-    def forget(self, horizon: int) -> None:
-        """Ignored: purged tuples go when slots are renumbered."""
 
     def renumber(self, slots: Ints) -> None:
         """Tuples get new slots; those below 0 are dropped."""
@@ -110,27 +87,28 @@ class WindowScoring:
         self, results: Partials, trees: list[Tree], window: Ints, tick: Ints, contents: Contents
     ) -> list[Judged | None]:
         """The scores of results, each with its tree, its tick, and the number of its window."""
-        counted: dict[int, _Counts] = {}
 
         def inside(edge: Ints, member: Ints, rows: Ints) -> Ints:
             return self._fans(edge, member, window[rows], contents)
 
-        joins = self._judge.joins(results, trees, self._queries, inside)
-        columns = zip(
-            results.query.tolist(), results.members.tolist(), window.tolist(), tick.tolist(), strict=True
-        )
-        judged: list[Judged | None] = []
-        for number, (query, members, of, at) in enumerate(columns):
-            ranked = self._queries.get(query)
-            if ranked is None:
-                judged.append(None)
-                continue
-            if of not in counted:
-                counted[of] = _Counts(contents.slots(of), self._lengths, self._marks)
-            count = partial(counted[of].texts, query)
-            score = self._judge.score(ranked, trees[number], members, count, joins[number])
-            judged.append(Judged(score, at, FOREVER))
-        return judged
+        def counts(number: int) -> TextCounts:
+            return self._counts(contents.slots(number))
+
+        spans = tick, np.full(len(results), FOREVER, dtype=np.int64)
+        return self._scored(results, trees, spans, inside, (window, counts))
+
+    def _counts(self, slots: Ints) -> TextCounts:
+        """Counts among some tuples."""
+
+        def texts(place: Place) -> tuple[int, int]:
+            lengths = self._lengths[place][slots]
+            there = lengths[lengths != _NONE]
+            return len(there), int(there.sum())
+
+        def containing(query: int, place: Place, keyword: int) -> int:
+            return int((self._marks[query][place][slots] >> keyword & 1).sum())
+
+        return TextCounts(texts, containing)
 
     def _fans(self, edge: Ints, member: Ints, window: Ints, contents: Contents) -> Ints:
         """The number of tuples of a window that each edge leads to; each value is counted once a window."""
@@ -169,34 +147,6 @@ class WindowScoring:
                     mark = sum(1 << number for number, count in enumerate(counts) if count)
                     found[relation, column][slot - first] = mark
         return found
-
-
-class _Counts:
-    """Counts of texts and keywords among the tuples of one window, each made once."""
-
-    def __init__(
-        self, slots: Ints, lengths: Mapping[Place, Ints], marks: Mapping[int, Mapping[Place, Ints]]
-    ) -> None:
-        self._slots = slots
-        self._lengths = lengths
-        self._marks = marks
-        self._texts: dict[Place, tuple[int, int]] = {}
-        self._containing: dict[tuple[int, Place, int], int] = {}
-
-    def texts(self, query: int, place: Place, keyword: int) -> tuple[int, int, int]:
-        """Of the texts of a place: their number, their characters, and the number with a keyword."""
-        if place not in self._texts:
-            lengths = self._lengths[place][self._slots]
-            there = lengths[lengths != _NONE]
-            self._texts[place] = len(there), int(there.sum())
-        count, characters = self._texts[place]
-        if place[1] == NAME:
-            return count, characters, count
-        key = query, place, keyword
-        if key not in self._containing:
-            marks = self._marks[query][place][self._slots]
-            self._containing[key] = int((marks >> keyword & 1).sum())
-        return count, characters, self._containing[key]
 
 
 def _extend(columns: dict[Place, Ints], more: Mapping[Place, Ints]) -> None:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
+from skws.cli.main import run
 from skws.spark.session import start_session
+from tests.commands import Outcome, Skws
 from tests.strategies import THOROUGH
 
 # A busy machine is no reason to fail.
@@ -47,6 +49,19 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests kill processes, not the machine: nothing needs to wait for the disk."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
+
+
+@pytest.fixture
+def skws(capsys: pytest.CaptureFixture[str]) -> Skws:
+    """Runs a command line in this process."""
+
+    def invoke(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        code = run([str(a) for a in arguments])
+        shown = capsys.readouterr()
+        return Outcome(code, shown.out, shown.err)
+
+    return invoke
 
 
 @pytest.fixture(scope="session")

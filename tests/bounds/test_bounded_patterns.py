@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from skws.cli.main import run
 from skws.queries.patterns.normal_form import memory_lines, pattern_query, pattern_verdict
 from skws_bounds.normal_form import Union
 from skws_bounds.verdict import check
 from skws_schema.comparison import Op
 from skws_schema.errors import PatternError, UsageError
 from skws_schema.yaml.load import parse_schema
+from tests.commands import Skws
 
 YAML = """\
 version: 1
@@ -114,22 +114,22 @@ def test_faults_of_a_pattern_are_told_where_they_stand() -> None:
         pattern_query("login l+ ; refund r", SCHEMA)
 
 
-def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "bank.yaml").write_text(YAML)
-    schema = ["--schema", str(tmp_path / "bank.yaml")]
+    schema = ("--schema", tmp_path / "bank.yaml")
     text = "transfer t ; refund r where t.user = r.user"
-    code = run(["bounds", "check", *schema, "--pattern", text, "--select", "r.amount", "--format", "json"])
-    told = json.loads(capsys.readouterr().out)
-    assert code == 1
+    done = skws("bounds", "check", *schema, "--pattern", text, "--select", "r.amount", "--format", "json")
+    told = json.loads(done.out)
+    assert done.code == 1
     assert told["projection"] == "preserving"
     assert told["failed"][0]["condition"] == "C4"
     assert told["failed"][0]["atoms"] == [{"text": "t.user = r.user", "line": 1, "column": 29}]
-    assert run(["bounds", "check", *schema, "--pattern", "transfer t ; refund r", "--select", ""]) == 0
-    assert run(["bounds", "check", *schema]) == 2
-    assert run(["bounds", "check", *schema, "--select", "a", str(tmp_path / "bank.yaml")]) == 2
-    capsys.readouterr()
-    assert run(["explain", *schema, "--pattern", text]) == 0
-    shown = capsys.readouterr().out
+    counted = skws("bounds", "check", *schema, "--pattern", "transfer t ; refund r", "--select", "")
+    assert counted.code == 0
+    assert skws("bounds", "check", *schema).code == 2
+    assert skws("bounds", "check", *schema, "--select", "a", tmp_path / "bank.yaml").code == 2
+    shown = skws("explain", *schema, "--pattern", text).out
     assert "memory, as nothing expires: not bounded\n  C3: results show each t tuple whole" in shown
-    assert run(["explain", *schema, "--pattern", text, "--window", "1 hour"]) == 0
-    assert "memory" not in capsys.readouterr().out
+    shown = skws("explain", *schema, "--pattern", text, "--window", "1 hour").out
+    assert shown
+    assert "memory" not in shown

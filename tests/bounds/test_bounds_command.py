@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from skws.cli.main import run
+from tests.commands import Outcome, Skws
 
 SCHEMA = """
 version: 1
@@ -44,9 +44,9 @@ ARRIVALS: list[tuple[str, dict[str, object]]] = [
 class Folder:
     """Files of one test, and commands run on them."""
 
-    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, path: Path, skws: Skws) -> None:
         self.path = path
-        self._capsys = capsys
+        self._skws = skws
         self.write("schema.yaml", SCHEMA)
         self.replay(ARRIVALS)
 
@@ -58,26 +58,15 @@ class Folder:
         lines = (json.dumps({"relation": name, "row": row}) for name, row in arrivals)
         self.write("replay.jsonl", "".join(f"{line}\n" for line in lines))
 
-    def bounds(self, command: str, text: str, *options: str) -> tuple[int, str, str]:
+    def bounds(self, command: str, text: str, *options: str) -> Outcome:
         query = self.write("query.sql", text)
-        more = ["--replay", str(self.path / "replay.jsonl")] if command == "run" else []
-        arguments = [
-            "bounds",
-            command,
-            str(query),
-            "--schema",
-            str(self.path / "schema.yaml"),
-            *more,
-            *options,
-        ]
-        code = run(arguments)
-        shown = self._capsys.readouterr()
-        return code, shown.out, shown.err
+        more = ("--replay", self.path / "replay.jsonl") if command == "run" else ()
+        return self._skws("bounds", command, query, "--schema", self.path / "schema.yaml", *more, *options)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
-    return Folder(tmp_path, capsys)
+def folder(tmp_path: Path, skws: Skws) -> Folder:
+    return Folder(tmp_path, skws)
 
 
 def test_a_bounded_query_is_told_by_exit_code_0(folder: Folder) -> None:
@@ -125,15 +114,11 @@ def test_what_theorem_2_does_not_tell_is_null(folder: Folder) -> None:
 
 def test_bounds_of_the_schema_count(folder: Folder) -> None:
     text = "SELECT DISTINCT ratings.stars FROM ratings"
-    assert folder.bounds("check", text)[0] == 0
+    assert folder.bounds("check", text).code == 0
     folder.replay([("ratings", {"stars": n % 3 + 1, "at": n}) for n in range(9)])
-    code, out, _ = folder.bounds("run", text)
-    assert code == 0
-    assert [json.loads(line)["row"] for line in out.splitlines()] == [
-        {"stars": 1},
-        {"stars": 2},
-        {"stars": 3},
-    ]
+    done = folder.bounds("run", text)
+    assert done.code == 0
+    assert [line["row"]["stars"] for line in done.records] == [1, 2, 3]
 
 
 def test_a_broken_promise_of_the_schema_is_an_error(folder: Folder) -> None:
@@ -144,13 +129,13 @@ def test_a_broken_promise_of_the_schema_is_an_error(folder: Folder) -> None:
 
 
 def test_the_example_runs_as_in_figure_2(folder: Folder) -> None:
-    code, out, err = folder.bounds("run", EXAMPLE)
-    assert code == 0
-    assert [json.loads(line) for line in out.splitlines()] == [
+    done = folder.bounds("run", EXAMPLE)
+    assert done.code == 0
+    assert done.records == [
         {"time": 5.0, "row": {"a": 42, "b": 2}, "count": 1},
         {"time": 5.0, "row": {"a": 42, "b": 1}, "count": 2},
     ]
-    assert "8 records, 3 results, at most 4 entries kept" in err
+    assert "8 records, 3 results, at most 4 entries kept" in done.err
 
 
 def test_an_unbounded_query_is_not_run(folder: Folder) -> None:
@@ -162,11 +147,11 @@ def test_an_unbounded_query_is_not_run(folder: Folder) -> None:
 
 def test_one_that_fails_for_the_form_of_synopses_runs_by_force(folder: Folder) -> None:
     text = "SELECT 1 AS x FROM s, t, u WHERE s.i > u.k AND t.j > u.k"
-    assert folder.bounds("run", text)[0] == 2
-    code, out, _ = folder.bounds("run", text, "--force")
-    assert code == 0
+    assert folder.bounds("run", text).code == 2
+    done = folder.bounds("run", text, "--force")
+    assert done.code == 0
     # (u at 1, t at 2, 4, 5, s at 5), and (u at 3, t at 4, 5, s at 5).
-    assert sum(json.loads(line)["count"] for line in out.splitlines()) == 5
+    assert sum(line["count"] for line in done.records) == 5
 
 
 def test_static_tables_and_finite_streams(folder: Folder) -> None:
@@ -213,9 +198,9 @@ def test_other_commands_load_no_sql_parser() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_query_that_is_not_there(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["bounds", "check", "none.sql", "--schema", str(folder.path / "schema.yaml")]) == 4
-    assert "cannot read none.sql" in capsys.readouterr().err
+def test_a_query_that_is_not_there(folder: Folder, skws: Skws) -> None:
+    done = skws("bounds", "check", "none.sql", "--schema", folder.path / "schema.yaml")
+    assert (done.code, "cannot read none.sql" in done.err) == (4, True)
 
 
 @pytest.mark.spark

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from skws.cli.main import run
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.jobs.control import Command
@@ -28,6 +27,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import TimeWindow, Unbounded
 from tests.bounds.pattern_streams import PATTERNS, SCHEMA, SECOND, by_the_pattern_engine, stream
 from tests.bounds.standing_runs import through_restarts
+from tests.commands import Skws
 from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
 from tests.strategies import seeds
 
@@ -147,7 +147,7 @@ def test_a_row_that_breaks_a_bound_of_the_schema_stops_the_run() -> None:
         live.take(RecordBatch.of([Record(0, SECOND, (5, "Leeds", True))]))
 
 
-def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "shop.yaml").write_text(
         "version: 1\nname: shop\nwindow: none\nrelations:\n"
         "  visit: {attributes: {page: {type: integer, min: 1, max: 9}, at: timestamp}, time: at}\n"
@@ -160,26 +160,21 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ]
     replay = tmp_path / "shop.jsonl"
     replay.write_text("\n".join(json.dumps({"relation": name, "row": row}) for name, row in rows))
-    asked = ["--schema", str(tmp_path / "shop.yaml"), "--engine", "local", "--quiet"]
-    pattern = ["--pattern", "visit v ; orders o", "--select", "v.page, o.amount"]
-    search = ["search", *asked, "--replay", str(replay)]
-    watch = ["watch", *asked, "--source", f"replay:{replay}?speed=1e9"]
-    told = []
-    for command in (search, watch):
-        assert run([*command, *pattern, "--format", "jsonl"]) == 0
-        told.append(json.loads(capsys.readouterr().out))
-    assert told[0] == told[1]
-    assert (told[0]["count"], told[0]["tuples"][0]["row"]) == (2, {"v.page": 3, "o.amount": 5})
-    assert run([*search, *pattern, "--format", "count"]) == 0
-    assert capsys.readouterr().out == "2\n"
-    assert run([*search, *pattern]) == 0
-    assert capsys.readouterr().out.endswith("row(3, 5)  2 times\n")
+    asked = ("--schema", tmp_path / "shop.yaml", "--engine", "local", "--quiet")
+    pattern = ("--pattern", "visit v ; orders o", "--select", "v.page, o.amount")
+    search = ("search", *asked, "--replay", replay)
+    watch = ("watch", *asked, "--source", f"replay:{replay}?speed=1e9")
+    (told,) = skws(*search, *pattern, "--format", "jsonl").records
+    assert skws(*watch, *pattern, "--format", "jsonl").records == [told]
+    assert (told["count"], told["tuples"][0]["row"]) == (2, {"v.page": 3, "o.amount": 5})
+    assert skws(*search, *pattern, "--format", "count").out == "2\n"
+    assert skws(*search, *pattern).out.endswith("row(3, 5)  2 times\n")
     for refused in (
-        [*search, *pattern, "--format", "csv"],
-        [*search, *pattern, "--window", "5 s"],
-        [*search, "--pattern", "orders o ; visit v", "--select", "o.amount"],
-        [*watch, "--pattern", "orders o ; visit v", "--select", "o.amount"],
-        [*search, "red", "--select", "o.amount"],
-        [*watch, "red", "--select", "o.amount"],
+        (*search, *pattern, "--format", "csv"),
+        (*search, *pattern, "--window", "5 s"),
+        (*search, "--pattern", "orders o ; visit v", "--select", "o.amount"),
+        (*watch, "--pattern", "orders o ; visit v", "--select", "o.amount"),
+        (*search, "red", "--select", "o.amount"),
+        (*watch, "red", "--select", "o.amount"),
     ):
-        assert run(refused) == 2, refused
+        assert skws(*refused).code == 2, refused

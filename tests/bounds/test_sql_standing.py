@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from skws.cli.main import run
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.kinds import check
@@ -27,6 +26,7 @@ from skws_schema.errors import BadRecordsError, UsageError
 from skws_windows.window import TimeWindow
 from tests.bounds.bounds_queries import SECOND, STREAMS
 from tests.bounds.standing_runs import through_restarts
+from tests.commands import Skws
 from tests.strategies import seeds
 
 EXAMPLE = "SELECT s.a, t.b FROM s, t, u WHERE s.i > t.j AND t.j > u.k AND s.a > t.b AND 0 < t.b AND t.b < 5"
@@ -122,7 +122,7 @@ def test_one_shard_has_the_whole_query() -> None:
     assert sum(SqlKind().owns(QUERIES[0], STREAM, share) for share in shares) == 1
 
 
-def test_the_command_over_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_over_a_source(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "shop.yaml").write_text(
         "version: 1\nname: shop\nrelations:\n"
         "  visit: {attributes: {page: {type: integer, min: 1, max: 9}, at: timestamp}, time: at}\n"
@@ -138,21 +138,12 @@ def test_the_command_over_a_source(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "visits.sql").write_text(
         "SELECT orders.due, visit.page FROM orders, visit WHERE orders.at > visit.at"
     )
-    query = [
-        "bounds",
-        "run",
-        str(tmp_path / "visits.sql"),
-        "--schema",
-        str(tmp_path / "shop.yaml"),
-        "--quiet",
-    ]
-    source = ["--source", f"replay:{tmp_path / 'shop.jsonl'}?speed=1e9", "--engine", "local"]
-    assert run([*query, *source]) == 0
-    told = json.loads(capsys.readouterr().out)
+    replay = tmp_path / "shop.jsonl"
+    query = ("bounds", "run", tmp_path / "visits.sql", "--schema", tmp_path / "shop.yaml", "--quiet")
+    source = ("--source", f"replay:{replay}?speed=1e9", "--engine", "local")
+    (told,) = skws(*query, *source).records
     row = {"due": "2026-01-01T00:00:00Z", "page": 3}
     assert (told["query"], told["count"], told["tuples"][0]["row"]) == ("visits", 2, row)
-    assert run([*query, "--replay", str(tmp_path / "shop.jsonl")]) == 0
-    assert json.loads(capsys.readouterr().out) == {"time": 9.0, "row": row, "count": 2}
-    assert run(query) == 2
-    assert run([*query, *source, "--replay", str(tmp_path)]) == 2
-    assert run([*query, "--replay", str(tmp_path / "shop.jsonl"), "--sink", "jsonl:x"]) == 2
+    assert skws(*query, "--replay", replay).records == [{"time": 9.0, "row": row, "count": 2}]
+    for more in ((), (*source, "--replay", tmp_path), ("--replay", replay, "--sink", "jsonl:x")):
+        assert skws(*query, *more).code == 2

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.cli.command_lines import Skws
+from tests.commands import Skws
 from tests.places import ROOT
 
 REFERENCE = (ROOT / "docs" / "cli.md").read_text()

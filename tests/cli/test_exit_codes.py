@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_lines import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws
+from tests.commands import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws
 
 SKWS = (sys.executable, "-c", "from skws.cli import main; main()")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_lines import IDS, REPLAY, SCHEMA, SEARCH, Skws
+from tests.commands import IDS, REPLAY, SCHEMA, SEARCH, Skws
 
 EXPLAIN = ("explain", "tarantino", "travolta", "-s", SCHEMA)
 

@@ -11,7 +11,7 @@ import pytest
 
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.write import to_yaml
-from tests.cli.command_lines import SCHEMA, Skws
+from tests.commands import SCHEMA, Skws
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.command_lines import Skws
+from tests.commands import Skws
 
 SCHEMA = """\
 version: 1
@@ -49,7 +49,7 @@ def bank(tmp_path: Path) -> tuple[object, ...]:
 def found(skws: Skws, bank: tuple[object, ...], pattern: str, *more: object) -> list[dict[str, Any]]:
     outcome = skws("search", *LOCAL, "--pattern", pattern, *bank, "--format", "jsonl", "--quiet", *more)
     assert outcome.code == 0, outcome.err
-    return [json.loads(line) for line in outcome.out.splitlines()]
+    return outcome.records
 
 
 def test_the_shape_of_a_result(skws: Skws, bank: tuple[object, ...]) -> None:

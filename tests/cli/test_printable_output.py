@@ -19,7 +19,7 @@ from skws.jobs.prometheus import text as prometheus_text
 from skws.sinks.destination import Destination
 from skws.sinks.text import UNSAFE, escaped, visible, visible_lines
 from skws.spec.enums import OutputFormat
-from tests.cli.command_lines import Skws
+from tests.commands import Skws
 
 EVIL: Final = "\x1b[2J\x07\x9b31m\u202e\u2066\r\x7f\x85\u2028\u061c\x0b"
 TYPED: Final = EVIL.replace("[", "")

@@ -26,7 +26,7 @@ from skws.spec.enums import EngineName, OutputFormat
 from skws.spec.job import Job
 from skws_schema.yaml.load import load_schema, parse_schema
 from skws_windows.window import Unbounded
-from tests.cli.command_lines import REPLAY, SCHEMA, SEARCH, Skws
+from tests.commands import REPLAY, SCHEMA, SEARCH, Skws
 
 ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws_schema.yaml.load import load_schema, parse_schema
-from tests.cli.command_lines import REPLAY, SCHEMA, Skws
+from tests.commands import REPLAY, SCHEMA, Skws
 
 
 def test_check(skws: Skws) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_lines import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws
+from tests.commands import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws
+from tests.jobs.watching import lines
 
 GOOD = '{"relation": "movie", "row": {"mid": 1, "title": "Jackie Brown", "did": 1, "released": 10}}\n'
 BAD = '{"relation": "movie", "time": 10, "row": {"mid": "one"}}\n'
@@ -21,17 +22,13 @@ def replay_of(folder: Path, text: str) -> tuple[object, ...]:
     return ("--schema", SCHEMA, "--replay", file, "--engine", "local")
 
 
-def records(out: str) -> list[dict[str, object]]:
-    return [json.loads(line) for line in out.splitlines()]
-
-
 def test_json_lines_have_the_contracted_shape(skws: Skws) -> None:
     found = skws(*SEARCH, "--format", "jsonl")
-    first = records(found.out)[0]
+    first = found.records[0]
     assert found.code == 0
     assert list(first) == ["op", "query", "id", "start", "end", "network", "tuples", "joins"]
     assert first["network"] == "director{tarantino} - movie{} - plays{} - actor{travolta}"
-    assert [r["id"] for r in records(found.out)] == list(IDS)
+    assert [r["id"] for r in found.records] == list(IDS)
 
 
 def test_summary_goes_to_stderr_and_quiet_silences_it(skws: Skws) -> None:
@@ -44,7 +41,7 @@ def test_words_of_the_query_are_joined_by_blanks(skws: Skws) -> None:
     apart = skws("search", '"pulp', 'fiction"', *LOCAL, "-q", "-f", "jsonl")
     together = skws("search", '"pulp fiction"', *LOCAL, "-q", "-f", "jsonl")
     assert apart.out == together.out
-    assert len(records(apart.out)) == 1
+    assert len(apart.records) == 1
 
 
 def test_exclusion_after_a_double_dash(skws: Skws) -> None:
@@ -55,7 +52,7 @@ def test_exclusion_after_a_double_dash(skws: Skws) -> None:
 
 def test_limit_stops_early(skws: Skws) -> None:
     found = skws(*SEARCH, "--limit", 1, "-f", "jsonl")
-    assert [r["id"] for r in records(found.out)] == [IDS[0]]
+    assert [r["id"] for r in found.records] == [IDS[0]]
     assert "1 result in" in found.err
 
 
@@ -176,7 +173,7 @@ def test_what_cannot_be_left_out(skws: Skws) -> None:
 
 def test_match_names(skws: Skws) -> None:
     with_names = skws("search", "actor", "travolta", *LOCAL, "--match-names", "-q", "-f", "jsonl")
-    networks = {r["network"] for r in records(with_names.out)}
+    networks = {r["network"] for r in with_names.records}
     assert "actor{actor, travolta}" in networks
     assert "actor{actor, travolta}" not in skws("search", "actor", "travolta", *LOCAL, "-q").out
 
@@ -205,7 +202,7 @@ def test_bad_records_are_kept_as_dead_letters(skws: Skws, tmp_path: Path) -> Non
     letters = tmp_path / "letters.jsonl"
     policy = ("--on-error", "dead-letter", "--dead-letters", letters)
     assert skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD), *policy).code == 0
-    assert records(letters.read_text())[0]["raw"] == BAD.strip()
+    assert lines(letters)[0]["raw"] == BAD.strip()
     assert skws("search", "jackie", *replay_of(tmp_path, GOOD), "--on-error", "dead-letter").code == 2
 
 
@@ -229,7 +226,7 @@ def test_lateness_takes_records_as_they_arrive(skws: Skws, tmp_path: Path) -> No
         " (--lateness '17 minutes' would take this one)\n" in found.err
     )
     assert "Jackie late" in skws("search", "jackie", *replay, "-f", "jsonl", "--lateness", "17 minutes").out
-    letter = records(letters.read_text())[0]
+    letter = lines(letters)[0]
     assert "more than the allowed 10 seconds" in str(letter["reason"])
     assert json.loads(str(letter["raw"]))["row"]["title"] == "Jackie late"
 
@@ -244,7 +241,7 @@ def test_deletions_and_retractions_are_counted(skws: Skws, tmp_path: Path) -> No
     gone = '{"relation": "movie", "time": 11, "op": "-", "row": {"mid": 1}}\n'
     never = '{"relation": "movie", "time": 12, "op": "-", "row": {"mid": 2}}\n'
     found = skws("search", "jackie", *replay_of(tmp_path, GOOD + gone + never), "-f", "jsonl")
-    assert [r["op"] for r in records(found.out)] == ["+", "-"]
+    assert [r["op"] for r in found.records] == ["+", "-"]
     assert "1 tuple, 1 result, 1 retraction, 2 deletions (1 unmatched)" in found.err
 
 

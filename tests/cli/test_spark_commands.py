@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from skws.spark.faults import SparkFailedError, told_plainly, translated
 from skws_schema.errors import BadRecordsError, SourceError
-from tests.cli.command_lines import IDS, REPLAY, SEARCH, Skws
+from tests.commands import IDS, REPLAY, SEARCH, Skws
 
 
 @pytest.mark.spark

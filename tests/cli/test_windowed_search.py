@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from skws.cli.main import run
+from tests.commands import Outcome, Skws
 
 SCHEMA = """version: 1
 name: shop
@@ -37,121 +37,98 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def searched(shop: Path, schema: str, *arguments: str) -> int:
-    return run(
-        [
-            "search",
-            "vip lamp",
-            "-s",
-            str(shop / schema),
-            "-r",
-            str(shop / "shop.jsonl"),
-            "--engine",
-            "local",
-            "-f",
-            "jsonl",
-            *arguments,
-        ]
+Searched = Callable[..., Outcome]
+
+
+@pytest.fixture
+def searched(shop: Path, skws: Skws) -> Searched:
+    """A search with the schema of a name."""
+    return lambda schema, *more: skws(
+        "search",
+        "vip lamp",
+        *("-s", shop / schema, "-r", shop / "shop.jsonl", "--engine", "local", "-f", "jsonl", *more),
     )
 
 
-def test_a_result_lies_in_one_window(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert searched(shop, "shop.yaml") == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_a_result_lies_in_one_window(searched: Searched) -> None:
     # The window begins after the first login, so only the second is in it.
-    assert len(lines) == 1
-    assert '"start":4.0,"end":5.0' in lines[0]
-    assert "vip again" in lines[0]
+    (line,) = searched("shop.yaml").out.splitlines()
+    assert '"start":4.0,"end":5.0' in line
+    assert "vip again" in line
 
 
-def test_the_option_goes_before_the_schema(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert searched(shop, "shop.yaml", "--window", "open when login close when logout per user") == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
+def test_the_option_goes_before_the_schema(searched: Searched) -> None:
+    found = searched("shop.yaml", "--window", "open when login close when logout per user")
+    assert len(found.records) == 2
 
 
 @pytest.mark.parametrize(
-    ("window", "code", "said"),
+    ("schema", "options", "said"),
     [
-        ("every open when login close when logout", 2, "again and again:"),
-        ("open when logn close when logout", 2, "did you mean 'login'"),
-        ("open when login", 2, "expected"),
+        ("none.yaml", ["--window", "every open when login close when logout"], "again and again:"),
+        ("none.yaml", ["--window", "open when logn close when logout"], "did you mean 'login'"),
+        ("none.yaml", ["--window", "open when login"], "expected"),
+        ("shop.yaml", ["--lateness", "1 s"], "window expression"),
+        ("shop.yaml", ["--mesh", "full"], "window expression"),
+        ("shop.yaml", ["--top", "2", "--append-only"], "window expression"),
     ],
 )
-def test_what_is_refused(
-    shop: Path, capsys: pytest.CaptureFixture[str], window: str, code: int, said: str
-) -> None:
-    assert searched(shop, "none.yaml", "--window", window) == code
-    assert said in capsys.readouterr().err
+def test_what_is_refused(searched: Searched, schema: str, options: list[str], said: str) -> None:
+    done = searched(schema, *options)
+    assert done.code == 2
+    assert said in done.err
 
 
-def test_windows_that_pile_up_in_a_schema(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_windows_that_pile_up_in_a_schema(shop: Path, skws: Skws, searched: Searched) -> None:
     piling = SCHEMA.format(window="window: every open when login close when logout")
     (shop / "piling.yaml").write_text(piling)
-    assert searched(shop, "piling.yaml") == 3
-    assert "--allow-unbounded-windows" in capsys.readouterr().err
-    assert searched(shop, "piling.yaml", "--allow-unbounded-windows") == 0
-    assert run(["schema", "check", str(shop / "piling.yaml")]) == 0
-    assert "unbounded, because" in capsys.readouterr().err
+    refused = searched("piling.yaml")
+    assert (refused.code, "--allow-unbounded-windows" in refused.err) == (3, True)
+    assert searched("piling.yaml", "--allow-unbounded-windows").code == 0
+    checked = skws("schema", "check", shop / "piling.yaml")
+    assert (checked.code, "unbounded, because" in checked.err) == (0, True)
 
 
-def test_a_fault_in_a_schema_has_a_place(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_in_a_schema_has_a_place(shop: Path, skws: Skws) -> None:
     (shop / "wrong.yaml").write_text(SCHEMA.format(window="window: open when pulse > 3 close when login"))
-    assert run(["schema", "check", str(shop / "wrong.yaml")]) == 3
-    assert "wrong.yaml:3:9: window: no field or relation 'pulse'" in capsys.readouterr().err
+    done = skws("schema", "check", shop / "wrong.yaml")
+    assert done.code == 3
+    assert "wrong.yaml:3:9: window: no field or relation 'pulse'" in done.err
 
 
-def test_the_best_of_each_window(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_best_of_each_window(shop: Path, searched: Searched) -> None:
     (shop / "shop.jsonl").write_text(RECORDS + RECORDS.splitlines()[3].replace("4", "4.5") + "\n")
-    assert searched(shop, "shop.yaml", "--rank", "relevance") == 0
-    scored = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    scored = searched("shop.yaml", "--rank", "relevance").records
     assert [result["score"] > 0 for result in scored] == [True, True]
-    assert searched(shop, "shop.yaml", "--top", "1") == 0
-    (best,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    (best,) = searched("shop.yaml", "--top", "1").records
     assert (best["op"], best["event"], best["rank"], best["at"]) == ("+", "enter", 1, best["end"])
     assert best["score"] == max(result["score"] for result in scored)
-    assert searched(shop, "shop.yaml", "--top", "1", "--group") == 0
-    (best,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    (best,) = searched("shop.yaml", "--top", "1", "--group").records
     assert best["folded"] == 1
 
 
-@pytest.mark.parametrize(
-    "option", [["--lateness", "1 s"], ["--mesh", "full"], ["--top", "2", "--append-only"]]
-)
-def test_options_that_do_not_go_with_expressions(
-    shop: Path, capsys: pytest.CaptureFixture[str], option: list[str]
-) -> None:
-    assert searched(shop, "shop.yaml", *option) == 2
-    assert "window expression" in capsys.readouterr().err
+def test_a_pattern_lies_in_one_window(shop: Path, skws: Skws) -> None:
+    given = ("--schema", shop / "shop.yaml", "--replay", shop / "shop.jsonl", "--engine", "local")
+    asked = ("search", "--pattern", "login l ; logout o", *given, "-f", "count", "-q")
+    assert skws(*asked) == (0, "1\n", "")  # not the login before the window
+    every = ("--window", "every open when login close when logout per user")
+    refused = skws(*asked, *every)
+    assert (refused.code, "again and again:" in refused.err) == (2, True)
+    assert skws(*asked, *every, "--allow-unbounded-windows").out == "2\n"
 
 
-def test_a_pattern_lies_in_one_window(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = ["--schema", str(shop / "shop.yaml"), "--replay", str(shop / "shop.jsonl"), "-f", "count", "-q"]
-    asked = ["search", "--pattern", "login l ; logout o", *shown]
-    assert run([*asked, "--engine", "local"]) == 0
-    assert capsys.readouterr().out.strip() == "1"  # not the login before the window
-    every = ["--window", "every open when login close when logout per user", "--engine", "local"]
-    assert run([*asked, *every]) == 2
-    assert "again and again:" in capsys.readouterr().err
-    assert run([*asked, *every, "--allow-unbounded-windows"]) == 0
-    assert capsys.readouterr().out.strip() == "2"
-
-
-def test_explain_tells_what_a_replay_left_in_open_windows(
-    shop: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = ["--schema", str(shop / "none.yaml"), "--replay", str(shop / "shop.jsonl")]
-    assert run(["explain", "vip", *given, "--window", SESSION]) == 0
-    assert "after 6 tuples: 1 live, 0 partials waiting" in capsys.readouterr().out  # the table's
-    assert run(["explain", "vip", *given, "--window", "open when login close when click per user"]) == 0
-    shown = capsys.readouterr().out
+def test_explain_tells_what_a_replay_left_in_open_windows(shop: Path, skws: Skws) -> None:
+    asked = ("explain", "vip", "--schema", shop / "none.yaml", "--replay", shop / "shop.jsonl", "--window")
+    # The one is the table's.
+    assert "after 6 tuples: 1 live, 0 partials waiting" in skws(*asked, SESSION).out
+    shown = skws(*asked, "open when login close when click per user").out
     assert "after 6 tuples: 3 live" in shown  # the second login opens a window, and the logout is in it
     assert "=> login{vip}: 1 result" in shown
 
 
-def test_networks_read_a_window_but_need_none(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["networks", "vip", "--schema", str(shop / "none.yaml"), "--window", SESSION]) == 0
-    assert "login{vip}" in capsys.readouterr().out
-    assert (
-        run(["networks", "vip", "--schema", str(shop / "none.yaml"), "--window", "after logn until x"]) == 2
-    )
-    assert "did you mean 'login'" in capsys.readouterr().err
+def test_networks_read_a_window_but_need_none(shop: Path, skws: Skws) -> None:
+    asked = ("networks", "vip", "--schema", shop / "none.yaml", "--window")
+    shown = skws(*asked, SESSION)
+    assert (shown.code, "login{vip}" in shown.out) == (0, True)
+    refused = skws(*asked, "after logn until x")
+    assert (refused.code, "did you mean 'login'" in refused.err) == (2, True)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.cli.command_lines import LOCAL, REPLAY, SCHEMA, Outcome, Skws
+from tests.commands import LOCAL, REPLAY, SCHEMA, Outcome, Skws
 
 YAML = """\
 version: 1
@@ -41,7 +41,7 @@ def files(tmp_path: Path) -> tuple[object, ...]:
 
 def lines_of(outcome: Outcome) -> list[dict[str, object]]:
     assert outcome.code == 0, outcome.err
-    return [json.loads(line) for line in outcome.out.splitlines()]
+    return outcome.records
 
 
 def test_one_json_line_a_window(skws: Skws, files: tuple[object, ...]) -> None:

@@ -31,7 +31,7 @@ from skws.spec.job import Job
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_schema.yaml.load import load_schema
-from tests.cli.command_lines import Skws
+from tests.commands import Skws
 from tests.jobs.watching import Collected, opened, request, steps
 from tests.postgres import Database
 from tests.spark.streaming.spark_runs import running
@@ -129,15 +129,11 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def results(out: str) -> list[dict[str, Any]]:
-    return [orjson.loads(line) for line in out.splitlines()]
-
-
 def searched(skws: Skws, paths: tuple[Path, Path], *options: str) -> list[dict[str, Any]]:
     schema, replay = paths
     done = skws("search", "lamp", "gift", "-s", schema, "-r", replay, "-f", "jsonl", *options)
     assert done.code == 0, done.err
-    return results(done.out)
+    return done.records
 
 
 @pytest.mark.parametrize("source", WRITERS)

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from skws.cli.main import run
 from skws.jobs.local import LocalWatch
 from skws.sinks.base import SinkError
 from skws.sources.postgres import feed
 from skws.sources.postgres.spool import copy_tables
 from skws_schema.errors import SourceError
+from tests.commands import Skws
 from tests.jobs.watching import (
+    LAMP,
     QUERY,
+    TABLES,
     YAML,
     Collected,
     Notes,
@@ -32,14 +34,6 @@ from tests.jobs.watching import (
 from tests.kafka import broker
 from tests.postgres import Database
 from tests.waiting import until
-
-TABLES = (
-    "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
-    'CREATE TABLE "order" (cid bigint, item text)',
-    'ALTER TABLE "order" REPLICA IDENTITY FULL',
-    "INSERT INTO customer VALUES (7, 'ada')",
-)
-LAMP = "INSERT INTO \"order\" VALUES (7, 'lamp')"
 
 
 @contextmanager
@@ -67,7 +61,7 @@ def test_a_new_run_waits_for_its_database(database: Database) -> None:
     assert waited(notes)
 
 
-def test_a_run_that_goes_on_waits_for_its_database(database: Database, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_waits_for_its_database(database: Database, tmp_path: Path, skws: Skws) -> None:
     database.run(*TABLES)
     out = tmp_path / "out.jsonl"
     asked = request(database.uri(), checkpoint=tmp_path / "kept", sinks=(f"jsonl:{out}",), limit=1)
@@ -80,7 +74,7 @@ def test_a_run_that_goes_on_waits_for_its_database(database: Database, tmp_path:
     until(lambda: not watch.ended and watch.step() and watch.ended)
     watch.close()
     assert [(op, query) for op, query, _ in told(out)] == [("+", QUERY)]
-    assert run(["watch", "--drop-slot", "--source", database.uri()]) == 0
+    assert skws("watch", "--drop-slot", "--source", database.uri()).code == 0
 
 
 def test_a_run_goes_on_when_the_server_restarts_while_it_begins(
@@ -139,7 +133,7 @@ def test_a_run_ends_when_its_database_stays_away(monkeypatch: pytest.MonkeyPatch
 )
 def test_what_is_refused_is_not_waited_for(
     database: Database,
-    capsys: pytest.CaptureFixture[str],
+    skws: Skws,
     tmp_path: Path,
     given: str,
     expected: str,
@@ -150,11 +144,11 @@ def test_what_is_refused_is_not_waited_for(
     for source in (uri, str(tmp_path / "in.jsonl")):
         (tmp_path / "in.jsonl").write_text("")
         sink = "stdout:jsonl" if source == uri else uri
-        arguments = ["watch", QUERY, "-s", str(tmp_path / "schema.yaml"), "-S", source, "--sink", sink]
-        assert run([*arguments, "--engine", "local"]) == (4 if source == uri else 1)
-        error = capsys.readouterr().err
-        assert message in error
-        assert "trying again" not in error
+        asked = ("watch", QUERY, "-s", tmp_path / "schema.yaml", "-S", source, "--sink", sink)
+        done = skws(*asked, "--engine", "local")
+        assert done.code == (4 if source == uri else 1)
+        assert message in done.err
+        assert "trying again" not in done.err
 
 
 def test_a_run_waits_for_its_brokers(tmp_path: Path) -> None:

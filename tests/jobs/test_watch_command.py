@@ -17,12 +17,12 @@ import pytest
 
 from skws.cli.main import run
 from skws.jobs.metrics import Metrics
+from tests.commands import REPLAY, SCHEMA, Skws
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order
 from tests.places import ROOT
 from tests.waiting import until
 
-MOVIES = ROOT / "examples" / "movies"
-
+LOG = ("--log-format", "json", "--engine", "local")
 ORDERED = "customer c ; order o where c.cid = o.cid"
 
 
@@ -33,10 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "in.jsonl").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def watched(*arguments: str) -> int:
-    return run(["watch", *arguments, "--engine", "local"])
 
 
 @pytest.fixture
@@ -62,19 +58,15 @@ def job(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def test_a_replay_gives_what_a_search_gives(capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["tarantino", "travolta", "-s", str(MOVIES / "schema.yaml"), "-f", "jsonl"]
-    replay = str(MOVIES / "replay.jsonl")
-    assert watched(*given, "-S", f"replay:{replay}", "--speed", "1e12") == 0
-    shown = capsys.readouterr()
-    assert run(["search", *given, "-r", replay, "--engine", "local"]) == 0
-    assert shown.out.splitlines() == capsys.readouterr().out.splitlines()
+def test_a_replay_gives_what_a_search_gives(skws: Skws) -> None:
+    given = ("tarantino", "travolta", "-s", SCHEMA, "-f", "jsonl", "--engine", "local")
+    shown = skws("watch", *given, "-S", f"replay:{REPLAY}", "--speed", "1e12")
+    assert shown.code == 0
+    assert shown.records == skws("search", *given, "-r", REPLAY).records
     assert "769 tuples, 2 results" in shown.err
 
 
-def test_exit_codes(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exit_codes(folder: Path, skws: Skws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skws.sources.retry.GIVE_UP", 0)
     (folder / "bad.yaml").write_text("relations: 1")
     (folder / "bad.jsonl").write_text("nonsense\n")
@@ -95,8 +87,9 @@ def test_exit_codes(
         (5, "bad.jsonl:1", ("ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl")),
         (1, "cannot write", ("ada", *common, "-f", "jsonl", "-o", "schema.yaml/x")),
     ):
-        assert watched(*arguments) == code, arguments
-        assert told in capsys.readouterr().err
+        done = skws("watch", *arguments, "--engine", "local")
+        assert done.code == code, arguments
+        assert told in done.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -122,7 +115,7 @@ def test_a_signal_ends_it_with_all_results_kept(
 def test_a_json_log_tells_failures_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bad.jsonl").write_text("nonsense\n")
     with pytest.raises(SystemExit) as ended:
-        watched("ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl", "--log-format", "json")
+        run(["watch", "ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl", *LOG])
     assert ended.value.code == 5
     events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(event["level"], event["event"]) for event in events][-1] == ("error", "failed")
@@ -130,7 +123,7 @@ def test_a_json_log_tells_failures_too(folder: Path, capsys: pytest.CaptureFixtu
 
 
 def test_queries_are_added_and_removed_while_it_runs(
-    folder: Path, job: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
+    folder: Path, job: Callable[..., subprocess.Popen[str]], skws: Skws
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     job("chair", "-f", "jsonl", "-o", "out.jsonl", "--checkpoint", "kept", "--metrics-file", "metrics.json")
@@ -138,23 +131,20 @@ def test_queries_are_added_and_removed_while_it_runs(
     # What a query finds among tuples that were there before it is its snapshot.
     until(lambda: told.exists() and Metrics.from_json(told.read_bytes()).tuples == 2)
     at = ("--control", str(control))
-    assert run(["query", "add", "lamps", "ada", "lamp", *at, "--wait", "30"]) == 0
-    assert run(["query", "add", "lamps", "other", *at]) == 2
-    assert run(["query", "remove", "lmps", *at]) == 2
-    assert run(["query", "add", "wrong", "--pattern", "customer c ; ; order o", *at]) == 2
-    assert run(["query", "add", "wrong", "lamp", "--pattern", ORDERED, *at]) == 2
-    assert run(["query", "add", "ordered", "--pattern", ORDERED, *at, "--wait", "30"]) == 0
-    shown = capsys.readouterr().err
-    assert "'lamps' already" in shown
-    assert "did you mean 'lamps'" in shown
-    assert run(["query", "remove", "chair", *at]) == 0
-    assert run(["query", "list", *at]) == 0
-    assert run(["query", "list", *at, "--json"]) == 0
-    first, ordered, second, _ = capsys.readouterr().out.splitlines()
-    assert first == "lamps: ada lamp"
-    assert ordered == f"ordered: pattern: {ORDERED}"
+    for code, told_of, words in (
+        (0, "", ("add", "lamps", "ada", "lamp", "--wait", "30")),
+        (2, "'lamps' already", ("add", "lamps", "other")),
+        (2, "did you mean 'lamps'", ("remove", "lmps")),
+        (2, "", ("add", "wrong", "--pattern", "customer c ; ; order o")),
+        (2, "", ("add", "wrong", "lamp", "--pattern", ORDERED)),
+        (0, "", ("add", "ordered", "--pattern", ORDERED, "--wait", "30")),
+        (0, "", ("remove", "chair")),
+    ):
+        done = skws("query", *words, *at)
+        assert (done.code, told_of in done.err) == (code, True), words
+    assert skws("query", "list", *at).out == f"lamps: ada lamp\nordered: pattern: {ORDERED}\n"
     listed = {"name": "lamps", "query": "ada lamp", "max_size": 5, "kind": "keywords"}
-    assert json.loads(second) == listed
+    assert skws("query", "list", *at, "--json").records[0] == listed
     until(
         lambda: (
             [(one["query"], one.get("snapshot")) for one in lines(folder / "out.jsonl")]
@@ -164,61 +154,61 @@ def test_queries_are_added_and_removed_while_it_runs(
 
 
 def test_relations_are_left_out_and_what_is_not_searched_is_told(
-    folder: Path, job: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
+    folder: Path, job: Callable[..., subprocess.Popen[str]], skws: Skws
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     job("ada, lamp", "--without", "order", "-o", "out.jsonl", "--control", "c")
     at = ("--control", "c", "--wait", "30")
     until((folder / "c" / "queries.json").exists)
-    assert run(["query", "add", "lamps", "ada lamp!", *at]) == 0
-    assert "ignored, as no part of a word: '!'" in capsys.readouterr().err
-    assert run(["query", "add", "alone", "ada", "--without", "order", *at]) == 0
-    assert run(["query", "add", "wrong", "ada", "--without", "ordr", *at]) == 2
-    assert "did you mean 'order'?" in capsys.readouterr().err
-    assert run(["query", "list", "--control", "c"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "ada, lamp -order:: ada, lamp -order:"
+    for code, told, words in (
+        (0, "ignored, as no part of a word: '!'", ("add", "lamps", "ada lamp!")),
+        (0, "", ("add", "alone", "ada", "--without", "order")),
+        (2, "did you mean 'order'?", ("add", "wrong", "ada", "--without", "ordr")),
+    ):
+        done = skws("query", *words, *at)
+        assert (done.code, told in done.err) == (code, True), words
+    assert skws("query", "list", *at[:2]).out.startswith("ada, lamp -order:: ada, lamp -order:\n")
     until(lambda: len(lines(folder / "out.jsonl")) == 2)
     assert [one["query"] for one in lines(folder / "out.jsonl")] == ["ada lamp!", "ada -order:"]
 
 
 def test_a_pattern_added_to_a_job_that_keeps_nothing_begins_with_the_latest_records(
-    folder: Path, job: Callable[..., subprocess.Popen[str]]
+    folder: Path, job: Callable[..., subprocess.Popen[str]], skws: Skws
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     job("chair", "-f", "jsonl", "-o", "out.jsonl", "--control", "control", "--metrics-file", "m.json")
     until(lambda: (folder / "m.json").exists() and '"tuples": 2' in (folder / "m.json").read_text())
-    added = ["query", "add", "ordered", "--pattern", ORDERED, "--control", "control"]
-    assert run([*added, "--wait", "30"]) == 0
+    added = ("query", "add", "ordered", "--pattern", ORDERED, "--control", "control")
+    assert skws(*added, "--wait", "30").code == 0
     until(lambda: [one["query"] for one in lines(folder / "out.jsonl")] == [ORDERED])
 
 
-def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, skws: Skws) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
-    at = ("-s", "schema.yaml", "-S", "replay:in.jsonl?speed=1e9", "-f", "jsonl", "-q")
+    at = ("-s", "schema.yaml", "-S", "replay:in.jsonl?speed=1e9", "-f", "jsonl", "-q", "--engine", "local")
     (folder / "more.yaml").write_text(f"both: {QUERY}\nordered: {{pattern: '{ORDERED}'}}\n")
-    assert watched("--queries", "more.yaml", *at) == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = skws("watch", "--queries", "more.yaml", *at).records
     assert [one["query"] for one in told] == [QUERY, ORDERED]
     assert [one["labels"] for one in told[1]["tuples"]] == [["c"], ["o"]]
     for text in ("ordered: {patern: x}", "ordered: {pattern: 3}", "ordered: [x]", "3: x", "- x"):
         (folder / "more.yaml").write_text(text)
-        assert watched("--queries", "more.yaml", *at) == 3
-        assert "more.yaml: " in capsys.readouterr().err
-    assert watched("--pattern", ORDERED, "--pattern", ORDERED, *at) == 2
-    assert "there is a query of this text already" in capsys.readouterr().err
+        done = skws("watch", "--queries", "more.yaml", *at)
+        assert (done.code, "more.yaml: " in done.err) == (3, True)
+    done = skws("watch", "--pattern", ORDERED, "--pattern", ORDERED, *at)
+    assert (done.code, "there is a query of this text already" in done.err) == (2, True)
 
 
-def test_commands_to_no_job_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["query", "list", "--control", "none"]) == 2
+def test_commands_to_no_job_are_told(folder: Path, skws: Skws) -> None:
+    assert skws("query", "list", "--control", "none").code == 2
     (folder / "control").mkdir()
-    assert run(["query", "list", "--control", "control"]) == 4
-    assert run(["query", "remove", "a", "--control", "control", "--wait", "0.05"]) == 1
-    assert run(["query", "remove", "a", "--control", "control", "--wait", "0"]) == 0
-    assert run(["query", "add", " ", "ada", "--control", "control"]) == 2
-    shown = capsys.readouterr().err
-    assert "NAME is empty" in shown
-    assert "no answer from the job within 0.05 s" in shown
-    assert "left for the job" in shown
+    for code, told, words in (
+        (4, "", ("list",)),
+        (1, "no answer from the job within 0.05 s", ("remove", "a", "--wait", "0.05")),
+        (0, "left for the job", ("remove", "a", "--wait", "0")),
+        (2, "NAME is empty", ("add", " ", "ada")),
+    ):
+        done = skws("query", *words, "--control", "control")
+        assert (done.code, told in done.err) == (code, True), words
 
 
 def status_of(url: str, host: str) -> int:

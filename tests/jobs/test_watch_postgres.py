@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from skws.cli.main import run
 from skws.jobs.local import LocalWatch
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType
 from skws_windows.window import TimeWindow
-from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, abandon, lines, opened, request, told
+from tests.commands import Skws
+from tests.jobs.watching import (
+    LAMP,
+    QUERY,
+    SCHEMA,
+    TABLES,
+    Collected,
+    Notes,
+    abandon,
+    lines,
+    opened,
+    request,
+    told,
+)
 from tests.postgres import Database
 from tests.waiting import until
 
@@ -21,19 +34,21 @@ def until_lines(watch: LocalWatch, path: Path, count: int) -> None:
     until(lambda: len(lines(path)) >= count, watch.step, lambda: told(path))
 
 
-def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path: Path) -> None:
-    database.run(
-        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
-        'CREATE TABLE "order" (cid bigint, item text)',
-        'ALTER TABLE "order" REPLICA IDENTITY FULL',
-        "INSERT INTO customer VALUES (7, 'ada')",
+def slots(database: Database) -> list[tuple[Any, ...]]:
+    """The names of the slots, and whether they are read."""
+    return database.ask(
+        "SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()"
     )
+
+
+def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path: Path, skws: Skws) -> None:
+    database.run(*TABLES)
     out = tmp_path / "out.jsonl"
     asked = request(
         database.uri(), sinks=(f"jsonl:{out}",), checkpoint=tmp_path / "kept", lateness=60_000_000
     )
     first = opened(asked)
-    database.run("INSERT INTO \"order\" VALUES (7, 'lamp')")
+    database.run(LAMP)
     until_lines(first, out, 1)
     abandon(first)
     first._input.feed.close()
@@ -57,58 +72,38 @@ def test_a_run_over_a_database_goes_on_where_it_was(database: Database, tmp_path
     ]
     assert results[2][2] == results[0][2]
     assert len({identity for op, _, identity in results if op == "+"}) == 3
-    slots = database.ask(
-        "SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()"
-    )
-    assert slots == [("skws", False)]
-    assert run(["watch", "--drop-slot", "--source", database.uri()]) == 0
-    assert run(["watch", "--drop-slot", "--source", "in.jsonl"]) == 2
-    assert (
-        database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
-    )
+    assert slots(database) == [("skws", False)]
+    assert skws("watch", "--drop-slot", "--source", database.uri()).code == 0
+    assert skws("watch", "--drop-slot", "--source", "in.jsonl").code == 2
+    assert slots(database) == []
 
 
 def test_a_run_that_cannot_begin_leaves_the_slot_of_another_alone(database: Database) -> None:
     """Dropped, the other run could never go on."""
-    database.run(
-        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
-        'CREATE TABLE "order" (cid bigint, item text)',
-    )
+    database.run(*TABLES[:2])
     database.run("SELECT pg_create_logical_replication_slot('skws', 'pgoutput')")
     notes = Notes()
     with pytest.raises(SourceError, match="the slot 'skws' exists already"):
         LocalWatch(request(database.uri()), [Collected()], notes.log).run()
-    kept = database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
-    assert kept == [("skws",)]
+    assert slots(database) == [("skws", False)]
     database.run("SELECT pg_drop_replication_slot('skws')")
 
 
 def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) -> None:
     """Nobody could go on with it, and it would fill the server's disk."""
-    database.run(
-        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
-        'CREATE TABLE "order" (cid bigint, item text)',
-        'ALTER TABLE "order" REPLICA IDENTITY FULL',
-        "INSERT INTO customer VALUES (7, 'ada')",
-        "INSERT INTO \"order\" VALUES (7, 'lamp')",
-    )
+    database.run(*TABLES, LAMP)
     for _ in range(2):
         sink = Collected()
         LocalWatch(request(database.uri(), limit=1), [sink], Notes().log).run()
         assert sink.told() == [("+", QUERY)]
-        assert (
-            database.ask("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
-            == []
-        )
+        assert slots(database) == []
 
 
-def test_a_second_run_leaves_the_first_one_its_changes(database: Database, tmp_path: Path) -> None:
+def test_a_second_run_leaves_the_first_one_its_changes(
+    database: Database, tmp_path: Path, skws: Skws
+) -> None:
     """One with a checkpoint, stopped; another without, by a slot of its own; then the first one again."""
-    database.run(
-        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
-        'CREATE TABLE "order" (cid bigint, item text)',
-        "INSERT INTO customer VALUES (7, 'ada')",
-    )
+    database.run(*TABLES[:2], TABLES[3])
     out = tmp_path / "out.jsonl"
     asked = request(
         database.uri(), sinks=(f"jsonl:{out}",), checkpoint=tmp_path / "kept", lateness=60_000_000
@@ -116,7 +111,7 @@ def test_a_second_run_leaves_the_first_one_its_changes(database: Database, tmp_p
     opened(asked).close()
     sink = Collected()
     other = opened(request(database.uri(slot=f"{database.name}_two")), sink)
-    database.run("INSERT INTO \"order\" VALUES (7, 'lamp')")
+    database.run(LAMP)
     until(lambda: sink.results, other.step)
     other.close()
     first = opened(asked)
@@ -124,15 +119,11 @@ def test_a_second_run_leaves_the_first_one_its_changes(database: Database, tmp_p
     first.close()
     assert [(op, query) for op, query, _ in told(out)] == [("+", QUERY)]
     assert database.ask("SELECT pubname::text FROM pg_publication") == [("skws",)]
-    assert (
-        run(["watch", "--drop-slot", "--source", database.uri(), "--checkpoint", str(tmp_path / "kept")]) == 0
-    )
+    assert skws("watch", "--drop-slot", "-S", database.uri(), "--checkpoint", tmp_path / "kept").code == 0
     assert database.ask("SELECT 1 FROM pg_publication UNION ALL SELECT 1 FROM pg_replication_slots") == []
 
 
-def test_a_slot_that_is_dropped_says_who_needs_the_publication(
-    database: Database, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slot_that_is_dropped_says_who_needs_the_publication(database: Database, skws: Skws) -> None:
     database.run(
         "CREATE TABLE customer (cid bigint PRIMARY KEY)",
         "CREATE PUBLICATION skws FOR TABLE customer",
@@ -142,15 +133,14 @@ def test_a_slot_that_is_dropped_says_who_needs_the_publication(
     for slot in ("skws", two):
         database.run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
     for slot, told_of in (("skws", f"; its publication stays: {two} may read it"), (two, "")):
-        assert run(["watch", "--drop-slot", "--source", database.uri(slot=slot)]) == 0
-        error = capsys.readouterr().err
+        error = skws("watch", "--drop-slot", "--source", database.uri(slot=slot)).err
         assert f"dropped the slot {slot!r}" in error
         assert ("its publication stays" in error) == bool(told_of)
         assert told_of in error
-    assert run(["watch", "--drop-slot", "--source", database.uri()]) == 0
-    assert "there is no slot 'skws'" in capsys.readouterr().err
-    assert run(["watch", "ada", "--source", database.uri()]) == 2
-    assert "Missing option '--schema' / '-s'" in capsys.readouterr().err
+    done = skws("watch", "--drop-slot", "--source", database.uri())
+    assert (done.code, "there is no slot 'skws'" in done.err) == (0, True)
+    done = skws("watch", "ada", "--source", database.uri())
+    assert (done.code, "Missing option '--schema' / '-s'" in done.err) == (2, True)
 
 
 def test_no_row_of_the_snapshot_is_late(database: Database) -> None:

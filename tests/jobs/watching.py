@@ -53,6 +53,16 @@ joins:
 QUERY: Final = "ada lamp"
 
 
+TABLES: Final = (
+    "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+    'CREATE TABLE "order" (cid bigint, item text)',
+    'ALTER TABLE "order" REPLICA IDENTITY FULL',
+    "INSERT INTO customer VALUES (7, 'ada')",
+)
+"""The shop in PostgreSQL, with one customer."""
+LAMP: Final = "INSERT INTO \"order\" VALUES (7, 'lamp')"
+
+
 def customer(time: float, cid: int, name: str = "ada", op: str = "+") -> dict[str, Any]:
     return {"relation": "customer", "time": time, "op": op, "row": {"cid": cid, "name": name}}
 

@@ -215,6 +215,7 @@ def test_mutated_yaml_is_a_schema_or_a_schema_error(text: str) -> None:
     only_schema_errors(text)
 
 
+KEYS = "relations joins attributes a key search time type min max on name window"
 PLAIN = st.recursive(
     st.none()
     | st.booleans()
@@ -224,23 +225,7 @@ PLAIN = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                [
-                    "relations",
-                    "joins",
-                    "attributes",
-                    "a",
-                    "key",
-                    "search",
-                    "time",
-                    "type",
-                    "min",
-                    "max",
-                    "on",
-                    "name",
-                    "window",
-                ]
-            ),
+            st.sampled_from(KEYS.split()),
             inner,
             max_size=5,
         )

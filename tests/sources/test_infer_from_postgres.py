@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from skws.cli.main import run
 from skws.data.record import Record
 from skws_schema.model import AttributeType, Schema
 from skws_schema.yaml.load import parse_schema
+from tests.commands import Skws
 from tests.postgres import Database
 from tests.sources.following import follow, source
 
@@ -32,16 +32,14 @@ TABLES = (
 )
 
 
-def inferred(database: Database, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[Schema, str]:
-    capsys.readouterr()
-    assert run(["schema", "infer", database.uri(), *more]) == 0
-    text = capsys.readouterr().out
+def inferred(database: Database, skws: Skws, *more: str) -> tuple[Schema, str]:
+    text = skws("schema", "infer", database.uri(), *more).out
     return parse_schema(text), text
 
 
-def test_tables_types_keys_and_references(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_types_keys_and_references(database: Database, skws: Skws) -> None:
     database.run(*TABLES)
-    schema, text = inferred(database, capsys, "--name", "films", "--window", "1 day")
+    schema, text = inferred(database, skws, "--name", "films", "--window", "1 day")
     assert (schema.name, schema.window) == ("films", "1 day")
     assert {r.name: (r.key, r.table) for r in schema.relations} == {
         "award": ((), False),
@@ -74,7 +72,7 @@ def test_tables_types_keys_and_references(database: Database, capsys: pytest.Cap
         assert (part in text) == (part != "s3cret")
 
 
-def test_why_something_is_left_out(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_something_is_left_out(database: Database, skws: Skws) -> None:
     database.run(
         """CREATE TABLE film (fid int PRIMARY KEY, tags text[], facts jsonb, "first name" text, title text,
             loud text GENERATED ALWAYS AS (upper(title)) STORED)""",
@@ -83,7 +81,7 @@ def test_why_something_is_left_out(database: Database, capsys: pytest.CaptureFix
         "CREATE TABLE none ()",
         "CREATE VIEW newest AS SELECT title FROM film",
     )
-    _, text = inferred(database, capsys)
+    _, text = inferred(database, skws)
     said = [line.strip() for line in text.splitlines() if "left out" in line]
     assert said == [
         "# left out, since it has no column that can be an attribute: none",
@@ -98,22 +96,19 @@ def test_why_something_is_left_out(database: Database, capsys: pytest.CaptureFix
     assert table.endswith("  # changes of a view or a foreign table cannot be followed")
 
 
-def test_a_generated_column_is_searched_where_it_is_only_read(
-    database: Database, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_generated_column_is_searched_where_it_is_only_read(database: Database, skws: Skws) -> None:
     database.run(
         "CREATE TABLE film (fid int PRIMARY KEY, a text, b text GENERATED ALWAYS AS ('very ' || a) STORED)",
         "INSERT INTO film VALUES (1, 'noir movie'), (2, 'silent movie')",
     )
-    assert run(["search", "very", "noir", "--database", database.uri(), "-f", "jsonl"]) == 0
-    told = capsys.readouterr()
+    told = skws("search", "very", "noir", "--database", database.uri(), "-f", "jsonl")
     assert '"b":"very noir movie"' in told.out
     assert "not searched" not in told.err
 
 
-def test_what_is_inferred_can_be_followed(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_inferred_can_be_followed(database: Database, skws: Skws) -> None:
     database.run(*TABLES)
-    schema, _ = inferred(database, capsys)
+    schema, _ = inferred(database, skws)
     assert schema.name == database.name
     with closing(source(database).open(schema)) as feed:
         offset = feed.start()
@@ -135,9 +130,9 @@ def test_what_is_inferred_can_be_followed(database: Database, capsys: pytest.Cap
     ],
 )
 def test_what_cannot_be_inferred(
-    database: Database, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
+    database: Database, skws: Skws, arguments: list[str], code: int, message: str
 ) -> None:
-    assert run(["schema", "infer", *(a.format(uri=database.uri()) for a in arguments)]) == code
-    error = capsys.readouterr().err
-    assert message in error
-    assert "s3cret" not in error
+    done = skws("schema", "infer", *(a.format(uri=database.uri()) for a in arguments))
+    assert done.code == code
+    assert message in done.err
+    assert "s3cret" not in done.err

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skws.cli.main import run
 from skws.movie_stream import movie_files
+from tests.commands import Skws
 
 SCHEMA = str(movie_files()[0])
 
@@ -27,15 +27,14 @@ SCHEMA = str(movie_files()[0])
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_drawn(
-    arguments: tuple[str, ...], code: int, message: str, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], code: int, message: str, skws: Skws
 ) -> None:
-    assert run(["tui", "--schema", SCHEMA, *arguments]) == code
-    shown = capsys.readouterr()
-    assert message in shown.err
-    assert shown.out == ""
+    done = skws("tui", "--schema", SCHEMA, *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err
 
 
-def test_a_broken_schema_is_told_with_its_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_schema_is_told_with_its_lines(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "s.yaml").write_text("version: 1\nrelations: {a: {attributes: {x: txet}}}\n")
-    assert run(["tui", "--schema", str(tmp_path / "s.yaml")]) == 3
-    assert "s.yaml:2:" in capsys.readouterr().err
+    done = skws("tui", "--schema", tmp_path / "s.yaml")
+    assert (done.code, "s.yaml:2:" in done.err) == (3, True)

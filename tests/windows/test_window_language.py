@@ -36,63 +36,12 @@ USERS = Alphabet(
         (),
     )
 )
-WORDS = (
-    *[
-        "every",
-        "first",
-        "longest",
-        "open",
-        "close",
-        "when",
-        "after",
-        "until",
-        "match",
-        "at",
-        "most",
-        "least",
-        "within",
-        "per",
-        "records",
-        "minutes",
-    ],
-    *[
-        "and",
-        "or",
-        "not",
-        "is",
-        "null",
-        "in",
-        "contains",
-        "true",
-        "false",
-        "[",
-        "]",
-        "(",
-        ")",
-        "{",
-        "}",
-        "|",
-        "*",
-        "+",
-        "?",
-        ".",
-        ",",
-        "<",
-        "<=",
-        "=",
-        "!=",
-        "1",
-        "2.5",
-        "'red'",
-        "x",
-        "y",
-        "s",
-        "b",
-        "m",
-        "n",
-    ],
-    *["x[-1]", "time", "30", "s"],
-)
+_WORDS = """
+every first longest open close when after until match at most least within per records minutes
+and or not is null in contains true false [ ] ( ) { } | * + ? . , < <= = != 1 2.5 'red' x y s b m n
+x[-1] time 30 s
+"""
+WORDS = _WORDS.split()
 
 
 def windows_of(text: str, word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> list[tuple[int, int]]:
@@ -260,22 +209,11 @@ def test_names_of_relations_are_offered_too() -> None:
 
 
 KEYWORDS = ("room", "chinese rooms", "AT&T", "c++", "x-ray", "naïve", "müller", "dying", "部屋", "3.5")
-TEXTS = (
-    *(
-        "rooms",
-        "Room,",
-        "roo-ms",
-        "ro\u00adom",
-        "CHINESE",
-        "at",
-        "AT&T.",
-        "C++!",
-        "X-rays",
-        "naive",
-        "mueller",
-    ),
-    *("Müllers", "die", "dyed", "東京部屋", "3.5", "35", "the", "a_b"),
-)
+_TEXTS = """
+rooms Room, roo-ms ro\u00adom CHINESE at AT&T. C++! X-rays naive mueller
+Müllers die dyed 東京部屋 3.5 35 the a_b
+"""
+TEXTS = _TEXTS.split()
 
 
 @given(

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from skws.index.cache import CACHE
-from tests.cli.conftest import skws
 from tests.postgres import database, postgres_server
 
-__all__ = ["database", "postgres_server", "skws"]
+__all__ = ["database", "postgres_server"]
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from skws.sources.sqlite import SqliteDatabase
 from skws_schema.yaml.load import load_schema
-from tests.cli.command_lines import Skws
+from tests.commands import Skws
 from tests.places import DATA, ROOT
 from tests.postgres import Database
 
@@ -28,10 +27,6 @@ TABLES = """
 """
 
 
-def results(out: str) -> list[dict[str, Any]]:
-    return [orjson.loads(line) for line in out.splitlines()]
-
-
 @pytest.fixture
 def books(tmp_path: Path) -> Path:
     path = tmp_path / "books.sqlite"
@@ -43,7 +38,7 @@ def books(tmp_path: Path) -> Path:
 def test_a_sqlite_file_is_searched_by_its_own_references(skws: Skws, books: Path) -> None:
     before = books.read_bytes()
     done = skws("search", "guin", "dispossessed", "--database", books, "-f", "jsonl")
-    (found,) = results(done.out)
+    (found,) = done.records
     assert found["network"] == "author{guin} - book{dispossessed}"
     assert found["tuples"][0]["row"]["born"] == "1929-10-21T00:00:00Z"
     assert found["tuples"][1]["row"]["fine"] is True
@@ -53,11 +48,11 @@ def test_a_sqlite_file_is_searched_by_its_own_references(skws: Skws, books: Path
 
 
 def test_best_first_and_no_more_than_asked(skws: Skws, books: Path) -> None:
-    every = results(skws("search", "guin", "--database", books, "-f", "jsonl").out)
+    every = skws("search", "guin", "--database", books, "-f", "jsonl").records
     assert [one["score"] for one in every] == sorted((one["score"] for one in every), reverse=True)
     assert len(every) == 3
     done = skws("search", "guin", "--database", books, "-f", "jsonl", "--top", "1")
-    assert results(done.out) == every[:1]
+    assert done.records == every[:1]
     assert "can be better" in done.err
 
 
@@ -67,12 +62,12 @@ def test_an_index_is_kept_until_the_data_changes(skws: Skws, books: Path, tmp_pa
     assert "indexed" in skws(*asked).err
     again = skws(*asked)
     assert "indexed" not in again.err
-    assert len(results(again.out)) == 2
+    assert len(again.records) == 2
     with closing(sqlite3.connect(books)) as connection, connection:
         connection.execute("INSERT INTO book VALUES (5, 'Solaris again', 2, NULL)")
     changed = skws(*asked)
     assert "indexed" in changed.err
-    assert len(results(changed.out)) == 3
+    assert len(changed.records) == 3
 
 
 def test_an_index_of_an_earlier_version_is_made_anew(skws: Skws, books: Path, tmp_path: Path) -> None:
@@ -95,7 +90,7 @@ def test_an_index_is_kept_in_the_cache(skws: Skws, books: Path, cache: Path) -> 
         connection.execute("INSERT INTO book VALUES (5, 'Solaris again', 2, NULL)")
     changed = skws(*asked)
     assert "indexed" in changed.err
-    assert len(results(changed.out)) == 3
+    assert len(changed.records) == 3
     assert len(list(cache.rglob("index*"))) == 1
 
 
@@ -144,7 +139,7 @@ def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: P
             INSERT INTO note VALUES (1, 1, 'dented');
         """)
     done = skws("search", "kettle", "--database", path, "-f", "jsonl")
-    assert sorted(one["network"] for one in results(done.out)) == ["found{kettle}", *["line{kettle}"] * 2]
+    assert sorted(one["network"] for one in done.records) == ["found{kettle}", *["line{kettle}"] * 2]
     assert (
         "not searched: 'Order Items', since no relation can be called so; 'broken', since it cannot be read;"
         " 'picture', since it has no column that can be an attribute; 'line.order no', since no attribute can"
@@ -174,7 +169,7 @@ def test_a_key_of_words_is_searched_and_a_reference_to_it_is_not(skws: Skws, tmp
             " sea TEXT REFERENCES sea); INSERT INTO sea VALUES ('Black Sea'), ('North Sea');"
             "INSERT INTO river VALUES ('Blue Danube', 'Black Sea'), ('Rhine', 'North Sea')"
         )
-    found = results(skws("search", "danube", "black", "--database", path, "-f", "jsonl").out)
+    found = skws("search", "danube", "black", "--database", path, "-f", "jsonl").records
     assert [one["network"] for one in found] == ["river{danube} - sea{black}"]
 
 
@@ -206,10 +201,10 @@ def test_a_value_that_does_not_fit_is_named(skws: Skws, books: Path) -> None:
 def test_postgresql_is_searched_as_sqlite_is(skws: Skws, books: Path, database: Database) -> None:
     database.run(*filter(str.strip, TABLES.split(";")))
     for query in (("guin", "dispossessed"), ("solaris",), ("guin", "lem")):
-        mine = results(skws("search", *query, "--database", books, "-f", "jsonl").out)
+        mine = skws("search", *query, "--database", books, "-f", "jsonl").records
         other = skws("search", *query, "--database", database.uri(), "-f", "jsonl")
         assert mine
-        assert results(other.out) == mine
+        assert other.records == mine
 
 
 def test_an_index_of_postgresql_is_kept_until_its_rows_change(
@@ -226,7 +221,7 @@ def test_an_index_of_postgresql_is_kept_until_its_rows_change(
         database.run("UPDATE book SET title = 'Solaris, ' || title WHERE title LIKE '%Left%'")
         changed = skws(*asked)
         assert "indexed" in changed.err
-        assert len(results(changed.out)) == len(results(first.out)) + 1
+        assert len(changed.records) == len(first.records) + 1
         database.run("UPDATE book SET title = 'The Left Hand of Darkness' WHERE title LIKE '%Left%'")
 
 
@@ -267,7 +262,7 @@ def test_two_countries_and_organization_give_the_shared_memberships(
     skws: Skws, mondial: Path, one: str, other: str
 ) -> None:
     words = (one, other, "organization", "--match-names")
-    found = results(skws("search", *words, "--database", mondial, "-f", "jsonl").out)
+    found = skws("search", *words, "--database", mondial, "-f", "jsonl").records
     shared = set()
     for result in found:
         by_relation: dict[str, list[dict[str, Any]]] = {}

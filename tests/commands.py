@@ -1,9 +1,11 @@
-"""Shared by tests of the command line: a search of the movie stream, and outcomes of commands."""
+"""Commands run in this process and their outcomes; a search of the movie stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import orjson
 
 from tests.places import ROOT
 
@@ -21,6 +23,11 @@ class Outcome(NamedTuple):
     code: int
     out: str
     err: str
+
+    @property
+    def records(self) -> list[Any]:
+        """The JSON lines of its output."""
+        return [orjson.loads(line) for line in self.out.splitlines()]
 
 
 Skws = Callable[..., Outcome]

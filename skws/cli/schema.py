@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +13,9 @@ from skws.cli import options, query
 from skws.cli.terminal import tell, write_text
 from skws.formats.sampling import sample
 from skws.jobs.control import Command
-from skws.sources.addresses import is_postgres, parse_source
-from skws.sources.databases import database_at, is_sqlite
+from skws.sources.addresses import is_postgres
+from skws.sources.databases import infer_schema as infer_of_database
+from skws.sources.databases import is_sqlite
 from skws_schema.errors import UsageError
 from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
@@ -112,28 +112,15 @@ def infer_schema(
     """
     parse_window(window)
     if any(is_postgres(path) or is_sqlite(path) for path in paths):
-        write_text(_of_database(paths, name, window))
+        if len(paths) > 1:
+            raise UsageError("a schema is inferred from one database, or from files")
+        write_text(infer_of_database(paths[0], name, window))
         return
     samples = sample([Path(path) for path in paths])
     if samples.unreadable:
         tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
     chosen = name or Path(paths[0]).resolve().name.split(".", 1)[0]
     write_text(infer(samples.tables(), chosen, timed=samples.timed, window=window).to_yaml())
-
-
-def _of_database(addresses: list[str], name: str | None, window: str) -> str:
-    if len(addresses) > 1:
-        raise UsageError("a schema is inferred from one database, or from files")
-    if is_sqlite(addresses[0]):
-        found = database_at(addresses[0]).inferred()
-        return replace(found, name=name or found.name, window=window).to_yaml()
-    source = parse_source(addresses[0])
-    # psycopg2 is an extra: parse_source has checked that it is installed.
-    from skws.sources.postgres.database import infer_schema as infer_database  # noqa: PLC0415
-    from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
-
-    assert isinstance(source, PostgresSource)  # noqa: S101 - for the type checker: the scheme says so
-    return infer_database(source.address, name, window)
 
 
 def _counts(described: Schema) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import floor
 from typing import Final
 
@@ -17,6 +17,7 @@ from skws.sinks.text import (
     DEFAULT_WIDTH,
     DIM,
     RESET,
+    Branch,
     explained,
     fate,
     fitted,
@@ -26,6 +27,7 @@ from skws.sinks.text import (
     padded,
     shortened,
     standing,
+    tree,
     value_text,
     visible,
 )
@@ -153,7 +155,7 @@ class NetworkTree(Encoder[Result]):
         self._first = False
         lines.append(self._header(result))
         lines += [f"    {line}" for line in explained(result)]
-        lines += self._branch(result, 0, "  ", "", None)
+        lines += [self._line(result, branch) for branch in tree(result)]
         return ("\n".join(lines) + "\n").encode()
 
     def _header(self, result: Result) -> str:
@@ -163,17 +165,11 @@ class NetworkTree(Encoder[Result]):
         fated = f"  ({fate(result)})" if fate(result) else ""
         return self._styled(BOLD, line) + fated + note
 
-    def _branch(self, result: Result, node: int, indent: str, corner: str, join: str | None) -> Iterator[str]:
-        """The lines of the tuple ``node`` and of those below it: joins of later tuples to it."""
-        via = self._styled(DIM, f" [{visible(join)}]") if join is not None else ""
-        shown = result.tuples[node]
+    def _line(self, result: Result, branch: Branch) -> str:
+        via = "" if branch.join is None else self._styled(DIM, f" [{visible(branch.join)}]")
+        shown = result.tuples[branch.node]
         name = self._styled(BOLD, visible(shown.relation))
-        yield f"{indent}{corner}{name}{via}  {self._attributes(shown)}".rstrip()
-        inner = indent + {"": "", "├─ ": "│  ", "└─ ": "   "}[corner]
-        children = [(max(left, right), n) for left, right, n in result.joins if min(left, right) == node]
-        for child, via_join in children:
-            last = child == children[-1][0]
-            yield from self._branch(result, child, inner, "└─ " if last else "├─ ", via_join)
+        return f"  {branch.lead}{name}{via}  {self._attributes(shown)}".rstrip()
 
     def _attributes(self, shown: ResultTuple) -> str:
         pairs = ((name, value) for name, value in shown.row.items() if value is not None)

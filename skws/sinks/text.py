@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
@@ -74,6 +74,31 @@ def lifespan(result: LiveResult) -> str:
     if result.start is None:
         return "always" if result.end is None else f"until {instant(result.end)}"
     return f"{instant(result.start)} .. {instant(result.end) if result.end is not None else ''}".rstrip()
+
+
+class Branch(NamedTuple):
+    """A tuple in the drawing of a result as a tree. ``lead``: the characters before it.
+
+    ``node``: its place in the result. ``join``: the name of the one to the tuple above; None for the root.
+    """
+
+    lead: str
+    node: int
+    join: str | None
+
+
+def tree(result: Result) -> Iterator[Branch]:
+    """The tuples of a result from the first one on, each followed by those that it is joined to."""
+    yield Branch("", 0, None)
+    yield from _below(result, 0, "")
+
+
+def _below(result: Result, node: int, indent: str) -> Iterator[Branch]:
+    children = [(max(left, right), name) for left, right, name in result.joins if min(left, right) == node]
+    for child, name in children:
+        last = child == children[-1][0]
+        yield Branch(indent + ("└─ " if last else "├─ "), child, name)
+        yield from _below(result, child, indent + ("   " if last else "│  "))
 
 
 def value_text(value: str | float | bool) -> str:

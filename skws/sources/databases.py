@@ -47,6 +47,20 @@ def database_at(text: str) -> Database:
     return SqliteDatabase(Path(text.removeprefix("sqlite://").removeprefix(SQLITE)))
 
 
+def infer_schema(address: str, name: str | None, window: str) -> str:
+    """The YAML of a schema for the tables of a database; PostgreSQL's changes are to be followed.
+
+    Raises UsageError, SourceError.
+    """
+    if is_postgres(address):
+        with installed():
+            from skws.sources.postgres.address import Address  # noqa: PLC0415 - as above
+            from skws.sources.postgres.database import infer_schema as of_postgres  # noqa: PLC0415
+        return of_postgres(Address.of(address), name, window)
+    found = database_at(address).inferred()
+    return replace(found, name=name or found.name, window=window).to_yaml()
+
+
 def all_tables(schema: Schema) -> Schema:
     """The schema of a snapshot: every relation is a static table."""
     relations = tuple(replace(each, table=True, time=None) for each in schema.relations)

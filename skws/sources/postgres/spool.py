@@ -28,7 +28,7 @@ from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.data.batch import Ints
 from skws.data.record import BadRecord, Item
-from skws.durable.files import summed
+from skws.durable.files import PRIVATE, summed
 from skws.durable.frames import checked, unchecked
 from skws.formats import Format, Split, read_split
 from skws.formats.files import END
@@ -67,7 +67,6 @@ def _time(line: bytes, named: Mapping[str, str | None]) -> int:
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_PRIVATE: Final = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +206,7 @@ def _written(path: Path) -> Iterator[IO[bytes]]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "wb") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from skws.results.model import LiveResult, Result, TupleShown
 from skws.results.score import Score
-from skws.sinks.text import explained, instant, lifespan, short, shortened, value_text, visible
+from skws.sinks.text import Branch, explained, instant, lifespan, short, shortened, tree, value_text, visible
 from skws_schema.model import AttributeType, Schema
 from skws_tui.services.results import ListedResult
 from skws_tui.services.view import View
@@ -47,9 +47,10 @@ class Drawer:
         """The heading, then a tuple a line."""
         result = shown.result
         lines = [self._heading(shown)]
-        lines += (
-            self._branch(result, 0, "", "", None) if isinstance(result, Result) else self._members(result)
-        )
+        if isinstance(result, Result):
+            lines += [self._branch(result, branch) for branch in tree(result)]
+        else:
+            lines += self._members(result)
         if shown.ending:
             for line in lines:
                 line.stylize(self._palette.ended)
@@ -121,24 +122,15 @@ class Drawer:
             when = "" if place.at is None else f" at {instant(place.at)}"
             yield Text(f"entered as number {place.rank} of the best{when}", self._palette.dim)
 
-    def _branch(
-        self, result: Result, node: int, indent: str, corner: str, join: str | None
-    ) -> Iterator[Text]:
-        shown = result.tuples[node]
-        line = Text.assemble((indent + corner, self._palette.dim))
+    def _branch(self, result: Result, branch: Branch) -> Text:
+        shown = result.tuples[branch.node]
+        line = Text.assemble((branch.lead, self._palette.dim))
         line.append(visible(shown.relation), self._palette.relation)
-        if join is not None:
-            line.append(f" [{visible(join)}]", self._palette.dim)
+        if branch.join is not None:
+            line.append(f" [{visible(branch.join)}]", self._palette.dim)
         line.append("  ")
         line.append_text(self._attributes(result, shown))
-        yield line
-        inner = indent + {"": "", "├─ ": "│  ", "└─ ": "   "}[corner]
-        children = [
-            (max(left, right), name) for left, right, name in result.joins if min(left, right) == node
-        ]
-        for child, name in children:
-            last = child == children[-1][0]
-            yield from self._branch(result, child, inner, "└─ " if last else "├─ ", name)
+        return line
 
     def _members(self, result: LiveResult) -> Iterator[Text]:
         """Tuples of a pattern match in order, with their labels."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from skws.durable.files import replaced
 from skws.formats.sampling import sample
 from skws.sources.addresses import is_postgres, parse_source
+from skws.sources.databases import infer_schema
 from skws.sources.files.feed import FilesSource
 from skws.sources.replays import ReplaySource
 from skws_schema.errors import Problem, SchemaError, UsageError
@@ -65,12 +66,7 @@ def inferred(source: str, name: str, window: str) -> str:
     if not source:
         raise UsageError("nothing to infer from: the UI was opened without a source")
     if is_postgres(source):
-        from skws.sources.postgres.database import infer_schema  # noqa: PLC0415 - psycopg2 is an extra
-        from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
-
-        opened = parse_source(source)
-        assert isinstance(opened, PostgresSource)  # noqa: S101 - for the type checker
-        return infer_schema(opened.address, name, window)
+        return infer_schema(source, name, window)
     match parse_source(source):
         case ReplaySource(path=path) | FilesSource(path=path):
             samples = sample([path])

@@ -11,7 +11,6 @@ from pathlib import Path
 import orjson
 import pytest
 
-from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Command, ControlFolder, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
@@ -24,6 +23,7 @@ from skws.spec.job import Job
 from skws_schema import memory
 from skws_schema.errors import BadRecordsError, MemoryBudgetError, UsageError
 from skws_schema.memory import MemoryBudget
+from tests.clocks import HandClock
 from tests.jobs.watching import (
     QUERY,
     SCHEMA,
@@ -38,20 +38,6 @@ from tests.jobs.watching import (
     request,
     steps,
 )
-
-
-class Hands(StoppableClock):
-    """A clock that is moved by hand; sleeping moves it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at = 1_000_000
-
-    def now(self) -> int:
-        return self.at
-
-    def sleep(self, micros: int) -> None:
-        self.at += micros
 
 
 def test_results_come_as_a_file_grows(tmp_path: Path) -> None:
@@ -132,32 +118,6 @@ def net(results: Iterable[LiveResult]) -> dict[str, float | None]:
     return {r.id: r.end for r in last.values() if r.start is None or r.end is None or r.end > r.start}
 
 
-def test_a_query_added_later_begins_with_a_snapshot(tmp_path: Path) -> None:
-    path, sink = tmp_path / "stream.jsonl", Collected()
-    append(path, customer(1, 7), order(2, 7))
-    watch = opened(request(path, queries={"chairs": "chair"}), sink)
-    steps(watch)
-    submit = watch.control.submit
-    answers = [
-        submit(Command("add", "lamps", QUERY, id="a")),
-        submit(Command("add", "lamps", "other", id="b")),
-        submit(Command("remove", "chars", id="c")),
-        submit(Command("add", "bad", "(", id="d")),
-    ]
-    steps(watch)
-    assert [(r.op, r.query, r.snapshot) for r in sink.results] == [("+", QUERY, True)]
-    append(path, order(3, 7, "lamp too"))
-    answers.append(submit(Command("remove", "chairs", id="e")))
-    steps(watch)
-    assert [(r.op, r.snapshot) for r in sink.results] == [("+", True), ("+", False)]
-    errors = {answer.result(0).id: answer.result(0).error for answer in answers}
-    assert errors["a"] == errors["e"] == ""
-    assert "'lamps' already" in errors["b"]
-    assert "did you mean 'chairs'" in errors["c"]
-    assert errors["d"]
-    assert [one.name for one in watch.standing] == ["lamps"]
-
-
 def test_commands_come_through_a_folder(tmp_path: Path) -> None:
     path, sink, folder = tmp_path / "stream.jsonl", Collected(), ControlFolder(tmp_path / "control")
     folder.send(Command("add", "old", "before the job was there"))
@@ -208,7 +168,7 @@ def test_bad_records_end_the_run_by_default(tmp_path: Path) -> None:
 
 
 def test_a_replay_is_paused_resumed_and_hurried(tmp_path: Path) -> None:
-    path, sink, clock = tmp_path / "replay.jsonl", Collected(), Hands()
+    path, sink, clock = tmp_path / "replay.jsonl", Collected(), HandClock()
     append(path, *(order(n, n) for n in range(100)))
     asked = request(f"replay:{path}", speed=2.0)
     watch = LocalWatch(asked, [sink], Notes().log, control=RunControl(asked, clock))
@@ -242,7 +202,7 @@ def test_the_limit_ends_the_run(tmp_path: Path) -> None:
 
 def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
     """It pauses the source, and no more is read than what it holds up."""
-    clock = Hands()
+    clock = HandClock()
 
     class Slow(Collected):
         most = 0

@@ -16,8 +16,8 @@ from skws.sources.feed import Feed, Offset
 from skws.sources.kafka.reader import PartitionReader
 from skws.sources.retry import GIVE_UP
 from skws_schema.errors import SourceError
+from tests.clocks import HandClock
 from tests.kafka import Broker, broker
-from tests.sources.clocks import HandClock
 from tests.sources.following import SCHEMA, shown
 from tests.strategies import seeds
 from tests.waiting import PATIENCE, until

@@ -16,7 +16,7 @@ from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinFeed
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
-from tests.sources.clocks import HandClock
+from tests.clocks import HandClock
 from tests.sources.followed_files import SCHEMA, line, numbers
 
 

@@ -18,9 +18,9 @@ from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.slot import SlotStream
 from skws_schema.errors import SourceError
+from tests.clocks import HandClock
 from tests.places import ROOT
 from tests.postgres import Database
-from tests.sources.clocks import HandClock
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, records, shown, source
 
 
@@ -200,7 +200,7 @@ FOLLOWER = """
 import json, sys
 from pathlib import Path
 from skws.sources.addresses import parse_source
-from tests.sources.clocks import HandClock
+from tests.clocks import HandClock
 from tests.sources.following import SCHEMA
 
 uri, folder, log = sys.argv[1:]

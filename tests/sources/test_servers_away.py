@@ -17,8 +17,8 @@ from skws.sources.postgres.address import Address
 from skws.sources.retry import GIVE_UP, RetryingFeed, retry
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
+from tests.clocks import HandClock
 from tests.postgres import Database
-from tests.sources.clocks import HandClock
 from tests.sources.following import SCHEMA
 
 

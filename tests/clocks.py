@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from skws.jobs.clock import StoppableClock
 
-class HandClock:
-    """Stands still until it is moved."""
+
+class HandClock(StoppableClock):
+    """Stands still until it is moved; sleeping moves it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.micros = 1_000
 
     def now(self) -> int:

@@ -16,7 +16,7 @@ from skws.sinks.files import JsonLinesSink
 from skws.sinks.webhook import Delivery as Posting
 from skws.sinks.webhook import Outcome, WebhookSink
 from skws_schema.errors import StateError
-from tests.jobs.test_sinks import opened, result, run
+from tests.jobs.test_sinks import result, run, wrote
 from tests.jobs.watching import Collected, Notes, lines
 
 
@@ -86,15 +86,10 @@ def test_letters_of_a_web_hook_go_with_what_it_knows_to_be_posted(tmp_path: Path
 
 def test_a_file_that_was_taken_away_has_each_batch_once_after_the_next_kill(tmp_path: Path) -> None:
     path, kept, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), Notes()
-    first = opened(f"jsonl:{path}", kept)
-    first.write(1, [result(1), result(2)])
-    first.flush()
-    first.close()
+    wrote(f"jsonl:{path}", kept, (1, [result(1), result(2)]), None)
     path.unlink()
     for _ in range(2):  # the second time as the first one was killed
-        sink = opened(f"jsonl:{path}", replace(kept, tell=notes.lines.append))
-        sink.write(2, [result(3)])
-        sink.close()
+        wrote(f"jsonl:{path}", replace(kept, tell=notes.lines.append), (2, [result(3)]))
     assert [line["id"] for line in lines(path)] == ["id3"]
     assert len(notes.lines) == 1
 

@@ -61,55 +61,45 @@ def opened(text: str, kept: Run) -> Sink:
     return sink
 
 
+def wrote(text: str, kept: Run, *batches: tuple[int, list[Result]] | None) -> None:
+    """A process that opens a sink, writes batches, flushes at each None, and ends."""
+    sink = opened(text, kept)
+    for batch in batches:
+        if batch is None:
+            sink.flush()
+        else:
+            sink.write(*batch)
+    sink.close()
+
+
 def test_json_lines_of_a_broken_run_are_cut_off(tmp_path: Path) -> None:
     path, kept = tmp_path / "out.jsonl", run(tmp_path / "kept")
     path.write_text('{"id": "of another run"}\n')
-    first = opened(f"jsonl:{path}", kept)
-    first.write(1, [result(1)])
-    first.flush()
-    first.write(2, [result(2), result(3)])
-    first.close()
+    wrote(f"jsonl:{path}", kept, (1, [result(1)]), None, (2, [result(2), result(3)]))
     with path.open("a") as file:
         file.write('{"half')
-    second = opened(f"jsonl:{path}", kept)
-    second.write(1, [result(1)])
-    second.write(2, [result(2), result(3)])
-    second.flush()
-    second.close()
+    wrote(f"jsonl:{path}", kept, (1, [result(1)]), (2, [result(2), result(3)]), None)
     assert [line["id"] for line in lines(path)] == ["of another run", "id1", "id2", "id3"]
     assert Result.from_json(path.read_bytes().splitlines()[1]) == result(1)
 
 
 def test_json_lines_go_on_in_a_file_that_was_taken_away(tmp_path: Path) -> None:
     path, kept, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), Notes()
-    first = opened(f"jsonl:{path}", kept)
-    first.write(1, [result(1)])
-    first.flush()
-    first.close()
+    wrote(f"jsonl:{path}", kept, (1, [result(1)]), None)
     path.unlink()
-    second = opened(f"jsonl:{path}", replace(kept, tell=notes.lines.append))
-    second.write(2, [result(2)])
-    second.close()
+    wrote(f"jsonl:{path}", replace(kept, tell=notes.lines.append), (2, [result(2)]))
     assert [line["id"] for line in lines(path)] == ["id2"]
     assert "shorter" in notes.lines[0]
 
 
 def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
     folder, kept = tmp_path / "out", run(None)
-    first = opened(f"parquet:{folder}?every=5 s", kept)
-    assert first.every == 5
-    first.write(1, [result(1)])
-    first.write(2, [])
-    first.write(3, [result(3), result(1, "-")])
-    first.flush()
-    first.flush()
-    first.write(4, [result(4)])
-    first.close()
+    address = f"parquet:{folder}?every=5 s"
+    assert parse_sink(address).every == 5
+    third = [result(3), result(1, "-")]
+    wrote(address, kept, (1, [result(1)]), (2, []), (3, third), None, None, (4, [result(4)]))
     (folder / ".results-run1-000000000004-000000000005.parquet.9.partial").write_bytes(b"half")
-    second = opened(f"parquet:{folder}", kept)
-    for batch, results in ((2, []), (3, [result(3)]), (4, [result(4)]), (5, [])):
-        second.write(batch, results)
-    second.flush()
+    wrote(f"parquet:{folder}", kept, (2, []), (3, [result(3)]), (4, [result(4)]), (5, []), None)
     names = sorted(path.name for path in folder.iterdir())
     assert names == [
         "results-run1-000000000001-000000000003.parquet",
@@ -127,15 +117,9 @@ def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
 )
 def test_sqlite_holds_what_holds(tmp_path: Path, how: str, rows: list[Any]) -> None:
     text, kept = f"sqlite:{tmp_path / 'out.db'}?table=found{how}", run(None)
-    first = opened(text, kept)
-    first.write(1, [result(1), result(2)])
-    first.close()
-    second = opened(text, kept)
-    second.write(1, [result(7)])
-    second.write(2, [result(1, "-")])
-    second.write(3, [result(2, name="ada\0\\u0000")])
-    second.flush()
-    second.close()
+    wrote(text, kept, (1, [result(1), result(2)]))
+    renamed = result(2, name="ada\0\\u0000")
+    wrote(text, kept, (1, [result(7)]), (2, [result(1, "-")]), (3, [renamed]), None)
     connected = sqlite3.connect(tmp_path / "out.db")
     assert connected.execute('SELECT "id", "start", "retracted" FROM found ORDER BY 1').fetchall() == rows
     (tuples,) = connected.execute("SELECT tuples FROM found WHERE id = 'id2'").fetchone()
@@ -150,13 +134,9 @@ def scored(number: int, value: float) -> Result:
 
 def test_scores_are_columns_where_asked(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
-    sink = opened(f"sqlite:{path}?scores=yes", run(None))
-    sink.write(1, [scored(1, 0.5), scored(2, 0.25), result(3)])
-    sink.write(2, [scored(2, 0.75)])
-    sink.close()
-    plain = opened(f"sqlite:{path}?table=plain", run(None))
-    plain.write(1, [scored(1, 0.5)])
-    plain.close()
+    first = [scored(1, 0.5), scored(2, 0.25), result(3)]
+    wrote(f"sqlite:{path}?scores=yes", run(None), (1, first), (2, [scored(2, 0.75)]))
+    wrote(f"sqlite:{path}?table=plain", run(None), (1, [scored(1, 0.5)]))
     with closing(sqlite3.connect(path)) as connected:
         assert connected.execute("SELECT id, score FROM results ORDER BY id").fetchall() == [
             ("id1", 0.5),
@@ -173,17 +153,13 @@ def test_scores_are_columns_where_asked(tmp_path: Path) -> None:
 
 
 def test_postgres_has_scores_where_asked(database: Database) -> None:
-    sink = opened(database.uri(scores="yes"), run(None))
-    sink.write(1, [scored(1, 0.5), result(2)])
-    sink.close()
+    wrote(database.uri(scores="yes"), run(None), (1, [scored(1, 0.5), result(2)]))
     found = "SELECT id, score, explanation->0->>'part' FROM results ORDER BY id"
     assert database.ask(found) == [("id1", 0.5, "keywords"), ("id2", None, None)]
 
 
 def test_parquet_has_scores_wherever_there_are_some(tmp_path: Path) -> None:
-    sink = opened(f"parquet:{tmp_path / 'out'}", run(tmp_path))
-    sink.write(1, [result(1), scored(2, 0.5)])
-    sink.flush()
+    wrote(f"parquet:{tmp_path / 'out'}", run(tmp_path), (1, [result(1), scored(2, 0.5)]), None)
     assert pq.read_table(tmp_path / "out").column("score").to_pylist() == [None, 0.5]
 
 
@@ -195,9 +171,7 @@ def test_a_table_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_postgres_holds_what_holds(database: Database) -> None:
     text = database.uri(table="public.found", retractions="mark")
     kept = run(None)
-    first = opened(text, kept)
-    first.write(1, [result(1), result(2, name="ada\0")])
-    first.close()
+    wrote(text, kept, (1, [result(1), result(2, name="ada\0")]))
     second = opened(text, kept)
     second.write(1, [result(7)])
     second.write(2, [result(1, "-"), result(3)])
@@ -216,7 +190,8 @@ def test_postgres_holds_what_holds(database: Database) -> None:
     ]
 
 
-def test_a_database_that_is_not_there_is_told_without_its_password() -> None:
+def test_a_database_that_is_not_there_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.sources.retry.GIVE_UP", 0)
     with pytest.raises(SinkError) as told:
         opened("postgresql://ada:hush@127.0.0.1:1/none", run(None))
     assert "127.0.0.1" in str(told.value)
@@ -274,10 +249,8 @@ def hook() -> Iterator[Hook]:
 
 def test_a_web_hook_is_tried_until_it_takes(hook: Hook) -> None:
     waits: list[float] = []
-    sink = opened(f"{hook.url}#most=2", run(None, waits=waits))
     hook.answers = [503, 429, 500, 200, 200]
-    sink.write(1, [result(n) for n in range(3)])
-    sink.close()
+    wrote(f"{hook.url}#most=2", run(None, waits=waits), (1, [result(n) for n in range(3)]))
     assert hook.ids() == ["id0", "id1", "id2"]
     assert hook.keys == ["run1-1-0"] * 4 + ["run1-1-1"]
     assert waits == [0.5, 3.0, 2.0]
@@ -294,23 +267,16 @@ def test_a_web_hook_gets_no_batch_again(hook: Hook, tmp_path: Path) -> None:
         first.write(2, [result(2), result(3)])
     first.flush()
     first.close()
-    second = opened(text, kept)
-    second.write(1, [result(1)])
-    second.write(2, [result(2), result(3)])
-    second.flush()
-    second.close()
+    wrote(text, kept, (1, [result(1)]), (2, [result(2), result(3)]), None)
     assert hook.ids() == ["id1", "id2", "id3"]
 
 
 def test_what_a_web_hook_refuses_is_put_aside(hook: Hook, tmp_path: Path) -> None:
     letters = tmp_path / "letters.jsonl"
     waits: list[float] = []
-    sink = opened(f"{hook.url}#letters={letters}", run(None, waits=waits))
     hook.answers = [400, 204]
-    sink.write(1, [result(1)])
-    sink.write(2, [result(2)])
-    sink.flush()
-    sink.close()
+    address = f"{hook.url}#letters={letters}"
+    wrote(address, run(None, waits=waits), (1, [result(1)]), (2, [result(2)]), None)
     assert hook.ids() == ["id2"]
     assert waits == []
     (letter,) = lines(letters)

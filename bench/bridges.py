@@ -17,13 +17,13 @@ from skws.data.batch import batched
 from skws.data.record import Record
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws_mesh.columnar import semi_join
+from skws_mesh.columnar import operators
 
 SECONDS = 2400
 RUNS = 3
 # The root keyword and the other one are in such shares of the tuples.
 CASES = ((0.5, 0.001), (0.002, 0.2), (0.02, 0.02), (0.001, 0.5))
-WITH, WITHOUT = semi_join.LEAST_SIZE, 100
+WITH, WITHOUT = operators.LEAST_BRIDGED, 100
 
 
 def records(load: Load, root: float, other: float) -> Iterator[Record]:
@@ -40,7 +40,7 @@ def records(load: Load, root: float, other: float) -> Iterator[Record]:
 
 def run(load: Load, stream: list[Record], least_size: int) -> tuple[int, float]:
     """Results and processor seconds; bridges are used in networks of ``least_size`` tuples and more."""
-    semi_join.LEAST_SIZE = least_size
+    operators.LEAST_BRIDGED = least_size
     engine = ColumnarEngine.of(plan_of(load))
     begun = process_time()
     results = sum(1 for _ in engine.process_batches(batched(stream)))

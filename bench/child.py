@@ -20,8 +20,8 @@ import skws.formats.parquet  # noqa: F401 - loaded when a replay is opened; impo
 from bench.load import Load, query_texts
 from bench.peers.children.entry import peak_bytes
 from skws.formats import BadRecordLog, Replay
-from skws.keywords import parse_query
 from skws.keywords.keyword_matching import KeywordMatching
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine

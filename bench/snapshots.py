@@ -20,7 +20,7 @@ from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 from skws.index.cache import database_tables
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.sources.databases import all_tables

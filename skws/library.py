@@ -25,8 +25,8 @@ from skws.data.record import Record
 from skws.extras import missing_extra
 from skws.formats import BadRecordLog, Replay, Split, plan
 from skws.formats.sampling import sample
-from skws.keywords import parse_query
 from skws.keywords.highlight import highlight
+from skws.keywords.parse import parse_query
 from skws.queries import session
 from skws.queries.evaluator import Counts
 from skws.queries.kinds import check

@@ -13,7 +13,7 @@ from typing import Final
 from bench.bounded.load import SECOND, Meter
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_engine import BoundedEngine
 from skws_schema.yaml.load import parse_schema

@@ -7,19 +7,12 @@ a node for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeAlias
-
-from skws_purging.tuples import Members, StreamTuple, compatible
-
-Compatible: TypeAlias = Callable[[Members, StreamTuple], bool]
 
 FREE = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KeywordSequence:
     """``groups``: bitmaps of the keywords that come one after the other; none where there is no order."""
 
@@ -40,17 +33,3 @@ class KeywordSequence:
     def of_tables(self) -> int:
         """The keywords that static tuples may carry: they come before all others, in no order themselves."""
         return self.groups[0] if self.groups else -1
-
-    @cached_property
-    def compatible(self) -> Compatible:
-        """What decides whether a tuple can join others: lifespans, and the order."""
-        return self._in_order if self.groups else compatible
-
-    def _in_order(self, members: Members, new: StreamTuple) -> bool:
-        return compatible(members, new) and all(self._agree(member, new) for member in members)
-
-    def _agree(self, one: StreamTuple, other: StreamTuple) -> bool:
-        first, second = self.rank(one.keywords), self.rank(other.keywords)
-        if FREE in (first, second) or first == second:
-            return True
-        return (first < second) == ((one.start, one.place) < (other.start, other.place))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
 from skws.index.cache import database_tables
 from skws.progress import Progress
-from skws.queries.ranked import keyword_plan, ranking_of, top_of
+from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.sinks.formats import open_writer
 from skws.sources.databases import Database, all_tables, database_at

@@ -13,7 +13,7 @@ from skws.cli.terminal import write_text
 from skws.explain import DEFAULT_LIMIT, Explanation, observe, observe_paper, to_dot, to_svg, to_text
 from skws.explain import explain as explained
 from skws.formats import BadRecordLog, Replay
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, OnError
 from skws_schema.errors import UsageError

@@ -12,7 +12,7 @@ import typer
 
 from skws.cli import options
 from skws.cli.terminal import stdout_bytes, tell
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import MOST, Plan, network_counts
 from skws.sinks.destination import destination
 from skws.sinks.text import escaped, visible

@@ -15,7 +15,7 @@ import orjson
 
 from skws.data.record import BadRecord, Record
 from skws.durable.files import GrowingFile
-from skws.results.assemble import json_row
+from skws.results.names import json_row
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SkwsError, UsageError
 from skws_schema.instants import iso

@@ -28,7 +28,7 @@ import numpy as np
 from skws.data.blocks import ArrowBlock
 from skws.index.reach import KeywordRows, Numbers, Reach, Tuples
 from skws.index.table import Joined, TableIndex
-from skws.keywords import Matcher
+from skws.keywords.match import Matcher
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
 from skws_mesh.columnar.store import Table
 from skws_schema.graph import edges

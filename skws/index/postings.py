@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from skws.data.arrow import integers
 from skws.index.file import IndexFile, save, written
-from skws.keywords import tokens
+from skws.keywords.analysis import tokens
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 

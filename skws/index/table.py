@@ -19,7 +19,7 @@ from skws.data.blocks import ArrowBlock
 from skws.index.file import IndexFile
 from skws.index.postings import Postings
 from skws.index.values import join_values
-from skws.keywords import Matcher
+from skws.keywords.match import Matcher
 from skws.keywords.query import Alternative
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
 from skws_schema.model import Relation, Row, Schema

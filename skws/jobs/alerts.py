@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from skws.jobs.control import Command
 from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
-from skws.queries.ranked import ranking_of, top_of
+from skws.queries.keyword_plans import ranking_of, top_of
 from skws.queries.results import moment
 from skws.results.model import LiveResult, Result
 from skws.sinks.addresses import parse_sink

@@ -24,10 +24,9 @@ from skws.jobs.publishing import Publishing
 from skws.jobs.standing import Inbox
 from skws.jobs.worker import Outcome, Start, Worker, known_standing, resume
 from skws.memory import warn_by
-from skws.queries.changing import changed
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import checked
-from skws.queries.stream_state import LoggedBatch
+from skws.queries.stream_state import LoggedBatch, changed
 from skws.sinks.base import NONE, Run, Sink
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, Source

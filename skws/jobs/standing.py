@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from skws.jobs.control import Answer, Command, ControlFolder, RunControl
 from skws.jobs.log import Log
 from skws.keywords.plan import many_networks
-from skws.queries.changing import changed, check_change
+from skws.queries.changing import check_change
 from skws.queries.kinds import check, notes, plan_of
 from skws.queries.session import Session
+from skws.queries.stream_state import changed
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job

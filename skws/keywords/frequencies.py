@@ -8,8 +8,8 @@ from itertools import chain, islice
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.keywords import EXCLUDED
 from skws.keywords.keyword_matching import KeywordMatching
+from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 
 SAMPLE = 4_096  # records: enough to tell a keyword that is many times as frequent as another

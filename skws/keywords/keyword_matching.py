@@ -8,7 +8,8 @@ import numpy as np
 
 from skws.data.batch import Rows
 from skws.data.blocks import Block
-from skws.keywords import JointMatcher, Matcher
+from skws.keywords.joint import JointMatcher
+from skws.keywords.match import Matcher
 from skws.keywords.table import Bitmaps
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints

@@ -19,12 +19,6 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window, parse_window
 
 
-def changed(stream: Stream, text: str) -> Stream:
-    """The stream with the schema of a YAML text. Raises SchemaError."""
-    after = SchemaChange.between(stream.schema, parse_schema(text, default_name=stream.schema.name)).after
-    return replace(stream, schema=after)
-
-
 def check_change(
     stream: Stream, text: str, standing: Iterable[Query], window: Window | None, *, shards: bool = False
 ) -> Stream:

@@ -12,9 +12,10 @@ from typing import Final
 
 from skws.data.record import BadRecord, Record
 from skws.formats import Replay, read_split
-from skws.keywords import EXCLUDED, Term, Vocabulary, suggest
+from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.keywords.query import Slot
+from skws.keywords.query import Slot, Term
+from skws.keywords.suggest import Vocabulary, suggest
 from skws_schema.errors import SourceError
 
 SAMPLE_RECORDS: Final = 50_000

@@ -1,45 +1,34 @@
-"""Keyword queries with scores, and those of which only the best results are given.
+"""Keyword queries of which only the best results are given.
 
-Scores are an option of keyword queries. The best results at every instant are
-a kind of their own: one shard answers such a query with an engine of its own,
-so nothing is merged, and all is rebuilt from the log.
+One shard answers such a query with an engine of its own, so nothing is merged,
+and all is rebuilt from the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from skws.data.record import Record
-from skws.keywords import parse_query
 from skws.keywords.frequencies import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
+from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked, top_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.operator import SeparateKind
 from skws.queries.partitioning import Part
-from skws.ranking.rankings import known_ranking
 from skws.ranking.top import Top
 from skws.results.model import Place, Result
 from skws.spec.query import (
-    ALLOWED,
-    APPEND_ONLY,
-    EXPLAIN,
-    GROUP,
-    HALF_LIFE,
-    RANK,
-    SCORED,
-    SIZE,
     WINDOW,
     WINDOWED,
     Query,
 )
-from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
+from skws.spec.ranking import RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_purging.tuples import ALWAYS
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_windows.window import (
     MICROSECOND,
@@ -47,45 +36,8 @@ from skws_windows.window import (
     ExpressionWindow,
     Window,
     at_arrival,
-    parse_duration,
     parse_window,
 )
-
-_OPTIONS: Final = (*SCORED, SIZE, GROUP, APPEND_ONLY, WINDOW, ALLOWED)
-
-
-def ranking_of(options: Mapping[str, str]) -> RankingChoice | None:
-    """The ranking in the options of a query; None if there is none. Raises UsageError."""
-    if not any(name in options for name in SCORED):
-        return None
-    length = options.get(HALF_LIFE)
-    half_life = None if length is None else parse_duration(length, what="half-life")
-    return RankingChoice(known_ranking(options.get(RANK, DEFAULT)), half_life, EXPLAIN in options)
-
-
-def top_of(options: Mapping[str, str]) -> TopChoice:
-    """The number of best results in the options of a query. Raises UsageError."""
-    for name in options:
-        if name not in _OPTIONS:
-            raise UsageError(f"no option {name!r} of a query{nearest(name, _OPTIONS)}")
-    size = options.get(SIZE, "")
-    if not size.isdecimal():
-        raise UsageError(f"top {size!r}: expected a number above 0")
-    return TopChoice(int(size), GROUP in options, APPEND_ONLY in options)
-
-
-def keyword_plan(query: Query, stream: Stream, window: Window, ranking: RankingChoice | None) -> Plan:
-    """How the keywords of a query are searched. Raises QueryError."""
-    parsed = parse_query(query.text, stream.schema, match_names=stream.match_names)
-    return Plan(stream.schema, parsed, window, query.max_size or stream.max_size, ranking=ranking)
-
-
-def refuse_unasked(plan: Plan, stream: Stream) -> None:
-    """Raises UsageError for keywords that need unbounded memory, unless memory may grow."""
-    if not stream.may_grow:
-        from skws.queries.keywords.memory_guard import refuse_unbounded  # noqa: PLC0415 - loads the verdicts
-
-        refuse_unbounded(plan)
 
 
 class TopKind(SeparateKind):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from skws.data.batch import RecordBatch
 from skws.data.record import OnLate, Record, unheard
-from skws.queries.changing import changed
 from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.kind import SHARED, KeywordQueries
 from skws.queries.kinds import kind_of
@@ -17,7 +16,7 @@ from skws.queries.operator import Operator
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.queries.results import in_order_of_time
-from skws.queries.stream_state import Past, StreamState
+from skws.queries.stream_state import Past, StreamState, changed
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, Query
 from skws.spec.stream import Stream

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
@@ -11,6 +11,8 @@ from skws.queries.evaluator import OrderedBatch
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import Part
 from skws.spec.stream import Stream
+from skws_schema.evolution import SchemaChange
+from skws_schema.yaml.load import parse_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,9 @@ class StreamState:
                 order.seek(logged.position, logged.now)
             earlier = {relation for relation, since in self.since.items() if order.position < since}
             yield order.accepted(passed_over(logged.batch, gone | earlier))
+
+
+def changed(stream: Stream, text: str) -> Stream:
+    """The stream with the schema of a YAML text. Raises SchemaError."""
+    after = SchemaChange.between(stream.schema, parse_schema(text, default_name=stream.schema.name)).after
+    return replace(stream, schema=after)

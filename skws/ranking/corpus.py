@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from skws.data.batch import Rows
-from skws.keywords import occurrences
+from skws.keywords.highlight import occurrences
 from skws.keywords.plan import Plan
 from skws_mesh.columnar.columns import Ints
 from skws_purging.tuples import ALWAYS

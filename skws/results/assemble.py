@@ -1,132 +1,34 @@
-"""Makes results of what a mesh finds: names, ids, lifespans and rows.
+"""Makes results of what a mesh finds: one by one, or many at once in a fraction of the time for each.
 
-An identity is made of relation, key (else row), start and occurrence, so it
-depends on neither engine nor slicing nor order of arrival.
+Of many, ids and the tuples that several results share are found by columns, for results of one size together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
-from hashlib import blake2b
-from itertools import repeat
-from typing import NamedTuple, TypeAlias
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
 
-from msgspec import Struct
-from msgspec.json import Encoder
+import numpy as np
+import numpy.typing as npt
 
 from skws.keywords.plan import Plan
-from skws.results.ids import digest, digests, id_of
-from skws.results.model import JsonRow, Op, Result, ResultTuple
+from skws.results.ids import Lanes, id_of, ids, lanes, mixed_lane
+from skws.results.model import Op, Result, ResultTuple
+from skws.results.names import Named
+from skws_mesh.columnar.columns import NOTHING, Ints, cells, distinct, kinds_of
+from skws_mesh.columnar.store import Table
 from skws_mesh.networks import CandidateNetwork, Wording, carried
 from skws_mesh.tree import Tree
-from skws_purging.tuples import ALWAYS, StreamTuple
-from skws_schema.instants import iso
-from skws_schema.model import AttributeType, Relation, Row, Schema, Value
 from skws_windows.window import FOREVER, MICROSECOND
 
-_JSON = Encoder()  # a line for each name: texts with line ends have them escaped
-
 Joins: TypeAlias = tuple[tuple[int, int, str], ...]
+Objects = npt.NDArray[np.object_]
+Seconds = Sequence[float | None]
 
-
-class Named(Struct, eq=False, gc=False):
-    """A tuple by its name (``skws_purging.tuples``); without a key, or with a NULL in it, its row.
-
-    ``digest`` is what it brings to the ids of results. What only shown results need is made when it is
-    asked for.
-    """
-
-    _names: RelationNames
-    _values: Row
-    _start: int
-    digest: bytes
-    _occurrence: int = 0
-    _successor: bool = False
-
-    @property
-    def relation(self) -> str:
-        return self._names.relation
-
-    @property
-    def id(self) -> str:
-        return self._names.shown(self._values, self._start, self._occurrence, self._successor)
-
-    @property
-    def row(self) -> JsonRow:
-        return self._names.row(self._values)
-
-
-class RelationNames:
-    """How the tuples of one relation are named and shown."""
-
-    __slots__ = ("_before", "_described", "_per_position", "relation", "row")
-
-    def __init__(self, relation: Relation, per_position: int | None) -> None:
-        self._described = relation
-        self._per_position = per_position
-        self.relation = relation.name
-        self._before = b"%b\x1d" % relation.name.encode()
-        self.row = _row_getter(relation)
-
-    def of(self, row: Row, start: int, occurrence: int, successor: bool) -> Named:
-        """A tuple by what its name is made of."""
-        start = self._place(start)
-        name = _JSON.encode((self._telling(row), start, occurrence))
-        return Named(self, row, start, digest(self._before + name), occurrence, successor)
-
-    def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
-        """Tuples of which none equals an earlier one of its instant, and none follows another."""
-        if self._per_position is not None:
-            starts = list(map(self._place, starts))
-        telling = map(self._telling, rows) if self._described.key else rows
-        lines = _JSON.encode_lines(list(zip(telling, starts, repeat(0))))
-        made = digests(self._before, lines.splitlines())
-        return list(map(Named, repeat(self), rows, starts, made))
-
-    def shown(self, row: Row, start: int, occurrence: int, successor: bool) -> str:
-        """The id of a tuple as results show it."""
-        if self._described.key_of(row) is None:
-            short = blake2b(_JSON.encode(row), digest_size=6).hexdigest()
-            which = f".{occurrence}" if occurrence else ""
-            return f"{self.relation}:{short}@{self._start_text(start)}{which}"
-        shown = f"{self.relation}:{_key_text(self._described, row)}"
-        return f"{shown}@{self._start_text(start)}" if successor else shown
-
-    def _telling(self, row: Row) -> Sequence[Value]:
-        """What tells a row from others: its key, else all of it."""
-        key = self._described.key_of(row)
-        return row if key is None else key
-
-    def _place(self, start: int) -> int:
-        """The position of a start where ticks count positions, else the start."""
-        if self._per_position is None or start == ALWAYS:
-            return start
-        return start // self._per_position
-
-    def _start_text(self, start: int) -> str:
-        if start == ALWAYS:
-            return "table"
-        return f"{start / MICROSECOND}" if self._per_position is None else str(start)
-
-
-class TupleNames:
-    """Names tuples as results show them. ``per_position``: ticks for each, None if they are microseconds."""
-
-    def __init__(self, schema: Schema, per_position: int | None) -> None:
-        self.relations = [RelationNames(relation, per_position) for relation in schema.relations]
-
-    def name(
-        self, relation: int, row: Row, start: int, occurrence: int = 0, *, successor: bool = False
-    ) -> Named:
-        """A tuple by what its name is made of."""
-        return self.relations[relation].of(row, start, occurrence, successor)
-
-    def of(self, member: StreamTuple) -> Named:
-        """The name of a tuple that is known as one."""
-        return self.name(
-            member.relation, member.row, member.start, member.occurrence, successor=member.successor
-        )
+_query, _text, _joins = map(attrgetter, ("query", "text", "joins"))
 
 
 class Reading(NamedTuple):
@@ -204,25 +106,185 @@ def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:
     return None if start is None else start / MICROSECOND, None if end >= FOREVER else end / MICROSECOND
 
 
-def json_row(relation: Relation, row: Row) -> JsonRow:
-    """A row by attribute names, time stamps as ISO 8601 in UTC."""
-    return _row_getter(relation)(row)
+class Readings:
+    """How networks read, by number, in the order in which their networks were first met.
+
+    Columns hold what all results of a network have in common. A network is an
+    integer; ``reading`` makes the reading of a new one.
+    """
+
+    def __init__(self, reading: Callable[[int], Reading]) -> None:
+        self._reading = reading
+        self._numbers: dict[int, int] = {}  # by network
+        self._readings: list[Reading] = []
+        self._queries: dict[str, int] = {}
+        self._of_each = Table((NOTHING, NOTHING, NOTHING))  # size, row among those of its size, query
+        self._of_size: dict[int, Table] = {}
+
+    def __getitem__(self, number: int) -> Reading:
+        return self._readings[number]
+
+    def numbers(self, networks: Sequence[int]) -> Ints:
+        """The numbers of some networks, each given once."""
+        new = [network for network in networks if network not in self._numbers]
+        if new:
+            self._numbers.update(
+                zip(new, range(len(self._readings), len(self._readings) + len(new)), strict=True)
+            )
+            self._add(list(map(self._reading, new)))
+        return np.fromiter(map(self._numbers.__getitem__, networks), dtype=np.int64, count=len(networks))
+
+    def some(self, numbers: Ints) -> list[Reading]:
+        """Some of the readings."""
+        return list(map(self._readings.__getitem__, numbers.tolist()))
+
+    def sizes(self, numbers: Ints) -> Ints:
+        """How many nodes each has."""
+        return self._of_each.columns()[0].take(numbers)
+
+    def queries(self, numbers: Ints) -> Ints:
+        """The numbers of the texts of their queries, below ``query_texts``."""
+        return self._of_each.columns()[2].take(numbers)
+
+    @property
+    def query_texts(self) -> int:
+        """How many texts of queries there are."""
+        return len(self._queries)
+
+    def columns(self, size: int, numbers: Ints) -> Ints:
+        """The columns of some that have so many nodes, a row each (``Reading.columns``)."""
+        (table,) = self._of_size[size].columns()
+        return table.take(self._of_each.columns()[1].take(numbers), axis=0)
+
+    def _add(self, new: Sequence[Reading]) -> None:
+        self._readings += new
+        sizes = np.array([len(reading.positions) for reading in new], dtype=np.int64)
+        rows = np.empty_like(sizes)
+        for size in distinct(sizes).tolist():
+            mine = np.flatnonzero(sizes == size)
+            table = np.array([new[place].columns for place in mine.tolist()], dtype=np.int64)
+            kept = self._of_size.setdefault(size, Table((np.empty((0, table.shape[1]), dtype=np.int64),)))
+            rows[mine] = kept.append((table,)) + np.arange(len(mine))
+        queries = [self._queries.setdefault(reading.query, len(self._queries)) for reading in new]
+        self._of_each.append((sizes, rows, np.array(queries, dtype=np.int64)))
 
 
-def _row_getter(relation: Relation) -> Callable[[Row], JsonRow]:
-    names = [attribute.name for attribute in relation.attributes]
-    stamps = [a.name for a in relation.attributes if a.type is AttributeType.TIMESTAMP]
+def put_together(
+    readings: Readings,
+    which: Ints,
+    members: Ints,
+    named: Sequence[Named],
+    joins: Lanes,
+    starts: Seconds,
+    ends: Seconds,
+    *,
+    snapshot: bool,
+) -> tuple[list[Result], Lanes]:
+    """New results, and numbers that are in the order of their ids; ``which``: each one's reading, by number.
 
-    def shown(row: Row) -> JsonRow:
-        named: JsonRow = dict(zip(names, row, strict=True))
-        for name in stamps:
-            value = named[name]
-            named[name] = None if value is None else iso(int(value))
-        return named
+    ``members`` are their tuples as numbers in ``named``, a row a result, in the order of the network's
+    tree; ``joins`` the digests of the schema's joins; ``starts`` and ``ends`` are None where not known.
+    """
+    groups = list(_by_size(readings, which, members))
+    digests = lanes([each.digest for each in named])
+    identified = [ids(digests, g.ordered, joins, (g.left, g.right, g.joins)) for g in groups]
+    made = list(chain.from_iterable(some for _, some in identified))
+    tuples = _tuples(groups, readings, named)
+    back = np.empty(len(which), dtype=np.int64)
+    back[_flat(group.places for group in groups)] = np.arange(len(which))
+    at, of = back.tolist(), readings.some(which)
+    if not len(starts) == len(ends) == len(of):
+        raise ValueError(f"{len(of)} results, {len(starts)} starts, {len(ends)} ends")
+    # By map, since a loop of Python takes as long again.
+    results = map(
+        Result,
+        repeat("+"),
+        map(_query, of),
+        map(made.__getitem__, at),
+        starts,
+        ends,
+        map(_text, of),
+        map(tuples.__getitem__, at),
+        map(_joins, of),
+        repeat(snapshot),
+    )
+    leading = np.concatenate([np.empty(0, dtype=np.uint64), *(first for first, _ in identified)])
+    return list(results), leading.take(back)
 
-    return shown
+
+def leading_lanes(
+    readings: Readings, which: Ints, members: Ints, named: Sequence[Named], joins: Lanes
+) -> Lanes:
+    """The numbers that ``put_together`` gives besides the results, without making these."""
+    digests = lanes([each.digest for each in named])
+    leading = np.empty(len(which), dtype=np.uint64)
+    for group in _by_size(readings, which, members):
+        leading[group.places] = mixed_lane(
+            digests, group.ordered, joins, (group.left, group.right, group.joins), 0
+        )
+    return leading
 
 
-def _key_text(relation: Relation, row: Row) -> str:
-    parts = [str(row[c]).replace("\\", "\\\\").replace(",", "\\,") for c in relation.key_columns]
-    return ",".join(parts)
+class _Alike(NamedTuple):
+    """Results of one size.
+
+    ``places`` are theirs among all, ``which`` the numbers of their readings, ``ordered`` the numbers
+    of their tuples in the order of these; the others are columns of the readings, a row a result.
+    """
+
+    places: Ints
+    which: Ints
+    ordered: Ints
+    bitmaps: Ints
+    left: Ints
+    right: Ints
+    joins: Ints
+
+
+def _by_size(readings: Readings, which: Ints, members: Ints) -> Iterator[_Alike]:
+    sizes = readings.sizes(which)
+    for size in distinct(sizes).tolist():
+        places = np.flatnonzero(sizes == size)
+        mine = which.take(places)
+        columns = readings.columns(size, mine)
+        positions, bitmaps = columns[:, :size], columns[:, size : 2 * size]
+        left, right, names = columns[:, 2 * size :].reshape(len(places), 3, size - 1).transpose(1, 0, 2)
+        yield _Alike(places, mine, cells(members, places[:, None], positions), bitmaps, left, right, names)
+
+
+def _tuples(
+    groups: Sequence[_Alike], readings: Readings, named: Sequence[Named]
+) -> list[tuple[ResultTuple, ...]]:
+    """The tuples of results; each is made once for all that it brings the same keywords to."""
+    kinds = 1 + max((int(group.bitmaps.max(initial=0)) for group in groups), default=0)
+    brought = _flat(readings.queries(group.which)[:, None] * kinds + group.bitmaps for group in groups)
+    some, brings = kinds_of(brought)
+    keywords = _objects([_keywords(groups, readings, place) for place in some.tolist()])
+    numbers = _flat(group.ordered for group in groups)
+    first, inverse = kinds_of(numbers * (readings.query_texts * kinds) + brought)
+    described = _objects(named).take(numbers[first]).tolist()
+    shown = _objects(list(map(ResultTuple, described, keywords.take(brings[first]).tolist())))
+    ends = np.cumsum([group.ordered.size for group in groups])
+    found: list[tuple[ResultTuple, ...]] = []
+    for group, end in zip(groups, ends.tolist(), strict=True):
+        mine = inverse[end - group.ordered.size : end].reshape(group.ordered.shape)
+        found += map(tuple, shown.take(mine).tolist())
+    return found
+
+
+def _keywords(groups: Sequence[_Alike], readings: Readings, place: int) -> tuple[str, ...]:
+    """What a tuple brings to a result: the one at a place among the tuples of all results."""
+    for group in groups:
+        if place < group.ordered.size:
+            row, node = divmod(place, group.ordered.shape[1])
+            return readings[int(group.which[row])].carried[node]
+        place -= group.ordered.size
+    raise IndexError(place)
+
+
+def _flat(parts: Iterable[Ints]) -> Ints:
+    return np.concatenate([np.empty(0, dtype=np.int64), *(part.ravel() for part in parts)])
+
+
+def _objects(items: Sequence[Any]) -> Objects:
+    return np.fromiter(items, dtype=object, count=len(items))

@@ -10,7 +10,7 @@ import numpy as np
 
 from skws.data.batch import Rows
 from skws.data.blocks import Block
-from skws.results.assemble import Named, TupleNames
+from skws.results.names import Named, TupleNames
 from skws_mesh.columnar.columns import Flags, Ints, repeated
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Table

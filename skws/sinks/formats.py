@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, Generic, TypeVar
 
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.results.model import LiveResult, Result
 from skws.sinks.base import NONE, BatchSink, Marks, Run

@@ -22,7 +22,7 @@ from bench.peers.networks import Step, network_sql, node_table, shared_steps
 from bench.peers.outcome import difference, of_peer, of_skws
 from bench.peers.task import Comparison
 from skws.data.record import Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.engine import Engine
 from skws_mesh.networks import CandidateNetwork

@@ -6,7 +6,7 @@ import random
 from typing import Final
 
 from skws.data.record import Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws_schema.model import Row
 from skws_schema.yaml.load import parse_schema

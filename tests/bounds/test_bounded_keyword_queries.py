@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 
 from skws.data.record import Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_engine import BoundedEngine
 from skws.queries.keywords.bounded_networks import network_verdict

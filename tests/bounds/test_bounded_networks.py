@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skws.explain import explain, to_text
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_networks import network_query, network_verdict
 from skws_bounds.modified import conjunctions, modified

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.replay_search import Search
 from skws.results.model import Result, ResultTuple

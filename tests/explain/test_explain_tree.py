@@ -17,7 +17,7 @@ from skws.explain.cluster import count_mesh
 from skws.explain.explanation import shares
 from skws.explain.query import pruned_by_keys
 from skws.formats import BadRecordLog, Replay
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.engine import paper_mesh
 from skws.spec.enums import OnError

@@ -40,7 +40,7 @@ def test_truth_values_as_numbers(values: list[bool | None]) -> None:
 def test_matching_columns_goes_without_pandas() -> None:
     code = """
 import sys
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.match import Matcher
 import numpy as np
 import pyarrow as pa

@@ -24,7 +24,7 @@ import skws.index.reach
 from skws.data.record import Record
 from skws.index.make import as_batches
 from skws.index.table import arrow_schema
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result

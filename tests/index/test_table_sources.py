@@ -26,7 +26,9 @@ from skws.index import cache
 from skws.index.cache import TABLES, cache_folder, open_tables
 from skws.index.file import IndexFile, packed
 from skws.index.postings import Gathered, Postings
-from skws.keywords import Matcher, parse_query, tokens
+from skws.keywords.analysis import tokens
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
 from skws.spec.job import Job
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema

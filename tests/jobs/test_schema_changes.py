@@ -12,7 +12,7 @@ import pytest
 from skws.data.record import Record
 from skws.jobs.control import Command, ControlFolder
 from skws.jobs.local import LocalWatch
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.spec.query import PATTERN, SIZE, TOP, Query

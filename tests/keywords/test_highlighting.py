@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given
 
-from skws.keywords import Matcher, highlight, parse_query
+from skws.keywords.highlight import highlight
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
 from skws_schema.errors import QueryError
 from tests.keywords.texts_and_queries import MOVIE, SCHEMA, queries, texts
 

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.keywords import JointMatcher, Matcher, parse_query
+from skws.keywords.joint import JointMatcher
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
 from skws_schema.errors import QueryError
 from skws_schema.model import Row
 from tests.keywords.texts_and_queries import SCHEMA, queries, rows

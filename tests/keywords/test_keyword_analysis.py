@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.keywords import terms, tokens
 from skws.keywords.alphabet import fold
-from skws.keywords.analysis import MEMORABLE, analyse, stems
+from skws.keywords.analysis import MEMORABLE, analyse, stems, terms, tokens
 from tests.keywords.texts_and_queries import texts
 
 

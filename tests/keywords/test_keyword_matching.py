@@ -10,7 +10,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from skws.keywords import EXCLUDED, KeywordQuery, Matcher, Phrase, Prefix, Slot, Term, parse_query, tokens
+from skws.keywords.analysis import tokens
+from skws.keywords.match import EXCLUDED, Matcher
+from skws.keywords.parse import parse_query
+from skws.keywords.query import KeywordQuery, Phrase, Prefix, Slot, Term
 from skws_schema.errors import QueryError
 from skws_schema.model import Row
 from tests.keywords.texts_and_queries import (

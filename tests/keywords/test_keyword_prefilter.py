@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from whoosh.lang.porter2 import exceptional_forms
 
-from skws.keywords import Phrase, Prefix, Term
 from skws.keywords.alphabet import PIECE, UNSPACED, fold
 from skws.keywords.analysis import stem
 from skws.keywords.prefilter import _FOREIGN, _unstemmed, condition, hopeless
-from skws.keywords.query import Alternative
+from skws.keywords.query import Alternative, Phrase, Prefix, Term
 from tests.strategies import examples
 
 _SUFFIXES = """

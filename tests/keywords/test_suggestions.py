@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.keywords import Vocabulary, suggest
+from skws.keywords.suggest import Vocabulary, suggest
 
 COUNTS = {"travolta": 3, "tarantino": 2, "travis": 9, "pulp": 5, "pump": 7, "gulp": 9, "pup": 5}
 

@@ -12,7 +12,7 @@ import pytest
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.changing import check_change
 from skws.queries.patterns import PatternStream, read_query

@@ -11,7 +11,7 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.partitioning import Part, Partitioning

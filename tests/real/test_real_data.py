@@ -15,11 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skws.formats import BadRecordLog, Replay
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.engine import Engine
-from skws.results.assemble import json_row
 from skws.results.model import Result
+from skws.results.names import json_row
 from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_schema.graph import Edge, edges, edges_from

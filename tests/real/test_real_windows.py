@@ -8,7 +8,7 @@ import pytest
 
 from skws.data.record import Record
 from skws.formats import BadRecordLog, Replay
-from skws.keywords import terms
+from skws.keywords.analysis import terms
 from skws.queries.evaluator import Counts
 from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.stream_windows import windows

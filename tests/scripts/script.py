@@ -37,7 +37,7 @@ from skws.formats.files import END, Format, Split
 from skws.formats.jsonl import LineReader
 from skws.jobs.alerts import alert_of
 from skws.jobs.control import Command
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from skws.data.record import Record
 from skws.jobs.metrics import Metrics, StageMetrics
-from skws.keywords import Matcher, parse_query, tokens
+from skws.keywords.analysis import tokens
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
 from skws.results.model import Result, ResultTuple
 from skws_schema.errors import SchemaError, UsageError
 from skws_schema.model import Schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skws.data.record import Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.window_span import WindowSpan, timeline

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.keywords import terms
+from skws.keywords.analysis import terms
 from skws.queries.windowed.plan import contains_keyword
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema

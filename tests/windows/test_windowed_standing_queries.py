@@ -15,7 +15,7 @@ import skws.queries.windowed.kind
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.jobs.control import Command
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.kinds import checked
 from skws.queries.patterns import read_query

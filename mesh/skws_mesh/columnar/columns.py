@@ -30,6 +30,7 @@ _ONE = np.uint64(1)
 _DENSE = 16  # codes below this many times their count are looked up in tables, which is faster than sorting
 
 Number = TypeVar("Number", bound=np.integer[Any])
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +145,19 @@ def ranges(first: Ints, counts: Ints) -> Ints:
     total = int(counts.sum())
     begins = np.repeat(first - (np.cumsum(counts) - counts), counts)
     return begins + np.arange(total, dtype=np.int64)
+
+
+def written(
+    array: npt.NDArray[Scalar], place: int, values: npt.NDArray[Scalar], *, least: int = 0
+) -> npt.NDArray[Scalar]:
+    """The array with values from a place on; where there is no space for them, a copy with a quarter more.
+
+    A copy has space for ``least`` at least, and keeps what stands before the place.
+    """
+    end = place + len(values)
+    if end > len(array):
+        grown = np.empty((max(least, end + end // 4), *array.shape[1:]), dtype=array.dtype)
+        grown[:place] = array[:place]
+        array = grown
+    array[place:end] = values
+    return array

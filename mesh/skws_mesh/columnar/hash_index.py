@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, ranges
-from skws_mesh.columnar.store import written
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, ranges, written
 
 _LEAST_BITS = 17  # 128 kB, which fits the processor's caches
 _SPARSE = 8  # places for each hash, so that one in eight look-ups passes in vain

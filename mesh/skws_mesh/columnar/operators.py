@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from skws_mesh.cngen import CNGen, Place
-from skws_mesh.columnar import semi_join
 from skws_mesh.columnar.columns import Flags, Ints, cells, distinct
 from skws_mesh.sequence import FREE
 from skws_mesh.tree import Tree
 from skws_schema.memory import check
 
 NONE = -1
+LEAST_BRIDGED = 4  # of the largest network; in smaller ones all partials that wait are few
 _AT_ONCE = 1024  # operators made between two checks of the memory budget
 # Operators never met: of trees that lack a keyword, and of complete trees.
 _UNKNOWN, _UNKNOWN_COMPLETE = -2, -3
@@ -189,10 +189,8 @@ class OperatorTable:
 
     def _expand(self, operator: int) -> None:
         tree, largest = self.trees[operator], self._generator.max_size
-        to_bridge = largest >= semi_join.LEAST_SIZE and len(tree.relations) == largest - 2
-        on_bridge = (
-            largest >= semi_join.LEAST_SIZE and len(tree.relations) == largest - 1 and not tree.keywords[-1]
-        )
+        to_bridge = largest >= LEAST_BRIDGED and len(tree.relations) == largest - 2
+        on_bridge = largest >= LEAST_BRIDGED and len(tree.relations) == largest - 1 and not tree.keywords[-1]
         self._first_group[operator] = len(self._places)
         for place in self._generator.places(tree):
             group = len(self._places)

@@ -18,13 +18,12 @@ from itertools import chain
 import numpy as np
 
 from skws_mesh.cngen import CNGen
+from skws_mesh.columnar import operators
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, distinct_pairs
 from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed, ranges
 from skws_mesh.columnar.hash_index import HashFilter, HashIndex, in_fewer_parts, together
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.store import Table
-
-LEAST_SIZE = 4  # of the largest network; in smaller ones all partials that wait are few
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class SemiJoinFilter:
         self._bitmaps = bitmaps
         # A leaf with the root's keyword alone could be spared.
         self._closing = generator.all & ~(1 << generator.order.root_keyword)
-        self._used = generator.max_size >= LEAST_SIZE and self._closing != 0
+        self._used = generator.max_size >= operators.LEAST_BRIDGED and self._closing != 0
         leaving = generator.edges_from
         self._edges = np.array([edge.id for some in leaving for edge in some], dtype=np.int64)
         self._degree = np.array([len(some) for some in leaving], dtype=np.int64)

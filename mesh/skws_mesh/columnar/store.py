@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from skws_mesh.columnar.columns import Flags, Ints, TupleColumns
+from skws_mesh.columnar.columns import Flags, Ints, TupleColumns, written
 
 NO_MEMBER = -1
-
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,22 +189,6 @@ class PartialStore(Table):
         end[touched] = np.minimum(earliest, end[touched])
         places: Ints = touched[earlier]
         return places
-
-
-def written(
-    array: npt.NDArray[Scalar], place: int, values: npt.NDArray[Scalar], *, least: int = 0
-) -> npt.NDArray[Scalar]:
-    """The array with values from a place on; where there is no space for them, a copy with a quarter more.
-
-    A copy has space for ``least`` at least, and keeps what stands before the place.
-    """
-    end = place + len(values)
-    if end > len(array):
-        grown = np.empty((max(least, end + end // 4), *array.shape[1:]), dtype=array.dtype)
-        grown[:place] = array[:place]
-        array = grown
-    array[place:end] = values
-    return array
 
 
 def _rows(columns: tuple[Ints, ...], chosen: Ints | Flags | slice) -> Iterator[Ints]:

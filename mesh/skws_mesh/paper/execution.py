@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from skws_mesh.cngen import CNGen
-from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source, tree_gen
+from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source, compatibility, tree_gen
 from skws_mesh.paper.removal import Removal
 from skws_mesh.tree import Tree
 from skws_purging.expiry import ExpiryQueue
@@ -268,7 +268,7 @@ class PaperMesh:
 
     def _use(self, generator: CNGen) -> None:
         self.generator = generator
-        self._compatible = generator.sequence.compatible
+        self._compatible = compatibility(generator.sequence)
         self._edges = edges(generator.schema)
         self._roots = frozenset(generator.roots)
         self._policy.use(tables=any(relation.table for relation in generator.schema.relations))

@@ -18,8 +18,9 @@ from typing import NamedTuple, TypeAlias
 
 from skws_mesh.cngen import CNGen
 from skws_mesh.paper.demand import Demand
+from skws_mesh.sequence import FREE, KeywordSequence
 from skws_mesh.tree import DEPTH, Tree
-from skws_purging.tuples import Members, StreamTuple, end_of
+from skws_purging.tuples import Members, StreamTuple, compatible, end_of
 from skws_schema.graph import Edge
 from skws_schema.model import Row, Value
 from skws_windows.window import FOREVER
@@ -29,7 +30,25 @@ GetKey: TypeAlias = Callable[[Row], Key]
 Index: TypeAlias = dict[Key, dict[Members, int]]
 Columns: TypeAlias = tuple[int, ...]
 
+Compatible: TypeAlias = Callable[[Members, StreamTuple], bool]
+"""Whether a tuple can join others."""
+
 _order = count()  # composite tuples with equal ends need no order of their own
+
+
+def compatibility(sequence: KeywordSequence) -> Compatible:
+    """The test of lifespans and, if there is one, of the order of keywords."""
+
+    def agree(one: StreamTuple, other: StreamTuple) -> bool:
+        first, second = sequence.rank(one.keywords), sequence.rank(other.keywords)
+        if FREE in (first, second) or first == second:
+            return True
+        return (first < second) == ((one.start, one.place) < (other.start, other.place))
+
+    def in_order(members: Members, new: StreamTuple) -> bool:
+        return compatible(members, new) and all(agree(member, new) for member in members)
+
+    return in_order if sequence else compatible
 
 
 def key_getter(columns: tuple[int, ...]) -> GetKey:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from skws_mesh.paper.operator import JoinOperator, Producer, Source
-from skws_mesh.sequence import Compatible
+from skws_mesh.paper.operator import Compatible, JoinOperator, Producer, Source
 from skws_purging.tuples import Members
 from skws_schema.evolution import SchemaChange
 

@@ -24,6 +24,7 @@ from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import Event, Output, in_order
 from skws.queries.keywords.tuple_batch import Portions, TupleBatch, natural_ends, of_tuples
 from skws.queries.order import StreamOrder
+from skws.ranking.scoring import Scoring
 from skws.results.model import Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
@@ -219,7 +220,7 @@ class ColumnarEngine(MeshEngine):
 
     def _new_operator(self, schema: Schema) -> KeywordOperator:
         return KeywordOperator(
-            schema, self._lifespans, self._accepts_root, self._renumber, on_evict=self._mark
+            schema, self._lifespans, Scoring, self._accepts_root, self._renumber, self._mark
         )
 
     def _renumber(self, horizon: int, slots: Ints) -> None:

@@ -13,11 +13,12 @@ from operator import attrgetter
 
 from skws.data.record import OnLate, Record, unheard
 from skws.index import with_sources
-from skws.keywords import EXCLUDED
+from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
-from skws.results.assemble import Assembler, TupleNames
+from skws.results.assemble import Assembler
 from skws.results.model import Op, Result
+from skws.results.names import TupleNames
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import Found, PaperMesh

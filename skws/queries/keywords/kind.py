@@ -11,10 +11,10 @@ from skws.data.record import Record
 from skws.keywords.frequencies import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
+from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.operator import Operator, QueryKind
 from skws.queries.order import Order, counting
-from skws.queries.ranked import keyword_plan, ranking_of, refuse_unasked
 from skws.queries.stream_state import StreamState
 from skws.results.model import LiveResult
 from skws.spec.query import Query

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skws.keywords import EXCLUDED
+from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.results.assemble import Assembler
 from skws_mesh.cngen import CNGen
@@ -23,7 +23,7 @@ from skws_schema.model import Schema
 from skws_windows.window import Window
 
 if TYPE_CHECKING:
-    from skws.keywords import Matcher
+    from skws.keywords.match import Matcher
     from skws.queries.keywords.automata import NetworkAutomata
 
 

@@ -16,15 +16,14 @@ import numpy as np
 
 from skws.data.batch import RecordBatch, batched
 from skws.data.record import Record
-from skws.keywords import EXCLUDED
 from skws.keywords.keyword_matching import FEW, KeywordMatching
+from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.keywords.join_values import JoinValues
 from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.result_emitter import ResultEmitter
 from skws.queries.keywords.tuple_batch import TupleBatch, of_table_rows
 from skws.ranking.judging import Scorer
-from skws.ranking.scoring import Scoring
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws_mesh.cngen import CNGen
@@ -54,20 +53,20 @@ _LOOKED_AT: Final = 10_000  # rows of each table: memory is short
 class KeywordOperator:
     """Finds results in tuples that come in order of their start; ``emitter`` forms them.
 
-    ``accepts_root``: False for the rows of root tuples whose results are left
-    out. ``on_compact`` is called when slots are renumbered. ``on_evict`` flags
-    the slots that must stay when rows of tables are evicted. ``scorer`` makes
-    the object that scores results.
+    ``scorer`` makes the object that scores results. ``accepts_root``: False
+    for the rows of root tuples whose results are left out. ``on_compact`` is
+    called when slots are renumbered. ``on_evict`` flags the slots that must
+    stay when rows of tables are evicted.
     """
 
     def __init__(
         self,
         schema: Schema,
         window: Window,
+        scorer: Callable[[Schema, LiveTuples, TupleDirectory], Scorer],
         accepts_root: Callable[[Row], bool] | None = None,
         on_compact: Callable[[int, Ints], None] = lambda _, __: None,
         on_evict: Callable[[int, Flags], None] = lambda _, __: None,
-        scorer: Callable[[Schema, LiveTuples, TupleDirectory], Scorer] = Scoring,
     ) -> None:
         self.live = LiveTuples(schema)
         self._schema = schema

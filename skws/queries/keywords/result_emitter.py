@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from skws.queries.keywords.meshes import MeshedQuery
 from skws.queries.keywords.tuple_batch import natural_ends
 from skws.ranking.judging import Scorer
-from skws.results.assemble import Named, Reading
+from skws.results.assemble import Reading, Readings, leading_lanes, put_together
 from skws.results.directory import TupleDirectory
 from skws.results.ids import Lanes, digest_of_join, lanes
 from skws.results.model import Result
-from skws.results.together import Readings, leading_lanes, put_together
+from skws.results.names import Named
 from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials

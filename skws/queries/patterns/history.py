@@ -9,7 +9,7 @@ from hashlib import blake2b
 from operator import itemgetter
 
 from skws.queries.patterns.result import PatternResult, PatternTuple
-from skws.results.assemble import TupleNames
+from skws.results.names import TupleNames
 from skws_patterns.evaluation.heap import Mark, Valuation
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, MICROSECOND, Window, by_position, ticks_per_position

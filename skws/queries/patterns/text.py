@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skws.keywords import Matcher, parse_query
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
 from skws_patterns.automata.pcea import PCEA
 from skws_patterns.language.compile import CompiledPattern, compile_pattern
 from skws_patterns.language.parse import Keyword, parse_pattern

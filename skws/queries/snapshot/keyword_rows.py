@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skws.index.table import TableIndex
-from skws.keywords import EXCLUDED, occurrences
+from skws.keywords.highlight import occurrences
+from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.ranking.rankings import Match, keyword_weight
 from skws_schema.model import Row

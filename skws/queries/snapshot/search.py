@@ -18,8 +18,9 @@ from skws.queries.snapshot.bounds import Bounds
 from skws.queries.snapshot.keyword_rows import KeywordRows
 from skws.queries.snapshot.networks import Held, NetworkResults
 from skws.ranking.rankings import Evidence, JoinFan, Match, ranking_named
-from skws.results.assemble import Assembler, TupleNames
+from skws.results.assemble import Assembler
 from skws.results.model import Place, Result
+from skws.results.names import TupleNames
 from skws.results.score import Score
 from skws.spec.ranking import RankingChoice
 from skws_mesh.tree import Tree

@@ -118,7 +118,7 @@ class WindowedEngine(MeshEngine):
         self.counts = Counts()
         self._windows = StreamWindows(nameable(schema), window)
         self.tracker = self._windows.tracker
-        self._operator = KeywordOperator(schema, window, on_compact=self._renumber, scorer=self._scorer)
+        self._operator = KeywordOperator(schema, window, self._scorer, on_compact=self._renumber)
         self._members = Members(schema, self._operator, self.tracker)
         self._waiting = WaitingResults(self._operator, self._members, self._scoring)
         self._queries = AnsweredQueries()

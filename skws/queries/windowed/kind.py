@@ -17,8 +17,8 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
+from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.operator import Operator, QueryKind
-from skws.queries.ranked import keyword_plan, ranking_of, top_of
 from skws.queries.stream_state import StreamState
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import admit, check_same_windows

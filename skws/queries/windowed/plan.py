@@ -9,7 +9,7 @@ from functools import lru_cache
 from json import loads
 from typing import Final
 
-from skws.keywords import terms
+from skws.keywords.analysis import terms
 from skws.keywords.prefilter import hopeless
 from skws.keywords.query import Term
 from skws.queries.windowed.writers import witness_text

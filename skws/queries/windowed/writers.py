@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from skws.results.assemble import json_row
+from skws.results.names import json_row
 from skws.sinks.encoders import Encoder
 from skws.sinks.text import escaped, fitted, instant, padded, value_text, visible
 from skws_schema.model import Value

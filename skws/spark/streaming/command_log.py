@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from skws.jobs.control import Answer, Command, ControlFolder
 from skws.jobs.standing import Inbox
-from skws.queries.changing import changed
+from skws.queries.stream_state import changed
 from skws.sources.addresses import parse_source
 from skws.spark.streaming.run_directory import RunDirectory
 from skws.spec.job import Job

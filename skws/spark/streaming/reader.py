@@ -21,7 +21,7 @@ from skws.jobs.checkpoint import kept_tables
 from skws.jobs.clock import Pace, Rest, replay_rate
 from skws.jobs.control import Command
 from skws.jobs.intake import BatchSizer, Intake
-from skws.queries.changing import changed
+from skws.queries.stream_state import changed
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, SystemClock
 from skws.sources.retry import RetryingFeed

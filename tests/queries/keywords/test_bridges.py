@@ -10,12 +10,12 @@ import pytest
 
 import skws.data.batch
 from skws.data.record import Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
-from skws_mesh.columnar import hash_index, semi_join
+from skws_mesh.columnar import hash_index, operators
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.strategies import WORDS
@@ -81,7 +81,7 @@ def test_without_bridges_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, records = plan(f"{A} {B}", 5, TimeWindow(60)), stream(7, 500, often=0.08)
     with_bridges = ColumnarEngine.of(asked)
     found = list(with_bridges.process(records))
-    monkeypatch.setattr(semi_join, "LEAST_SIZE", 100)
+    monkeypatch.setattr(operators, "LEAST_BRIDGED", 100)
     without = ColumnarEngine.of(asked)
     assert list(without.process(records)) == found
     assert len(found) > 20

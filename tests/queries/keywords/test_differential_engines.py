@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import skws.data.batch
 from skws.data.record import OnLate, Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.keywords import parse_query
 from skws.keywords.frequencies import ordered_by_first, ordered_by_sample
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine

@@ -12,7 +12,7 @@ import pytest
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.formats import BadRecordLog, OnError, Replay
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_engine import BoundedEngine
 from skws.queries.keywords.columnar import ColumnarEngine

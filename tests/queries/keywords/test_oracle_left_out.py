@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
-from skws.keywords import keyword_matching, parse_query
+from skws.keywords import keyword_matching
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import with_left_out
 from skws.queries.keywords.columnar import ColumnarEngine

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
-from skws.keywords import Matcher, parse_query
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine, paper_mesh

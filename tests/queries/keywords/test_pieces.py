@@ -21,7 +21,7 @@ import skws_mesh.columnar.hash_index
 import skws_mesh.columnar.mesh
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.result_emitter import in_ranges

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.result_emitter import Completed, _by_tick_and_id, in_order, retracted
-from skws.results.assemble import Assembler, Reading, TupleNames, seconds
+from skws.results.assemble import Assembler, Reading, Readings, put_together, seconds
 from skws.results.ids import digest_of_join, lanes
 from skws.results.model import Op, Result
-from skws.results.together import Readings, put_together
+from skws.results.names import TupleNames
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import FOREVER, TimeWindow
 

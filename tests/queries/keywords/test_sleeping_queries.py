@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skws.data.record import Record
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws.data.record import Record
-from skws.keywords import keyword_matching, parse_query
+from skws.keywords import keyword_matching
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.assemble import Reading

@@ -16,7 +16,7 @@ from skws.data.record import Record
 from skws.index.file import IndexFile, packed
 from skws.index.make import make_parts
 from skws.index.table import all_relations
-from skws.keywords import parse_query
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.snapshot.search import SnapshotSearch

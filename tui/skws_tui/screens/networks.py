@@ -18,7 +18,7 @@ from textual.worker import Worker
 
 from skws.explain.branch import Branch, Role
 from skws.explain.explanation import explain
-from skws.keywords import EXCLUDED
+from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.sinks.text import visible
 from skws_mesh.networks import node_text

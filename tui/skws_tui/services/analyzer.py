@@ -7,12 +7,15 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
-from skws.keywords import Matcher, Term, highlight, parse_query, suggest
 from skws.keywords.alphabet import fold
+from skws.keywords.highlight import highlight
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.keywords.query import Slot
+from skws.keywords.query import Slot, Term
+from skws.keywords.suggest import suggest
+from skws.queries.keyword_plans import ranking_of
 from skws.queries.kinds import check
-from skws.queries.ranked import ranking_of
 from skws.spec.job import Job
 from skws.spec.query import WINDOW
 from skws_schema.errors import SkwsError

@@ -282,7 +282,7 @@ class LiveJob:
         """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""
         if isinstance(plan.window, ExpressionWindow):
             return ()
-        from skws.keywords import EXCLUDED  # noqa: PLC0415 - loads behind the first picture
+        from skws.keywords.match import EXCLUDED  # noqa: PLC0415 - loads behind the first picture
 
         carried = 0
         for _, bitmap in self._live_rows.node_counts(plan.matcher):

@@ -14,7 +14,8 @@ from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 
 from skws.data.record import Record
-from skws.keywords import EXCLUDED, Matcher, tokens
+from skws.keywords.analysis import tokens
+from skws.keywords.match import EXCLUDED, Matcher
 from skws_schema.model import Relation, Row, Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 

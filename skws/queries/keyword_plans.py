@@ -1,0 +1,65 @@
+"""Plans of keyword queries, with the ranking and the number of best results in their options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
+from skws.ranking.rankings import known_ranking
+from skws.spec.query import (
+    ALLOWED,
+    APPEND_ONLY,
+    EXPLAIN,
+    GROUP,
+    HALF_LIFE,
+    RANK,
+    SCORED,
+    SIZE,
+    WINDOW,
+    Query,
+)
+from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
+from skws.spec.stream import Stream
+from skws_schema.errors import UsageError, nearest
+from skws_windows.window import (
+    Window,
+    parse_duration,
+)
+
+_OPTIONS: Final = (*SCORED, SIZE, GROUP, APPEND_ONLY, WINDOW, ALLOWED)
+
+
+def ranking_of(options: Mapping[str, str]) -> RankingChoice | None:
+    """The ranking in the options of a query; None if there is none. Raises UsageError."""
+    if not any(name in options for name in SCORED):
+        return None
+    length = options.get(HALF_LIFE)
+    half_life = None if length is None else parse_duration(length, what="half-life")
+    return RankingChoice(known_ranking(options.get(RANK, DEFAULT)), half_life, EXPLAIN in options)
+
+
+def top_of(options: Mapping[str, str]) -> TopChoice:
+    """The number of best results in the options of a query. Raises UsageError."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise UsageError(f"no option {name!r} of a query{nearest(name, _OPTIONS)}")
+    size = options.get(SIZE, "")
+    if not size.isdecimal():
+        raise UsageError(f"top {size!r}: expected a number above 0")
+    return TopChoice(int(size), GROUP in options, APPEND_ONLY in options)
+
+
+def keyword_plan(query: Query, stream: Stream, window: Window, ranking: RankingChoice | None) -> Plan:
+    """How the keywords of a query are searched. Raises QueryError."""
+    parsed = parse_query(query.text, stream.schema, match_names=stream.match_names)
+    return Plan(stream.schema, parsed, window, query.max_size or stream.max_size, ranking=ranking)
+
+
+def refuse_unasked(plan: Plan, stream: Stream) -> None:
+    """Raises UsageError for keywords that need unbounded memory, unless memory may grow."""
+    if not stream.may_grow:
+        from skws.queries.keywords.memory_guard import refuse_unbounded  # noqa: PLC0415 - loads the verdicts
+
+        refuse_unbounded(plan)

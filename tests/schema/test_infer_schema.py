@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.errors import SchemaError
+from skws_schema.infer import candidate_keys, foreign_keys
+from skws_schema.infer import infer as inferring
 from skws_schema.infer.column_profile import profile, singular, stem, tokens
 from skws_schema.infer.infer import infer
 from skws_schema.model import AttributeType, Schema
@@ -146,8 +148,10 @@ def test_yaml_is_the_schema_with_reasons() -> None:
     assert text == infer(MOVIES, "movies").to_yaml()
 
 
-def test_doubtful_guesses_are_comments() -> None:
-    inference = infer(MOVIES, min_confidence=0.97)
+def test_doubtful_guesses_are_comments(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (inferring, candidate_keys):
+        monkeypatch.setattr(module, "MIN_CONFIDENCE", 0.97)
+    inference = infer(MOVIES)
     text = inference.to_yaml()
     assert not inference.schema().joins
     assert "  # - plays.movie_id = movie.MovieID" in text
@@ -155,14 +159,15 @@ def test_doubtful_guesses_are_comments() -> None:
     assert parse_schema(text) == inference.schema()
 
 
-def test_values_missing_from_the_other_side_make_a_join_doubtful() -> None:
+def test_values_missing_from_the_other_side_make_a_join_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = {
         "a": {"id": [str(n) for n in range(20)], "t": ["some words"] * 20},
         "b": {"a_id": [str(n) for n in range(5, 25)], "u": ["more words"] * 20},
     }
     assert condition_names(infer(tables).schema()) == set()
     assert "  # - b.a_id = a.id" in infer(tables).to_yaml()
-    assert condition_names(infer(tables, min_containment=0.7).schema()) == {"b.a_id = a.id"}
+    monkeypatch.setattr(foreign_keys, "MIN_CONTAINMENT", 0.7)
+    assert condition_names(infer(tables).schema()) == {"b.a_id = a.id"}
 
 
 def test_equal_numbers_alone_are_no_join() -> None:
@@ -221,10 +226,11 @@ def test_nothing_to_infer_from() -> None:
         infer({"a": {"x": ["1"], "y": []}})
 
 
-def test_only_the_sample_is_looked_at() -> None:
+def test_only_the_sample_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = {"a": {"x": ["1"] * 5 + ["word"]}}
-    assert infer(tables, sample_rows=5).schema().relations[0].attributes[0].type is AttributeType.INTEGER
     assert infer(tables).schema().relations[0].attributes[0].type is not AttributeType.INTEGER
+    monkeypatch.setattr(inferring, "SAMPLE_ROWS", 5)
+    assert infer(tables).schema().relations[0].attributes[0].type is AttributeType.INTEGER
 
 
 VALUES = (

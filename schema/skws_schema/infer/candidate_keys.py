@@ -12,6 +12,8 @@ from skws_schema.model import AttributeType, Join
 
 T_co = TypeVar("T_co", covariant=True)
 
+MIN_CONFIDENCE = 0.6
+"""Of a guess that is part of the schema, at least."""
 _WIDEST_KEY = 3
 _COLUMNS_TRIED = 8
 
@@ -88,14 +90,13 @@ def widened_keys(
     tables: Mapping[str, Table],
     keys: Mapping[str, Finding[tuple[str, ...]]],
     joins: Sequence[Finding[Join]],
-    min_confidence: float,
 ) -> dict[str, Finding[tuple[str, ...]]]:
     """Composite keys, extended by the rest of a reference whose naming part they have.
 
     A city's name and province are unique in a sample, but a province is identified with its country.
     """
     wider = dict(keys)
-    for join in (found.value for found in joins if found.confidence >= min_confidence):
+    for join in (found.value for found in joins if found.confidence >= MIN_CONFIDENCE):
         key = wider.get(join.left)
         columns = [column for column, _ in join.on]
         table = tables[join.left]

@@ -25,6 +25,8 @@ from skws_schema.infer.column_profile import (
 )
 from skws_schema.model import AttributeType, Join
 
+MIN_CONTAINMENT = 0.95
+"""The share of a column's values that occur in the one it refers to, at least."""
 _FEW = 3
 _NEARLY = 0.5
 _MANY = 10
@@ -53,22 +55,22 @@ class _Reference:
         return Finding(join, round(confidence, 2), reason)
 
 
-def find_references(tables: Sequence[Table], min_containment: float) -> list[Finding[Join]]:
+def find_references(tables: Sequence[Table]) -> list[Finding[Join]]:
     """The likeliest single-column reference of each column, if it has one."""
     targets = [(t, c) for t in tables for c in t.columns.values() if _is_target(t, c, tables)]
     best = [
         max(options, key=lambda r: r.rank)
         for table in tables
         for column in table.columns.values()
-        if (options := list(_options(table, column, tables, targets, min_containment)))
+        if (options := list(_options(table, column, tables, targets)))
     ]
     hubs = Counter((r.target.name, r.identifier.name) for r in best)
-    found = [_named(r, min_containment) for r in best]
-    return found + [_by_values(r) for r in _unnamed(tables, best, hubs, min_containment)]
+    found = [_named(r) for r in best]
+    return found + [_by_values(r) for r in _unnamed(tables, best, hubs)]
 
 
 def find_composite_references(
-    tables: Sequence[Table], keys: Mapping[str, tuple[str, ...]], min_containment: float
+    tables: Sequence[Table], keys: Mapping[str, tuple[str, ...]]
 ) -> list[Finding[Join]]:
     """References to the composite keys of relations, except links between others."""
     return [
@@ -77,7 +79,7 @@ def find_composite_references(
         if len(keys.get(target.name, ())) > 1 and not _is_link(target, keys[target.name], tables)
         for source in tables
         if source.name != target.name
-        for found in _composite(source, target, keys[target.name], min_containment)
+        for found in _composite(source, target, keys[target.name])
     ]
 
 
@@ -86,7 +88,6 @@ def _options(
     column: ColumnProfile,
     tables: Sequence[Table],
     targets: Sequence[tuple[Table, ColumnProfile]],
-    min_containment: float,
 ) -> Iterator[_Reference]:
     named = relation_named(column.name, tables)
     for target, identifier in targets:
@@ -94,7 +95,7 @@ def _options(
         if identifier is column or not by_name:
             continue
         containment = column.contained_in(identifier)
-        if containment >= min(min_containment, _NEARLY):
+        if containment >= min(MIN_CONTAINMENT, _NEARLY):
             yield _Reference(source, column, target, identifier, containment, by_name)
 
 
@@ -142,11 +143,11 @@ def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
     return 0.0 if counts or words & GENERIC - IDENTIFIERS else 0.5
 
 
-def _named(reference: _Reference, min_containment: float) -> Finding[Join]:
+def _named(reference: _Reference) -> Finding[Join]:
     small = len(reference.column.distinct) < _FEW and reference.by_name < 0.85
     share = f"{reference.containment:.0%} of {len(reference.column.distinct)} values found there"
     confidence = reference.by_name * reference.containment - (0.3 if small else 0)
-    if reference.containment < min_containment:
+    if reference.containment < MIN_CONTAINMENT:
         # By the name alone: rows that are referred to may be gone, or were not sampled.
         confidence = min(confidence, 0.5)
     return reference.finding(confidence, f"by name, and {share}")
@@ -156,7 +157,6 @@ def _unnamed(
     tables: Sequence[Table],
     named: Sequence[_Reference],
     hubs: Counter[tuple[str, str]],
-    min_containment: float,
 ) -> Iterator[_Reference]:
     """Columns of codes without a telling name whose values all occur in a column that others refer to."""
     taken = {(r.source.name, r.column.name) for r in named} | set(hubs)
@@ -168,7 +168,7 @@ def _unnamed(
             if len(column.distinct) < _MANY:
                 continue
             fits = [(column.contained_in(identifier), t, identifier) for t, identifier in targets]
-            fits = [fit for fit in fits if fit[0] >= max(min_containment, 0.99) and fit[2] is not column]
+            fits = [fit for fit in fits if fit[0] >= max(MIN_CONTAINMENT, 0.99) and fit[2] is not column]
             if fits:
                 containment, target, identifier = max(fits, key=lambda fit: fit[0])
                 yield _Reference(source, column, target, identifier, containment, 0.0)
@@ -186,10 +186,8 @@ def _is_link(table: Table, key: Sequence[str], tables: Sequence[Table]) -> bool:
     return all(target is not None and target is not table for target in named)
 
 
-def _composite(
-    source: Table, target: Table, key: Sequence[str], min_containment: float
-) -> Iterator[Finding[Join]]:
-    options = [_parts(source, target, target.columns[name], min_containment) for name in key]
+def _composite(source: Table, target: Table, key: Sequence[str]) -> Iterator[Finding[Join]]:
+    options = [_parts(source, target, target.columns[name]) for name in key]
     known = set(zip(*(target.columns[name].values for name in key), strict=True))
     best: tuple[float, float, int, tuple[ColumnProfile, ...]] | None = None
     for columns in product(*options):
@@ -198,16 +196,16 @@ def _composite(
         rows = {r for r in zip(*(c.values for c in columns), strict=True) if None not in r}
         containment = len(rows & known) / len(rows) if rows else 0.0
         names = sum(_part_named(c, target, name) for c, name in zip(columns, key, strict=True)) / len(key)
-        if containment >= min_containment and names and (best is None or (names, containment) > best[:2]):
+        if containment >= MIN_CONTAINMENT and names and (best is None or (names, containment) > best[:2]):
             best = (names, containment, len(rows), columns)
     if best:
         yield _composite_finding(source, target, key, best)
 
 
-def _parts(source: Table, target: Table, part: ColumnProfile, min_containment: float) -> list[ColumnProfile]:
+def _parts(source: Table, target: Table, part: ColumnProfile) -> list[ColumnProfile]:
     """Columns of the source that may stand for one column of the key: the best named, best contained."""
     fits = [(c, c.contained_in(part)) for c in source.columns.values()]
-    fits = [(c, share) for c, share in fits if share >= min_containment - 0.05]
+    fits = [(c, share) for c, share in fits if share >= MIN_CONTAINMENT - 0.05]
     fits.sort(key=lambda fit: (not _part_named(fit[0], target, part.name), -fit[1]))
     return [c for c, _ in fits[:_OPTIONS]]
 

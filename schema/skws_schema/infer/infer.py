@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from skws_schema.errors import SchemaError
-from skws_schema.infer.candidate_keys import Finding, Table, find_key, find_time, widened_keys
+from skws_schema.infer.candidate_keys import MIN_CONFIDENCE, Finding, Table, find_key, find_time, widened_keys
 from skws_schema.infer.column_profile import ColumnProfile, profile
 from skws_schema.infer.foreign_keys import find_composite_references, find_references, implied_joins
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -21,8 +21,6 @@ from skws_schema.yaml.document import is_name
 from skws_schema.yaml.write import head, join_lines, names, scalar
 
 SAMPLE_ROWS = 50_000
-MIN_CONTAINMENT = 0.95
-MIN_CONFIDENCE = 0.6
 
 _TIMELESS: Final = "no attribute says when rows happen"
 _COMMENT_COLUMN = 48
@@ -55,18 +53,17 @@ class InferredRelation:
 
 @dataclass(frozen=True)
 class Inference:
-    """The inferred schema, including doubtful guesses, of less than ``min_confidence``."""
+    """The inferred schema, including doubtful guesses, of less than MIN_CONFIDENCE."""
 
     name: str
     relations: tuple[InferredRelation, ...]
     joins: tuple[Finding[Join], ...]
     window: str = "none"
     left_out: tuple[LeftOut, ...] = ()
-    min_confidence: float = MIN_CONFIDENCE
 
     def accepts(self, finding: Finding[object] | None) -> bool:
         """True if the guess is sure enough to be part of the schema."""
-        return finding is not None and finding.confidence >= self.min_confidence
+        return finding is not None and finding.confidence >= MIN_CONFIDENCE
 
     def schema(self) -> Schema:
         """The schema without the doubtful guesses."""
@@ -128,14 +125,11 @@ def infer(
     *,
     timed: Collection[str] = (),
     window: str = "none",
-    sample_rows: int = SAMPLE_ROWS,
-    min_containment: float = MIN_CONTAINMENT,
-    min_confidence: float = MIN_CONFIDENCE,
 ) -> Inference:
     """Infer a schema from columns of raw values: texts of CSV or values of JSON, None for NULL.
 
     ``tables[relation][attribute]`` lists the values in row order, of which
-    ``sample_rows`` are looked at. ``timed`` names the relations whose records
+    SAMPLE_ROWS are looked at. ``timed`` names the relations whose records
     carry a time of their own; any other without an event-time attribute
     becomes a static table. Raises SchemaError if no table has a usable name,
     ValueError if columns of one relation are not equally long.
@@ -143,12 +137,12 @@ def infer(
     usable = [name for name, columns in tables.items() if is_name(name) and any(map(is_name, columns))]
     if not usable:
         raise SchemaError(f"nothing to infer a schema from: {len(tables)} tables, none with a usable name")
-    sampled = [_table(relation, tables[relation], sample_rows) for relation in usable]
-    joins, keys = _references(sampled, min_containment, min_confidence)
+    sampled = [_table(relation, tables[relation]) for relation in usable]
+    joins, keys = _references(sampled)
     relations = []
     for table in sampled:
         time = find_time(table)
-        timeless = time is None or time.confidence < min_confidence
+        timeless = time is None or time.confidence < MIN_CONFIDENCE
         relations.append(
             InferredRelation(
                 name=table.name,
@@ -169,23 +163,22 @@ def infer(
             for relation in tables
             if relation not in usable
         ),
-        min_confidence=min_confidence,
     )
     return replace(found, relations=tuple(_referring(r, found) for r in found.relations))
 
 
-def _table(relation: str, columns: Mapping[str, Sequence[object]], sample_rows: int) -> Table:
+def _table(relation: str, columns: Mapping[str, Sequence[object]]) -> Table:
     if len({len(values) for values in columns.values()}) > 1:
         raise ValueError(f"relation {relation}: columns of different lengths")
-    return Table(relation, {c: profile(c, v[:sample_rows]) for c, v in columns.items() if is_name(c)})
+    return Table(relation, {c: profile(c, v[:SAMPLE_ROWS]) for c, v in columns.items() if is_name(c)})
 
 
 def _references(
-    tables: Sequence[Table], min_containment: float, min_confidence: float
+    tables: Sequence[Table],
 ) -> tuple[list[Finding[Join]], dict[str, Finding[tuple[str, ...]]]]:
     """Joins and keys together: a column referred to is likely a key, and composite keys are referred to."""
-    single = find_references(tables, min_containment)
-    uses = Counter((f.value.right, f.value.on[0][1]) for f in single if f.confidence >= min_confidence)
+    single = find_references(tables)
+    uses = Counter((f.value.right, f.value.on[0][1]) for f in single if f.confidence >= MIN_CONFIDENCE)
     keys: dict[str, Finding[tuple[str, ...]]] = {}
     for table in tables:
         key = find_key(table, tables, {column: uses[table.name, column] for column in table.columns})
@@ -194,12 +187,12 @@ def _references(
     composite: list[Finding[Join]] = []
     for _ in range(_KEY_ROUNDS):
         columns = {name: key.value for name, key in keys.items()}
-        composite = find_composite_references(tables, columns, min_containment)
-        wider = widened_keys({t.name: t for t in tables}, keys, composite, min_confidence)
+        composite = find_composite_references(tables, columns)
+        wider = widened_keys({t.name: t for t in tables}, keys, composite)
         if wider == keys:
             break
         keys = wider
-    return _without_implied(_once(single + composite), tables, min_confidence), keys
+    return _without_implied(_once(single + composite), tables), keys
 
 
 def _once(joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
@@ -213,13 +206,11 @@ def _once(joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
     return list(sides.values())
 
 
-def _without_implied(
-    joins: list[Finding[Join]], tables: Sequence[Table], min_confidence: float
-) -> list[Finding[Join]]:
+def _without_implied(joins: list[Finding[Join]], tables: Sequence[Table]) -> list[Finding[Join]]:
     """Make joins that others imply doubtful."""
-    accepted = [found for found in joins if found.confidence >= min_confidence]
+    accepted = [found for found in joins if found.confidence >= MIN_CONFIDENCE]
     implied = implied_joins(accepted, {t.name: t for t in tables})
-    doubt = round(min_confidence * 0.9, 2)
+    doubt = round(MIN_CONFIDENCE * 0.9, 2)
     return [
         replace(found, confidence=doubt, reason=f"{found.reason}, but other joins imply it")
         if found.value.name in implied

@@ -153,7 +153,15 @@ def words(draw: st.DrawFn, max_size: int = 9, min_size: int = 0) -> list[StreamR
 def accepted(
     automaton: LookbackAutomaton, word: Sequence[StreamRecord], alphabet: Alphabet = ALPHABET
 ) -> bool:
-    return automaton.accepts(word, alphabet)
+    if len(word) < automaton.k:
+        return False
+    reached = {automaton.initial}
+    for i in range(automaton.k, len(word)):
+        block = word[i - automaton.k : i + 1]
+        reached = {
+            q for p in reached for guard, q in automaton.outgoing.get(p, ()) if holds(guard, block, alphabet)
+        }
+    return bool(reached & automaton.final)
 
 
 def matches(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> bool:

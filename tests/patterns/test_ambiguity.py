@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from skws_patterns.automata import run_trees
 from skws_patterns.automata.pcea import PCEA, Source, Transition
 from skws_patterns.automata.predicates import Compared, Equality, Unary
-from skws_patterns.automata.run_trees import find_ambiguity
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import parse_pattern
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.parse import parse_conjunctive_query
 from skws_schema.budget import OverBudgetError
 from skws_schema.comparison import Op
+from tests.oracles import run_trees
+from tests.oracles.run_trees import find_ambiguity
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, S, T
 from tests.patterns.texts import contains
 

@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA
-from skws_patterns.automata.run_trees import accepting_runs
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.evaluation.heap import Valuation
 from skws_patterns.language.compile import compile_pattern, parallel_automaton
@@ -18,6 +17,7 @@ from skws_patterns.language.resolve import Resolved, resolve
 from skws_schema.errors import PatternError
 from skws_schema.model import Row
 from skws_windows.window import CountWindow
+from tests.oracles.run_trees import accepting_runs
 from tests.patterns.pattern_matches import SCHEMA, Match, matches, patterns, streams
 from tests.patterns.texts import contains
 from tests.strategies import examples

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA
-from skws_patterns.automata.run_trees import accepting_runs
 from skws_patterns.evaluation.evaluator import Evaluator
-from skws_patterns.evaluation.heap import Valuation, by_label
+from skws_patterns.evaluation.heap import Valuation
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import ConjunctiveQuery, is_hierarchical
 from skws_patterns.queries.parse import parse_conjunctive_query
 from skws_schema.model import Row
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.oracles.run_trees import accepting_runs, by_label
 from tests.patterns.hierarchical_queries import (
     ARITY,
     RELATIONS,

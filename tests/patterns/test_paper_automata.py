@@ -6,12 +6,11 @@ import pytest
 
 from skws_patterns.automata.pcea import PCEA, Transition
 from skws_patterns.automata.predicates import Unary
-from skws_patterns.automata.run_trees import accepting_runs
 from skws_patterns.evaluation.evaluator import Evaluator
-from skws_patterns.evaluation.heap import by_label
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.parse import parse_conjunctive_query
 from skws_windows.window import CountWindow, Unbounded, Window
+from tests.oracles.run_trees import accepting_runs, by_label
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, STREAM, T
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from skws_patterns.automata.pcea import PCEA
 from skws_patterns.automata.predicates import Contains
 from skws_patterns.evaluation.evaluator import Evaluator
-from skws_patterns.evaluation.heap import by_label
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Agreement, Filter, Keyword, parse_pattern
 from skws_schema.comparison import Op
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded
+from tests.oracles.run_trees import by_label
 from tests.patterns.texts import contains
 from tests.strategies import examples
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA, Source, State, Transition
 from skws_patterns.automata.predicates import Equality, Unary
-from skws_patterns.automata.run_trees import accepting_runs
 from skws_patterns.drawing import AutomatonDrawing
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.evaluation.runs import column_plan
 from skws_schema.model import Row
 from skws_windows.window import CountWindow
+from tests.oracles.run_trees import accepting_runs
 from tests.patterns.pattern_matches import SCHEMA, streams
 from tests.strategies import examples
 

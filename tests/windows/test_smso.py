@@ -17,6 +17,7 @@ from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.expression import WindowExpression, expression
 from skws_windows.processor.processor import Processor
+from tests.oracles.formulas import satisfied
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, simple_guards, windows_by_definition, words
 
@@ -57,7 +58,7 @@ def windows_by_logic(formula: m.Formula, k: int, word: list[StreamRecord]) -> li
         (b, e)
         for e in range(k, len(word))
         for b in range(k, e + 1)
-        if m.satisfied(formula, word[: e + 1], {"b": b, "e": e}, k, ALPHABET)
+        if satisfied(formula, word[: e + 1], {"b": b, "e": e}, k, ALPHABET)
     ]
 
 

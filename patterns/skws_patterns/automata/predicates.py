@@ -108,15 +108,6 @@ class Equality:
         if any(len(columns) != len(self.right) for _, columns in self.left):
             raise ValueError("both keys of an equality predicate have as many columns")
 
-    def left_key(self, relation: int, row: Row) -> Key | None:
-        for known, columns in self.left:
-            if known == relation:
-                return key(columns, row)
-        return None
-
-    def right_key(self, row: Row) -> Key | None:
-        return key(self.right, row)
-
 
 def key(columns: Columns, row: Row) -> Key | None:
     """The values of some columns; None if one of them is NULL."""

@@ -101,15 +101,6 @@ def valuations(node: Node, low: int) -> Iterator[Valuation]:
                 yield (mark, *start)
 
 
-def by_label(valuation: Valuation) -> dict[str, frozenset[int]]:
-    """The positions that each label marks."""
-    marked: dict[str, frozenset[int]] = {}
-    for position, labels in valuation:
-        for label in labels:
-            marked[label] = marked.get(label, frozenset()) | {position}
-    return marked
-
-
 def _together(products: list[Heaps] | None, rest: _Choices | None) -> _Choices | None:
     for heaps in products or ():
         rest = (heaps, rest)

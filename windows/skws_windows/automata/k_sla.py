@@ -8,13 +8,12 @@ the initial state is final.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
 
 Transition: TypeAlias = tuple[int, g.Guard, int]
 
@@ -55,18 +54,6 @@ class LookbackAutomaton:
     def accepts_identity(self) -> bool:
         """Whether the words of length k are accepted."""
         return self.initial in self.final
-
-    def accepts(self, word: Sequence[StreamRecord], alphabet: Alphabet) -> bool:
-        """Whether some run on ``word`` ends in a final state; for tests, not for streams."""
-        if len(word) < self.k:
-            return False
-        reached = {self.initial}
-        for i in range(self.k, len(word)):
-            block = word[i - self.k : i + 1]
-            reached = {
-                q for p in reached for guard, q in self.outgoing.get(p, ()) if holds(guard, block, alphabet)
-            }
-        return bool(reached & self.final)
 
 
 def automaton(

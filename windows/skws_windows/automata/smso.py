@@ -9,20 +9,17 @@ a window expression (Lemma 6); ``smso_automata`` has the other direction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain, combinations
 from typing import Final, TypeAlias
 
 from skws_windows.automata.k_sla import LookbackAutomaton
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
 from skws_windows.language.expression import Pair, WindowExpression
 
 BEGIN: Final = "b"
 END: Final = "e"
-Assignment: TypeAlias = Mapping[str, int | frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,46 +113,6 @@ def every_position(variable: str, formula: Formula) -> Formula:
 def at_most(first: str, second: str) -> Formula:
     """X <= y."""
     return Negation(Before(second, first))
-
-
-def satisfied(
-    formula: Formula, word: Sequence[StreamRecord], assignment: Assignment, k: int, alphabet: Alphabet
-) -> bool:
-    """Whether a word satisfies a formula under an assignment of its free variables, by brute force."""
-    match formula:
-        case Satisfies(guard, position):
-            place = _place(assignment, position)
-            return holds(guard, word[place - k : place + 1], alphabet)
-        case Before(first, second):
-            return _place(assignment, first) < _place(assignment, second)
-        case Member(positions, position):
-            return _place(assignment, position) in _places(assignment, positions)
-        case Negation(inner):
-            return not satisfied(inner, word, assignment, k, alphabet)
-        case Conjunction(left, right):
-            return all(satisfied(part, word, assignment, k, alphabet) for part in (left, right))
-    values: Iterable[int | frozenset[int]] = range(k, len(word))
-    if isinstance(formula, SomeSet):
-        values = _subsets(range(k, len(word)))
-    inner, name = formula.formula, formula.variable
-    return any(satisfied(inner, word, {**assignment, name: value}, k, alphabet) for value in values)
-
-
-def _place(assignment: Assignment, name: str) -> int:
-    value = assignment[name]
-    assert isinstance(value, int)  # noqa: S101 - small letters are positions
-    return value
-
-
-def _places(assignment: Assignment, name: str) -> frozenset[int]:
-    value = assignment[name]
-    assert isinstance(value, frozenset)  # noqa: S101 - capital letters are sets
-    return value
-
-
-def _subsets(places: Sequence[int]) -> Iterable[frozenset[int]]:
-    sizes = range(len(places) + 1)
-    return map(frozenset, chain.from_iterable(combinations(places, size) for size in sizes))
 
 
 def guards_of(formula: Formula) -> list[g.Guard]:

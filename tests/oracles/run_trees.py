@@ -1,7 +1,6 @@
 """Run trees by their definition (PCEA paper, Section 3): the reference for evaluation, and for ambiguity.
 
-Every tree is built, so this is for small streams: for tests, and to show a user
-how a result came about.
+Every tree is built, so this is for small streams.
 
 Automata of queries and patterns are unambiguous by construction. For one made
 by hand ``find_ambiguity`` looks for a stream on which it gives a result twice.
@@ -16,7 +15,8 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from skws_patterns.automata.pcea import PCEA, State, Transition
-from skws_patterns.automata.predicates import Compared, Unary
+from skws_patterns.automata.predicates import Compared, Equality, Key, Unary, key
+from skws_patterns.evaluation import heap
 from skws_schema.budget import StepBudget
 from skws_schema.comparison import Op
 from skws_schema.model import Row, Value
@@ -71,18 +71,24 @@ def _by(
         return
     below = []
     for source in transition.sources:
-        wanted = source.equality.right_key(row)
+        wanted = key(source.equality.right, row)
         below.append(
             [
                 run
                 for earlier in range(position)
-                if wanted is not None and source.equality.left_key(*stream[earlier]) == wanted
+                if wanted is not None and left_key(source.equality, *stream[earlier]) == wanted
                 for run in runs_at(pcea, stream, earlier)
                 if run.state == source.state
             ]
         )
     for children in product(*below):
         yield RunTree(transition.target, position, transition.labels, children)
+
+
+def left_key(equality: Equality, relation: int, row: Row) -> Key | None:
+    """The key of an earlier tuple; None if its relation has none, or a value is NULL."""
+    columns = dict(equality.left).get(relation)
+    return None if columns is None else key(columns, row)
 
 
 MOST_RUNS: Final = 1_000_000
@@ -157,3 +163,12 @@ def _row(unary: Unary, width: int) -> Row:
         if isinstance(test, Compared) and test.operator is Op.EQUAL:
             values[test.column] = test.value
     return tuple(values)
+
+
+def by_label(valuation: heap.Valuation) -> dict[str, frozenset[int]]:
+    """The positions that each label marks."""
+    marked: dict[str, frozenset[int]] = {}
+    for position, labels in valuation:
+        for label in labels:
+            marked[label] = marked.get(label, frozenset()) | {position}
+    return marked

@@ -13,8 +13,9 @@ from skws.cli import options
 from skws.cli.live import run_watch
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.jobs.log import Log, LogFormat
-from skws.queries.sql.result import SqlResult, line_of
+from skws.queries.sql.result import SqlResult
 from skws.replay_search import Search
+from skws.results.model import dumped
 from skws.sinks.destination import destination
 from skws.sinks.text import escaped
 from skws.spec.enums import EngineName, OnError
@@ -184,7 +185,7 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
         for result in search.results():
             assert isinstance(result, SqlResult)  # noqa: S101 - of a query in SQL
             (shown,) = result.tuples
-            out.write(line_of({"time": result.start, "row": shown.row, "count": result.count}) + b"\n")
+            out.write(dumped({"time": result.start, "row": shown.row, "count": result.count}) + b"\n")
     tell_bad(search.bad)
     if not quiet:
         summary = f"{search.counts.tuples:,} records, {search.found:,} results"

@@ -10,8 +10,10 @@ import typer
 
 from skws.cli import options
 from skws.cli.terminal import write_text
-from skws.explain import DEFAULT_LIMIT, Explanation, observe, observe_paper, to_dot, to_svg, to_text
-from skws.explain import explain as explained
+from skws.explain.branch import to_dot, to_svg, to_text
+from skws.explain.explanation import DEFAULT_LIMIT, Explanation
+from skws.explain.explanation import explain as explained
+from skws.explain.observed import observe, observe_paper
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

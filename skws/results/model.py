@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -15,6 +16,14 @@ _dumps = orjson.dumps
 
 Op: TypeAlias = Literal["+", "-"]
 JsonRow: TypeAlias = dict[str, str | int | float | bool | None]
+
+
+def dumped(shown: Any) -> bytes:
+    """JSON; counts and sums may exceed the 64 bits that orjson takes."""
+    try:
+        return orjson.dumps(shown)
+    except TypeError:
+        return json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 class TupleShown(Protocol):
@@ -225,7 +234,7 @@ class Result(Struct, frozen=True, gc=False):
         return b"".join(parts)
 
     def packed(self) -> bytes:
-        """For ``from_json`` in another process: includes the fields that ``to_json`` omits."""
+        """For ``from_dict`` in another process: includes the fields that ``to_json`` omits."""
         if self.tick is None:
             return self.to_json()
         unshown = {
@@ -235,11 +244,6 @@ class Result(Struct, frozen=True, gc=False):
             "place": None if self.place is None else self.place.to_dict(),
         }
         return orjson.dumps(replace(self, score=None, place=None).to_dict() | {"unshown": unshown})
-
-    @classmethod
-    def from_json(cls, line: bytes | str) -> Result:
-        """Inverse of ``to_json`` without ranking, and of ``packed``; for input that skws wrote itself."""
-        return cls.from_dict(orjson.loads(line))
 
     @classmethod
     def from_dict(cls, shown: dict[str, Any]) -> Result:

@@ -9,7 +9,8 @@ from typing import Final
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.queries.patterns import PatternStream, read_query
+from skws.queries.patterns.stream import PatternStream
+from skws.queries.patterns.text import read_query
 from skws_bounds.run import Output
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Unbounded

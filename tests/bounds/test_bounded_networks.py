@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skws.explain import explain, to_text
+from skws.explain.branch import to_text
+from skws.explain.explanation import explain
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_networks import network_query, network_verdict

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.queries.results import read_result
 from skws.replay_search import Search
 from skws.results.model import Result, ResultTuple
 from skws.sinks.display import fair_share
@@ -96,7 +97,7 @@ def static() -> tuple[Plan, list[Result]]:
 def test_all_formats_hold_the_same(static: tuple[Plan, list[Result]], tmp_path: Path) -> None:
     for number, (plan, results) in enumerate((movie_results(), static)):
         lines = written("jsonl", plan, results).splitlines()
-        assert [Result.from_json(line) for line in lines] == results
+        assert [read_result(line.encode()) for line in lines] == results
         assert from_csv(written("csv", plan, results)) == expected(results)
         file = tmp_path / f"{number}.parquet"
         with open_writer(OutputFormat.PARQUET, file, plan, io.BytesIO()) as writer:

@@ -11,10 +11,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 
-from skws.explain import Explanation, Observed, explain, observe, observe_paper, to_dot, to_svg, to_text
-from skws.explain.branch import Branch, Role
+from skws.explain.branch import Branch, Role, to_dot, to_svg, to_text
 from skws.explain.cluster import count_mesh
-from skws.explain.explanation import shares
+from skws.explain.explanation import Explanation, explain, shares
+from skws.explain.observed import Observed, observe, observe_paper
 from skws.explain.query import pruned_by_keys
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace as changed
 
+from skws.queries.results import read_result
 from skws.results.model import Result, ResultTuple
 from skws.results.score import Part, Score
 from skws.sinks import webhook
@@ -80,7 +81,7 @@ def test_json_lines_of_a_broken_run_are_cut_off(tmp_path: Path) -> None:
         file.write('{"half')
     wrote(f"jsonl:{path}", kept, (1, [result(1)]), (2, [result(2), result(3)]), None)
     assert [line["id"] for line in lines(path)] == ["of another run", "id1", "id2", "id3"]
-    assert Result.from_json(path.read_bytes().splitlines()[1]) == result(1)
+    assert read_result(path.read_bytes().splitlines()[1]) == result(1)
 
 
 def test_json_lines_go_on_in_a_file_that_was_taken_away(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.queries.patterns import PatternQuery, PatternResult, PatternStream, read_query
+from skws.queries.patterns.result import PatternResult
+from skws.queries.patterns.stream import PatternStream
+from skws.queries.patterns.text import PatternQuery, read_query
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Pattern
 from skws_patterns.queries.automaton import automaton_of

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.evaluator import OrderedBatch
-from skws.queries.patterns import PatternStream, read_query
 from skws.queries.patterns import replayed as replays
 from skws.queries.patterns.replayed import ReplayedPattern
+from skws.queries.patterns.stream import PatternStream
+from skws.queries.patterns.text import read_query
 from skws_patterns.evaluation import columnar as by_columns
 from skws_windows.window import Unbounded, Window
 from tests.patterns.test_pattern_stream import PATTERN, SCHEMA, WINDOWS, told

@@ -10,7 +10,7 @@ from skws.queries import kinds
 from skws.queries.evaluator import Evaluator, OrderedBatch
 from skws.queries.operator import SeparateKind
 from skws.queries.partitioning import Part
-from skws.queries.patterns import PatternResult
+from skws.queries.patterns.result import PatternResult
 from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError

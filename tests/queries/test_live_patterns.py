@@ -16,7 +16,9 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.kinds import check
 from skws.queries.partitioning import Part, Partitioning
-from skws.queries.patterns import PatternResult, PatternStream, read_query
+from skws.queries.patterns.result import PatternResult
+from skws.queries.patterns.stream import PatternStream
+from skws.queries.patterns.text import read_query
 from skws.queries.results import read_result
 from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch

@@ -15,7 +15,8 @@ from skws.data.record import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.changing import check_change
-from skws.queries.patterns import PatternStream, read_query
+from skws.queries.patterns.stream import PatternStream
+from skws.queries.patterns.text import read_query
 from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.queries.windowed.engine import WindowedEngine

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from skws.queries.patterns import text_match
+from skws.queries.patterns.text import text_match
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import parse_pattern

@@ -32,7 +32,8 @@ import orjson
 import yaml
 
 from skws.data.record import BadRecord, Record
-from skws.explain import explain, to_text
+from skws.explain.branch import to_text
+from skws.explain.explanation import explain
 from skws.formats.files import END, Format, Split
 from skws.formats.jsonl import LineReader
 from skws.jobs.alerts import alert_of

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skws.formats import Replay
+from skws.queries.results import read_result
 from skws.queries.slices import SMALL
 from skws.replay_search import Search
 from skws.results.model import Result
@@ -194,4 +195,4 @@ def test_a_packed_result_is_unpacked_whole(tmp_path: Path) -> None:
     job = Job.search(RANKED, STREAMS, path, window=TimeWindow(40), engine=EngineName.LOCAL)
     found = list(Search(job).results())
     assert found
-    assert [Result.from_json(result.packed()) for result in found if isinstance(result, Result)] == found
+    assert [read_result(result.packed()) for result in found if isinstance(result, Result)] == found

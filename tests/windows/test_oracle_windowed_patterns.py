@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.queries.patterns import PatternQuery, PatternResult
+from skws.queries.patterns.result import PatternResult
+from skws.queries.patterns.text import PatternQuery
 from skws.queries.windowed.pattern import WindowedPattern
 from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.stream_windows import StreamWindows

@@ -18,7 +18,7 @@ from skws.jobs.control import Command
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.kinds import checked
-from skws.queries.patterns import read_query
+from skws.queries.patterns.text import read_query
 from skws.queries.session import Session
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.pattern import WindowedPattern, WindowedPatterns

@@ -12,8 +12,9 @@ from collections.abc import Callable, Hashable
 from skws.queries.evaluator import Evaluator
 from skws.queries.operator import Operator, SeparateKind, check_stays
 from skws.queries.partitioning import Part
-from skws.queries.patterns import PatternQuery, PatternStream, read_query
 from skws.queries.patterns.replayed import ReplayedPattern
+from skws.queries.patterns.stream import PatternStream
+from skws.queries.patterns.text import PatternQuery, read_query
 from skws.queries.patterns.whole import WholePatternEvaluator, in_constant_memory, refuse_unbounded_pattern
 from skws.queries.stream_state import StreamState
 from skws.spec.query import ALLOWED, Query

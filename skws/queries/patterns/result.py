@@ -89,11 +89,6 @@ class PatternResult:
     def to_json(self) -> bytes:
         return orjson.dumps(self._with([member.json for member in self.tuples]))
 
-    @classmethod
-    def from_json(cls, line: bytes) -> PatternResult:
-        """Inverse of ``to_json``, but for ``identity``; for input that skws wrote."""
-        return cls.from_dict(orjson.loads(line))
-
     def _with(self, tuples: list[Any]) -> dict[str, Any]:
         shown = {
             "op": self.op,

@@ -14,11 +14,12 @@ from typing import Any, Final
 from skws.queries.evaluator import Load, OrderedBatch, SynopsesEvaluator
 from skws.queries.keywords.bounded_networks import ends, lasting
 from skws.queries.keywords.memory_guard import FORCE
-from skws.queries.patterns import PatternQuery, PatternResult, PatternStream
 from skws.queries.patterns.history import History, formed, marks_of
 from skws.queries.patterns.normal_form import choices_of, pattern_query, pattern_verdict
+from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.selected import SelectedRun, by_positions
-from skws.queries.patterns.text import is_formal
+from skws.queries.patterns.stream import PatternStream
+from skws.queries.patterns.text import PatternQuery, is_formal
 from skws.queries.sql.report import reasons
 from skws.spec.stream import Stream
 from skws_bounds.names import attribute_of

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import orjson
 
-from skws.results.model import JsonRow, Op
+from skws.results.model import JsonRow, Op, ResultTuple, dumped
 from skws_bounds.normal_form import Domain, Union
 from skws_bounds.run import Output
 from skws_schema.instants import iso
@@ -33,33 +32,15 @@ def shown_row(union: Union, values: Output) -> JsonRow:
     return dict(zip(query.names, shown, strict=True))
 
 
-def line_of(told: dict[str, Any]) -> bytes:
-    """A line of JSON; counts may exceed the 64 bits that orjson takes."""
-    try:
-        return orjson.dumps(told)
-    except TypeError:
-        return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-@dataclass(frozen=True, slots=True)
-class SqlRow:
-    """The row of a result, in place of tuples."""
-
-    id: str
-    row: JsonRow = field(hash=False)
-    relation: str = "row"
-    keywords: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class SqlResult:
-    """A row added ``count`` times by the tuples of one time, ``start``, in seconds."""
+    """A row added ``count`` times by the tuples of one time, ``start``, in seconds; it stands for a tuple."""
 
     query: str
     id: str
     start: float
     count: int
-    tuples: tuple[SqlRow, ...]
+    tuples: tuple[ResultTuple, ...]
     op: Op = "+"
     end: None = None
     snapshot: bool = False
@@ -69,7 +50,7 @@ class SqlResult:
         """Equal rows of one time are one result."""
         text = orjson.dumps([query, start, row])
         tuple_id = blake2b(text, digest_size=12).hexdigest()
-        return cls(query, tuple_id, start, count, (SqlRow(tuple_id, row),))
+        return cls(query, tuple_id, start, count, _row(tuple_id, row))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
@@ -85,10 +66,14 @@ class SqlResult:
         }
 
     def to_json(self) -> bytes:
-        return line_of(self.to_dict())
+        return dumped(self.to_dict())
 
     @classmethod
     def from_dict(cls, shown: dict[str, Any]) -> SqlResult:
         """Inverse of ``to_dict``."""
-        tuples = (SqlRow(shown["id"], shown["tuples"][0]["row"]),)
+        tuples = _row(shown["id"], shown["tuples"][0]["row"])
         return cls(shown["query"], shown["id"], shown["start"], shown["count"], tuples)
+
+
+def _row(id: str, row: JsonRow) -> tuple[ResultTuple, ...]:  # noqa: A002 - of the result
+    return (ResultTuple.given("row", id, (), row),)

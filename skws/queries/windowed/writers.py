@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from math import floor
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
+from skws.results.model import dumped
 from skws.results.names import json_row
 from skws.sinks.encoders import Encoder
 from skws.sinks.text import escaped, fitted, instant, padded, value_text, visible
@@ -63,7 +64,7 @@ class WindowLines(Encoder[Window]):
             "key": self._shown.key(window.key),
             "aggregates": self._shown.values(window),
         }
-        return _dumped(found) + b"\n"
+        return dumped(found) + b"\n"
 
 
 class WindowTable(Encoder[Window]):
@@ -153,13 +154,6 @@ def witness_text(witness: Witness, alphabet: Alphabet) -> str:
             f"  {instant(record.time // MICROSECOND)} {relations[record.relation].name} {{{values}}}"
         )
     return "\n".join(map(visible, lines))
-
-
-def _dumped(found: dict[str, Any]) -> bytes:
-    try:
-        return orjson.dumps(found)
-    except TypeError:  # a sum of more than 64 bits, which is still a number in JSON
-        return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _seconds(value: Value) -> Value:

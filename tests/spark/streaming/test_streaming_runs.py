@@ -11,7 +11,7 @@ import pytest
 
 from skws.jobs.control import Command, ControlFolder
 from skws.jobs.log import Log
-from skws.queries.patterns import PatternResult
+from skws.queries.patterns.result import PatternResult
 from skws.spark.streaming.watch import SparkWatch
 from skws.spec.enums import EngineName, OnError
 from skws.spec.query import PATTERN, SQL, Query

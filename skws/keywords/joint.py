@@ -8,28 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from skws.keywords.analysis import analyse, stems
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 from skws.keywords.table import ChunkMemory, contains
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
+from skws_mesh.columnar.columns import Ints
 from skws_schema.model import Schema
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-
 _QUERY_BITS = 32
-
-
-class Bitmaps(NamedTuple):
-    """The rows with keywords of some query, in order of row and query."""
-
-    row: Ints
-    query: Ints
-    bitmap: Ints
 
 
 class PredicateTable(ChunkMemory[tuple[int, ...]]):
@@ -137,8 +127,8 @@ class JointMatcher:
                 for table in self._tables(alternative):
                     table.remove(predicate, alternative)
 
-    def bitmaps(self, relation: int, columns: Sequence[Sequence[str | None]], rows: int) -> Bitmaps:
-        """The bitmaps of rows, given their relation's search columns in order."""
+    def bitmaps(self, relation: int, columns: Sequence[Sequence[str | None]], rows: int) -> KeywordBitmaps:
+        """The rows with keywords of some query, given their relation's search columns in order."""
         found: list[int] = []
         row: list[int] = []
         for column, texts in zip(self.schema.relations[relation].search_columns, columns, strict=True):
@@ -151,7 +141,7 @@ class JointMatcher:
                         row += [number] * len(hits)
         return self._combined(relation, np.array(row, dtype=np.int64), np.array(found, dtype=np.int64), rows)
 
-    def _combined(self, relation: int, row: Ints, predicate: Ints, rows: int) -> Bitmaps:
+    def _combined(self, relation: int, row: Ints, predicate: Ints, rows: int) -> KeywordBitmaps:
         first, query, bit = self._spread or self._spread_out()
         counts = first[predicate + 1] - first[predicate]
         users = np.repeat(first[predicate] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
@@ -162,9 +152,9 @@ class JointMatcher:
             bits.append(np.full(rows, its_bits, dtype=np.int64))
         return self._reduced(np.concatenate(places), np.concatenate(bits))
 
-    def _reduced(self, places: Ints, bits: Ints) -> Bitmaps:
+    def _reduced(self, places: Ints, bits: Ints) -> KeywordBitmaps:
         if not len(places):
-            return Bitmaps(places, places, bits)
+            return KeywordBitmaps(places, places, bits)
         order = np.argsort(places, kind="stable")
         places, bits = places[order], bits[order]
         first = np.flatnonzero(np.diff(places, prepend=-1))
@@ -173,7 +163,7 @@ class JointMatcher:
         label = np.where(bits & self._excluding[query], EXCLUDED, bits)
         for ordered, torn in self._torn.items():
             label[(query == ordered) & np.isin(bits, torn)] = EXCLUDED
-        return Bitmaps(places >> _QUERY_BITS, query, label)
+        return KeywordBitmaps(places >> _QUERY_BITS, query, label)
 
     def _spread_out(self) -> tuple[Ints, Ints, Ints]:
         """By predicate: its first user, then all users' queries and bits."""

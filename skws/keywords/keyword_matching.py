@@ -57,7 +57,7 @@ class KeywordMatching:
             # Rows that are not asked for belong to another batch.
             number = np.full(len(block), -1, dtype=np.int64)
             number[at] = mine
-            row = number[found.row]
+            row = number[found.tuple]
             asked = row >= 0
             places.append(row[asked])
             queries.append(found.query[asked])

@@ -10,7 +10,8 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.keywords.highlight import occurrences
 from skws.keywords.plan import Plan
-from skws_mesh.columnar.columns import Ints
+from skws_mesh.columnar.columns import NOTHING, Ints
+from skws_mesh.columnar.store import Table
 from skws_purging.tuples import ALWAYS
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER
@@ -23,13 +24,11 @@ class Timeline:
     """
 
     def __init__(self, width: int) -> None:
-        self._ticks = np.empty(16, dtype=np.int64)
-        self._sums = np.zeros((16, width), dtype=np.int64)  # up to and with each tick
         self._base = np.zeros(width, dtype=np.int64)  # sums of forgotten ticks
-        self._size = 0
+        self._table = self._empty()  # ticks, and the sums up to and with each
 
     def __len__(self) -> int:
-        return self._size
+        return self._table.size
 
     def add(self, ticks: Ints, values: Ints) -> None:
         """``values`` has a row for each tick."""
@@ -37,49 +36,35 @@ class Timeline:
             return
         order = np.argsort(ticks, kind="stable")
         ticks, values = ticks[order], values[order]
-        if self._size and ticks[0] < self._ticks[self._size - 1]:
-            ticks = np.concatenate([self._ticks[: self._size], ticks])
-            values = np.concatenate([self._values(), values])
+        known, sums = self._table.columns()
+        if len(known) and ticks[0] < known[-1]:
+            ticks = np.concatenate([known, ticks])
+            values = np.concatenate([np.diff(sums, axis=0, prepend=self._base[None]), values])
             order = np.argsort(ticks, kind="stable")
             ticks, values = ticks[order], values[order]
-            self._size = 0
-        self._append(ticks, values)
+            self._table, sums = self._empty(), sums[:0]
+        last = sums[-1] if len(sums) else self._base
+        self._table.append((ticks, np.cumsum(values, axis=0) + last))
 
     def at(self, ticks: Ints) -> Ints:
         """The sums up to and with each tick, a row each. None of them may be forgotten."""
-        if not self._size:
+        known, known_sums = self._table.columns()
+        if not len(known):
             return np.tile(self._base, (len(ticks), 1))
-        places = np.searchsorted(self._ticks[: self._size], ticks, side="right")
-        sums: Ints = np.where(places[:, None] > 0, self._sums[places - 1], self._base)
+        places = np.searchsorted(known, ticks, side="right")
+        sums: Ints = np.where(places[:, None] > 0, known_sums[places - 1], self._base)
         return sums
 
     def forget(self, tick: int) -> None:
         """Nobody will ask for earlier ticks."""
-        done = int(np.searchsorted(self._ticks[: self._size], tick, side="right"))
+        known, sums = self._table.columns()
+        done = int(np.searchsorted(known, tick, side="right"))
         if done:
-            self._base = self._sums[done - 1].copy()
-            self._ticks = self._ticks[done : self._size].copy()
-            self._sums = self._sums[done : self._size].copy()
-            self._size -= done
+            self._base = sums[done - 1].copy()
+            self._table.keep(np.arange(len(known)) >= done)
 
-    def _values(self) -> Ints:
-        return np.diff(self._sums[: self._size], axis=0, prepend=self._base[None])
-
-    def _append(self, ticks: Ints, values: Ints) -> None:
-        last = self._sums[self._size - 1] if self._size else self._base
-        size = self._size + len(ticks)
-        if size > len(self._ticks):
-            self._ticks = _grown(self._ticks, size, self._size)
-            self._sums = _grown(self._sums, size, self._size)
-        self._ticks[self._size : size] = ticks
-        self._sums[self._size : size] = np.cumsum(values, axis=0) + last
-        self._size = size
-
-
-def _grown(column: Ints, size: int, kept: int) -> Ints:
-    grown = np.empty((max(2 * len(column), size), *column.shape[1:]), dtype=np.int64)
-    grown[:kept] = column[:kept]
-    return grown
+    def _empty(self) -> Table:
+        return Table((NOTHING, np.empty((0, len(self._base)), dtype=np.int64)))
 
 
 class LiveSums:

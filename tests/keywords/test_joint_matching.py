@@ -18,7 +18,7 @@ from tests.strategies import examples
 def bitmaps(joint: JointMatcher, relation: int, some: list[Row]) -> dict[tuple[int, int], int]:
     columns = [[row[c] for row in some] for c in SCHEMA.relations[relation].search_columns]
     found = joint.bitmaps(relation, columns, len(some))  # type: ignore[arg-type]
-    listed = list(zip(found.row.tolist(), found.query.tolist(), found.bitmap.tolist(), strict=True))
+    listed = list(zip(found.tuple.tolist(), found.query.tolist(), found.bitmap.tolist(), strict=True))
     assert listed == sorted(listed)
     return {(row, query): bitmap for row, query, bitmap in listed}
 

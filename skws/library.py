@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
@@ -20,7 +20,7 @@ import numpy as np
 import yaml
 from msgspec import Struct, structs
 
-from skws.data.batch import NO_RECORDS, RecordBatch, together, whole_instants
+from skws.data.batch import NO_RECORDS, RecordBatch, together
 from skws.data.record import Record
 from skws.extras import missing_extra
 from skws.formats import BadRecordLog, Replay, Split, plan
@@ -374,15 +374,10 @@ def _position(name: str, schema: Schema) -> int:
 def _searched(results: Results, given: _Given, stream: Stream) -> Iterator[LiveResult]:
     """The results of a search; its counts at the end."""
     tables, batches = _records(given, stream.schema, results.bad)
-    first = next(batches, NO_RECORDS)
-    if not any(relation.table for relation in stream.schema.relations):
-        stream = replace(stream, sample=first)
-    queries = list(results.queries.values())
-    running = session.Session(stream, keywords=any(query.kind == KEYWORDS for query in queries))
+    running, batches = session.bounded_session(list(results.queries.values()), stream, batches)
     try:
-        running.add_all(queries)
         yield from running.load_tables(tables)
-        for batch in whole_instants(chain([first], batches)):
+        for batch in batches:
             yield from running.process(batch)
         yield from running.process(NO_RECORDS, ended=True)
     finally:

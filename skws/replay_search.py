@@ -6,13 +6,13 @@ stream that ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from skws.data.batch import NO_RECORDS, RecordBatch, whole_instants
+from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.record import Record
 from skws.formats import BadRecordLog, Replay
 from skws.formats.dead_letters import Late, late_notice, late_record
@@ -24,11 +24,11 @@ from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.queries.kinds import check, plan_of
-from skws.queries.session import Session
+from skws.queries.session import Session, bounded_session
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, PATTERN
+from skws.spec.query import PATTERN
 from skws_schema.errors import UsageError
 from skws_schema.memory import explain_refusals
 from skws_schema.model import sourced
@@ -121,7 +121,7 @@ class Search:
             yield from session.load_tables(
                 list(self.replay.tables(self.bad, self._step(report, "loading tables")))
             )
-            for batch in whole_instants(batches):
+            for batch in batches:
                 yield from session.process(batch)
             yield from session.process(NO_RECORDS, ended=True)
         finally:
@@ -130,23 +130,16 @@ class Search:
     def _counted(self, report: ReportProgress) -> Iterator[int]:
         session, batches = self._session(report)
         try:
-            for batch in whole_instants(batches):
+            for batch in batches:
                 yield session.count(batch)
         finally:
             self.counts = session.counts()
 
-    def _session(self, report: ReportProgress) -> tuple[Session, Iterable[RecordBatch]]:
+    def _session(self, report: ReportProgress) -> tuple[Session, Iterator[RecordBatch]]:
         """A session that has the query, and the batches of the replay."""
         expect_long_lived_objects()
         batches = self.replay.batches(self.bad, self._step(report, "reading"))
-        stream = self._stream
-        # Tables are loaded before anything of the stream is read.
-        if self.plan is not None and not any(relation.table for relation in stream.schema.relations):
-            first = next(batches, NO_RECORDS)
-            stream, batches = replace(stream, sample=first), chain([first], batches)
-        session = Session(stream, keywords=self.standing.kind == KEYWORDS)
-        session.add(self.standing)
-        return session, batches
+        return bounded_session([self.standing], self._stream, batches)
 
     def _as_they_arrive(self, plan: Plan, report: ReportProgress) -> Iterator[LiveResult]:
         """By the paper's meshes, or with records judged late one by one as the files have them."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import NO_RECORDS, RecordBatch, whole_instants
 from skws.data.record import OnLate, Record, unheard
 from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.kind import SHARED, KeywordQueries
@@ -286,3 +287,18 @@ class Session:
 
 def _merged(found: Iterable[Mapping[str, Iterable[LiveResult]]]) -> dict[str, Iterable[LiveResult]]:
     return {name: results for each in found for name, results in each.items()}
+
+
+def bounded_session(
+    queries: Sequence[Query], stream: Stream, batches: Iterator[RecordBatch]
+) -> tuple[Session, Iterator[RecordBatch]]:
+    """A session that has queries, and the records of a stream that ends, in batches of whole instants.
+
+    Without tables, which are to be loaded first, the first records order the keywords of queries.
+    """
+    if not any(relation.table for relation in stream.schema.relations):
+        first = next(batches, NO_RECORDS)
+        stream, batches = replace(stream, sample=first), chain([first], batches)
+    session = Session(stream, keywords=any(query.kind == KEYWORDS for query in queries))
+    session.add_all(queries)
+    return session, whole_instants(batches)

@@ -18,12 +18,12 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, RecordBatch, together, whole_instants
+from skws.data.batch import NO_RECORDS, RecordBatch, together
 from skws.data.record import Record
 from skws.formats.pieces import Holds, Piece
 from skws.queries.evaluator import Counts
 from skws.queries.order import insertions
-from skws.queries.session import Session
+from skws.queries.session import Session, bounded_session
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws.spec.stream import Stream
@@ -201,17 +201,13 @@ class SliceRun:
         tables: list[Record] = []
         streamed = _without_tables(iter(pieces), tables)
         batches = self._inside(merged(streamed))
-        first = next(batches, NO_RECORDS)
-        stream = self._stream
-        if not any(relation.table for relation in stream.schema.relations):
-            stream = replace(stream, sample=first)
-        session = Session(stream, keywords=any(query.kind == KEYWORDS for query in self._queries))
-        session.add_all(self._queries)
+        first = next(batches, NO_RECORDS)  # behind all tables
+        session, batches = bounded_session(self._queries, self._stream, chain([first], batches))
         found = session.load_tables(tables)
         if not self._slice.is_first:
             position = self._slice.position + self._skipped
-            session.seek(position, at_arrival(position) if stream.by_count else self._slice.context)
-        return session, found, whole_instants(chain([first], batches))
+            session.seek(position, at_arrival(position) if self._stream.by_count else self._slice.context)
+        return session, found, batches
 
     def _own(self, session: Session, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The slice's own records; those before them are taken in meanwhile, and are not counted."""

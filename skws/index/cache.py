@@ -33,7 +33,7 @@ from skws.sources.addresses import is_postgres
 from skws.sources.databases import Database, database_at, is_sqlite
 from skws.sources.feed import redacted
 from skws.spec.enums import OnError
-from skws_mesh.columnar.columns import KeySets
+from skws_mesh.columnar.key_sets import KeySets
 from skws_schema.errors import SourceError, UsageError
 from skws_schema.model import Row, Schema, sourced
 

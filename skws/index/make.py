@@ -16,7 +16,8 @@ from skws.index.file import save
 from skws.index.postings import Gathered
 from skws.index.table import PART, TableRows, arrow_schema, write_rows
 from skws.index.values import join_values, row_identities
-from skws_mesh.columnar.columns import NULL, Flags, Ints, KeySets
+from skws_mesh.columnar.columns import NULL, Flags, Ints
+from skws_mesh.columnar.key_sets import KeySets
 from skws_schema.errors import SourceError
 from skws_schema.model import Relation, Row, Schema
 

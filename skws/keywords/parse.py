@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from skws.keywords import syntax
 from skws.keywords.alphabet import APOSTROPHES
 from skws.keywords.analysis import Token, tokens
-from skws.keywords.query import Alternative, KeywordQuery, Phrase, Prefix, Slot, Term
-from skws.keywords.scope import Scope, left_out, resolve
+from skws.keywords.query import Alternative, KeywordQuery, Phrase, Prefix, Scope, Slot, Term
+from skws.keywords.scope import left_out, resolve
 from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import QueryError

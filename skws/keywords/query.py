@@ -9,11 +9,17 @@ or attribute.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from skws.keywords.scope import Scope
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import printable
+
+
+class Scope(NamedTuple):
+    """A relation (by its position in the schema), and of it one column (by its position in a row) or all."""
+
+    relation: int
+    column: int | None
 
 
 @dataclass(frozen=True, slots=True)

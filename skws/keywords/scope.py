@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
+from skws.keywords.query import Scope
 from skws_schema.errors import QueryError, nearest
 from skws_schema.model import Relation, Schema
-
-
-class Scope(NamedTuple):
-    """A relation (by its position in the schema), and of it one column (by its position in a row) or all."""
-
-    relation: int
-    column: int | None
 
 
 def resolve(name: str, schema: Schema) -> tuple[Scope, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from skws.data.batch import Rows
 from skws.keywords.highlight import occurrences
-from skws.keywords.plan import Plan
+from skws.keywords.match import Matcher
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.store import Table
 from skws_purging.tuples import ALWAYS
@@ -183,10 +183,10 @@ def text_lengths(schema: Schema, rows: Rows) -> Iterator[tuple[Place, Ints, Ints
 class Keywords:
     """In how many live texts the keywords of one query stand."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._query = plan.query
-        self._matcher = plan.matcher
-        self._relations = plan.schema.relations
+    def __init__(self, matcher: Matcher) -> None:
+        self._query = matcher.query
+        self._matcher = matcher
+        self._relations = matcher.schema.relations
         self._sums: dict[Place, LiveSums] = {}
         self._remembered: dict[tuple[int, int, str], tuple[int, ...]] = {}
 

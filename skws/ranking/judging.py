@@ -45,9 +45,8 @@ class Ranked(NamedTuple):
         choice = plan.ranking
         if choice is None:
             return None
-        return cls(
-            plan, ranking_named(choice.name), choice.fading(plan.window), Keywords(plan), choice.explain
-        )
+        ranking, half_life = ranking_named(choice.name), choice.fading(plan.window)
+        return cls(plan, ranking, half_life, Keywords(plan.matcher), choice.explain)
 
 
 class Judged(NamedTuple):

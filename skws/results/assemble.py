@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws.keywords.plan import Plan
+from skws.keywords.query import KeywordQuery
 from skws.results.ids import Lanes, id_of, ids, lanes, mixed_lane
 from skws.results.model import Op, Result, ResultTuple
 from skws.results.names import Named
@@ -22,6 +22,7 @@ from skws_mesh.columnar.columns import NOTHING, Ints, cells, distinct, kinds_of
 from skws_mesh.columnar.store import Table
 from skws_mesh.networks import CandidateNetwork, Wording, carried
 from skws_mesh.tree import Tree
+from skws_schema.model import Schema
 from skws_windows.window import FOREVER, MICROSECOND
 
 Joins: TypeAlias = tuple[tuple[int, int, str], ...]
@@ -49,12 +50,12 @@ class Reading(NamedTuple):
 
 
 class Assembler:
-    """Makes the results of one plan; remembers how each candidate network reads."""
+    """Makes the results of one query; remembers how each candidate network reads."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._wording = Wording(plan.schema, plan.keywords)
-        self._carried = cache(partial(carried, keywords=plan.keywords))
+    def __init__(self, query: KeywordQuery, schema: Schema) -> None:
+        self._query = query.text
+        self._wording = Wording(schema, query.keywords)
+        self._carried = cache(partial(carried, keywords=query.keywords))
         self._readings: dict[int, Reading] = {}
 
     def result(
@@ -91,7 +92,7 @@ class Assembler:
         numbers = [edge // 2 for edge in network.edges[1:]]
         reading = self._readings[id(tree)] = Reading(
             tree,
-            self._plan.query.text,
+            self._query,
             network.positions,
             tuple(map(self._carried, network.keywords)),
             self._wording.text(network),

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skws.keywords.parse import MAX_SLOTS, parse_query
-from skws.keywords.query import KeywordQuery, Phrase, Prefix, Slot, Term
-from skws.keywords.scope import Scope, with_left_out
+from skws.keywords.query import KeywordQuery, Phrase, Prefix, Scope, Slot, Term
+from skws.keywords.scope import with_left_out
 from skws_schema.errors import QueryError
 from tests.keywords.texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE, queries
 from tests.strategies import examples

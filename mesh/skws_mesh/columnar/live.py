@@ -14,12 +14,12 @@ from skws_mesh.columnar.columns import (
     Flags,
     Hashes,
     Ints,
-    KeySets,
     TupleColumns,
     cells,
     index_hashes,
 )
 from skws_mesh.columnar.hash_index import HashIndex, in_parts
+from skws_mesh.columnar.key_sets import KeySets
 from skws_mesh.columnar.store import TupleStore
 from skws_schema.model import Schema
 

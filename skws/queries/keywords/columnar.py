@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain
+from typing import Final
 
 import numpy as np
 
-from skws.data.batch import RecordBatch, whole_instants
+from skws.data.batch import BATCH, RecordBatch, whole_instants
 from skws.data.record import OnLate, Record, unheard
+from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.lifespan_resolver import LifespanResolver
@@ -22,7 +24,7 @@ from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import Event, Output, in_order
-from skws.queries.keywords.tuple_batch import Portions, TupleBatch, natural_ends, of_tuples
+from skws.queries.keywords.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws.queries.order import StreamOrder
 from skws.ranking.scoring import Scoring
 from skws.results.model import Result
@@ -36,6 +38,11 @@ from skws_schema.evolution import SchemaChange
 from skws_schema.memory import Held, memory_checked, register
 from skws_schema.model import Row, Schema
 from skws_windows.window import CountWindow, Window, with_deletions
+
+RESULTS: Final = 1 << 18
+"""Results of one portion, about: they are in memory together, as columns of integers."""
+_FIRST: Final = 2048  # tuples with keywords: each can join each
+_SAMPLE: Final = 128  # rows that tell the share with keywords
 
 
 class ColumnarEngine(MeshEngine):
@@ -63,7 +70,7 @@ class ColumnarEngine(MeshEngine):
         self._accepts_root = accepts_root
         self._operator = self._new_operator(schema)
         self._portions = Portions(self._operator.matching)
-        self._results = EmittedResults(self._operator)
+        self._results = EmittedResults(self._operator.emitter, self._operator.known)
         self._settling = LifespanResolver(schema, self._lifespans)
         self._queries = AnsweredQueries()
         self._arrived = 0  # number of records so far
@@ -168,7 +175,7 @@ class ColumnarEngine(MeshEngine):
         self._settling.change_schema(change.after)
         self._operator = self._new_operator(change.after)
         self._portions = Portions(self._operator.matching)
-        self._results = EmittedResults(self._operator)
+        self._results = EmittedResults(self._operator.emitter, self._operator.known)
         self._queries = queries
         for number, plan in queries:
             self._operator.add(number, plan)
@@ -250,8 +257,10 @@ class ColumnarEngine(MeshEngine):
         mine = np.flatnonzero(followed)
         settled = self._settling.settle(batch.taken(mine), ticks.take(mine), places.take(mine))
         self.counts.unmatched_deletions += settled.unmatched
-        retracted = self._results.retracted([known for known, _ in settled.ended])
+        ended = self._operator.end_known([known for known, _ in settled.ended])
+        retracted = self._results.retracted(ended, self._operator.live.tuples.end)
         standing = self._results.rebuilt(settled.prolonged)
+        self._operator.release([known for known, _ in settled.prolonged])
         known = settled.new + [t for t, _ in settled.prolonged]
         arrivals = self._arrivals(batch, ticks, places, ~followed, known)
         self._order.reach(int(ticks[-1]))
@@ -304,3 +313,46 @@ class ColumnarEngine(MeshEngine):
             else:
                 self.counts.retractions += 1
             yield result
+
+
+class Portions:
+    """Cuts batches in order of time at the ends of instants: smaller portions where results are many.
+
+    The first portions are small where many tuples contain keywords. ``carriers``: the most tuples with
+    keywords in the next portion.
+    """
+
+    def __init__(self, matching: KeywordMatching) -> None:
+        self._matching = matching
+        self.carriers = _FIRST
+
+    def of(self, batch: RecordBatch) -> Iterator[RecordBatch]:
+        """The batch in portions; ``led_to`` is called for each before the next is taken."""
+        while len(batch) > self.carriers:
+            end = _end_of_instant(batch, self._most(batch))
+            if end == len(batch):
+                break
+            portion, batch = batch.cut(end)
+            yield portion
+        yield batch
+
+    def led_to(self, results: int) -> None:
+        """A portion had so many results."""
+        if results > RESULTS:
+            self.carriers = max(1, self.carriers * RESULTS // results)
+        elif 2 * results < RESULTS:
+            self.carriers = min(BATCH, 2 * self.carriers)
+
+    def _most(self, batch: RecordBatch) -> int:
+        """The number of records that are likely to have ``carriers`` tuples with keywords."""
+        if self.carriers == BATCH:
+            return len(batch)
+        sample = batch.rows.taken(slice(None, None, -(-len(batch) // _SAMPLE))).packed()
+        carrying = len(distinct(self._matching.of(sample).tuple))
+        return len(batch) if not carrying else self.carriers * len(sample) // carrying
+
+
+def _end_of_instant(batch: RecordBatch, most: int) -> int:
+    """The place behind the last instant that ends within ``most`` records, or else behind the first one."""
+    ends = np.append(np.flatnonzero(np.diff(batch.time)) + 1, len(batch))
+    return int(ends[max(0, int(np.searchsorted(ends, most, side="right")) - 1)])

@@ -50,7 +50,7 @@ class Engine:
         self.counts = Counts()
         self.mesh = paper_mesh(plan)
         self._lifespans = Lifespans(plan.schema, plan.lifespans)
-        self._assembler = Assembler(plan)
+        self._assembler = Assembler(plan.query, plan.schema)
         self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
         self._on_late = on_late
         self._position = 0
@@ -121,7 +121,7 @@ class Engine:
         results = list(self._retracted([(found, time) for found in changed.retracted]))
         self.plan = plan
         self._positions = change.positions
-        self._assembler = Assembler(plan)
+        self._assembler = Assembler(plan.query, plan.schema)
         self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
         self._lifespans.change_schema(change.after)
         return results + list(self._completed(changed.found))

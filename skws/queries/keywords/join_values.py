@@ -15,7 +15,8 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.data.blocks import Block, integers_of
 from skws.index.values import join_values
-from skws_mesh.columnar.columns import NULL, Ints, KeySets
+from skws_mesh.columnar.columns import NULL, Ints
+from skws_mesh.columnar.key_sets import KeySets
 from skws_schema.graph import Edge, edges
 from skws_schema.model import AttributeType, Schema, Value
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from skws.queries.keywords.operator import KeywordOperator
-from skws.queries.keywords.result_emitter import Event, Output
+from skws.queries.keywords.result_emitter import Event, Output, ResultEmitter
+from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import Partials, PartialStore
 from skws_purging.tuples import StreamTuple
@@ -92,10 +92,10 @@ class LiveResults:
 class EmittedResults(LiveResults):
     """The live results that were given."""
 
-    def __init__(self, operator: KeywordOperator) -> None:
+    def __init__(self, emitter: ResultEmitter, known: TupleDirectory) -> None:
         super().__init__()
-        self._operator = operator
-        self._emitter = operator.emitter
+        self._emitter = emitter
+        self._known = known
 
     def report(
         self,
@@ -140,22 +140,19 @@ class EmittedResults(LiveResults):
             new.append(alive.taken(np.array(uses, dtype=bool)))
         return self._emitter.pieces(new, [])
 
-    def retracted(self, ended: list[StreamTuple]) -> list[Event]:
-        """Known tuples end; gives the retractions of results that contain them."""
-        known = [t for t in ended if t in self._operator.known.slots]
-        if not known:
+    def retracted(self, slots: Ints, ends: Ints) -> list[Event]:
+        """Tuples have ended; gives the retractions of results that contain them. ``ends``: of all tuples."""
+        if not len(slots):
             return []
-        slots = np.array([self._operator.known.slots[t] for t in known])
-        self._operator.end(slots, np.array([t.end for t in known]))
-        rows = chain.from_iterable(map(Partials.rows, self.end(slots, self._operator.live.tuples.end)))
+        rows = chain.from_iterable(map(Partials.rows, self.end(slots, ends)))
         return [self._emitter.retraction(*row) for row in rows]
 
     def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
-        """Release tuples that live longer than assumed; they are to be inserted again.
+        """Forget the results with tuples that live longer than assumed, and are to be inserted again.
 
-        Gives the results with them that need not be given again.
+        Gives those that need not be given again.
         """
-        slots = self._operator.known.slots
+        slots = self._known.slots
         moved = {slots[t]: (t, former) for t, former in prolonged if t in slots}
         if not moved:
             return []
@@ -167,12 +164,11 @@ class EmittedResults(LiveResults):
                 # Else the tuple's former end had ended the result, which lives again.
                 if not gone or all(end != its_end for _, its_end in members):
                     standing.append((row[0], row[1], [member for member, _ in members]))
-        self._operator.release([known for known, _ in moved.values()])
         return standing
 
     def by_slots(self, standing: list[Emitted]) -> set[Found]:
         """Results by the slots that their members have now."""
-        slots = self._operator.known.slots
+        slots = self._known.slots
         return {
             (query, operator, tuple(m if isinstance(m, int) else slots[m] for m in members))
             for query, operator, members in standing

@@ -100,7 +100,7 @@ class Meshes:
             self._split(plan, generator) if plan.by_automata else (self._mesh_of(generator), None)
         )
         standing = self.queries[query] = MeshedQuery(
-            mesh, Assembler(plan), automata, plan.matcher, plan.max_size
+            mesh, Assembler(plan.query, plan.schema), automata, plan.matcher, plan.max_size
         )
         return standing
 

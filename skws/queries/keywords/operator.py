@@ -230,10 +230,20 @@ class KeywordOperator:
         """The labels that are counted on insertion."""
         return bitmaps if self._behind is None else self._behind.counted(bitmaps)
 
-    def release(self, known: list[StreamTuple]) -> None:
-        """Remove tuples, with all partial results; they may be inserted again."""
-        slots = self.known.release(known)
-        self.end(slots, np.full(len(slots), ALWAYS))
+    def release(self, tuples: list[StreamTuple]) -> None:
+        """Remove those of some tuples that are known, with all partial results; they may come again."""
+        known = [each for each in tuples if each in self.known.slots]
+        if known:
+            slots = self.known.release(known)
+            self.end(slots, np.full(len(slots), ALWAYS))
+
+    def end_known(self, tuples: list[StreamTuple]) -> Ints:
+        """End those of some tuples that are known; gives their slots."""
+        known = [each for each in tuples if each in self.known.slots]
+        slots = np.array([self.known.slots[each] for each in known], dtype=np.int64)
+        if known:
+            self.end(slots, np.array([each.end for each in known]))
+        return slots
 
     def end(self, slots: Ints, ticks: Ints) -> None:
         """End tuples early."""

@@ -1,25 +1,18 @@
-"""Tuples with settled lifespans to insert, and how many to insert at a time."""
+"""Tuples with settled lifespans to insert."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
-from skws.data.batch import BATCH, RecordBatch, Rows
+from skws.data.batch import Rows
 from skws.data.blocks import Block
-from skws.keywords.keyword_matching import KeywordMatching
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import Ints, distinct
+from skws_mesh.columnar.columns import Ints
 from skws_purging.tuples import ALWAYS, StreamTuple
 from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window
-
-RESULTS: Final = 1 << 18
-"""Results of one portion, about: they are in memory together, as columns of integers."""
-_FIRST: Final = 2048  # tuples with keywords: each can join each
-_SAMPLE: Final = 128  # rows that tell the share with keywords
 
 
 @dataclass(slots=True)
@@ -100,46 +93,3 @@ def natural_ends(window: Window, starts: Ints) -> Ints:
     if isinstance(window, Unbounded | ExpressionWindow):
         return np.full(len(starts), FOREVER, dtype=np.int64)
     return starts + window.end(0)
-
-
-class Portions:
-    """Cuts batches in order of time at the ends of instants: smaller portions where results are many.
-
-    The first portions are small where many tuples contain keywords. ``carriers``: the most tuples with
-    keywords in the next portion.
-    """
-
-    def __init__(self, matching: KeywordMatching) -> None:
-        self._matching = matching
-        self.carriers = _FIRST
-
-    def of(self, batch: RecordBatch) -> Iterator[RecordBatch]:
-        """The batch in portions; ``led_to`` is called for each before the next is taken."""
-        while len(batch) > self.carriers:
-            end = _end_of_instant(batch, self._most(batch))
-            if end == len(batch):
-                break
-            portion, batch = batch.cut(end)
-            yield portion
-        yield batch
-
-    def led_to(self, results: int) -> None:
-        """A portion had so many results."""
-        if results > RESULTS:
-            self.carriers = max(1, self.carriers * RESULTS // results)
-        elif 2 * results < RESULTS:
-            self.carriers = min(BATCH, 2 * self.carriers)
-
-    def _most(self, batch: RecordBatch) -> int:
-        """The number of records that are likely to have ``carriers`` tuples with keywords."""
-        if self.carriers == BATCH:
-            return len(batch)
-        sample = batch.rows.taken(slice(None, None, -(-len(batch) // _SAMPLE))).packed()
-        carrying = len(distinct(self._matching.of(sample).tuple))
-        return len(batch) if not carrying else self.carriers * len(sample) // carrying
-
-
-def _end_of_instant(batch: RecordBatch, most: int) -> int:
-    """The place behind the last instant that ends within ``most`` records, or else behind the first one."""
-    ends = np.append(np.flatnonzero(np.diff(batch.time)) + 1, len(batch))
-    return int(ends[max(0, int(np.searchsorted(ends, most, side="right")) - 1)])

@@ -70,7 +70,7 @@ class SnapshotSearch:
         self._keyword_rows = KeywordRows(plan, tables)
         self._bounds = Bounds(plan, self._keyword_rows, self._ranking)
         self._networks = NetworkResults(self._keyword_rows, tables, self._bounds)
-        self._assembler = Assembler(plan)
+        self._assembler = Assembler(plan.query, plan.schema)
         self._names = TupleNames(plan.schema, per_position=None)
 
     def why_nothing(self) -> list[str]:

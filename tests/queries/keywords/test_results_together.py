@@ -34,7 +34,7 @@ SCHEMA = Schema(
 )
 PLANS = [Plan(SCHEMA, parse_query(text, SCHEMA), TimeWindow(10), 4) for text in ("ada", "grace", "ada grace")]
 DIGESTS = lanes(digest_of_join(join.name) for join in SCHEMA.joins)
-NETWORKS = [(Assembler(plan), tree) for plan in PLANS for tree in plan.generator().networks()]
+NETWORKS = [(Assembler(plan.query, SCHEMA), tree) for plan in PLANS for tree in plan.generator().networks()]
 
 
 def reading(network: int) -> Reading:

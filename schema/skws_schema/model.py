@@ -30,6 +30,11 @@ class AttributeType(StrEnum):
         """Values of one family can be equal: all texts are one, and all numbers."""
         return _FAMILIES.get(self, self)
 
+    @property
+    def numeric(self) -> bool:
+        """True for numbers and times, which have an order and may have bounds."""
+        return self in BOUNDABLE
+
 
 _FAMILIES = {AttributeType.STRING: AttributeType.TEXT, AttributeType.INTEGER: AttributeType.NUMBER}
 

@@ -16,10 +16,10 @@ from skws.queries.windowed.writers import witness_text
 from skws.spec.query import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Query
 from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
 from skws_schema.evolution import nameable
-from skws_schema.model import Schema
+from skws_schema.model import AttributeType, Schema
 from skws_windows.check.verdict import Bound, Verdict, check, compiled
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import Alphabet, Sort
+from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.expression import Selection, WindowExpression
 from skws_windows.language.formula import formula_expression
@@ -111,14 +111,14 @@ def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
     return Aggregate(name, match[2])
 
 
-def _check_sort(text: str, name: str, sort: Sort) -> None:
-    plain = sort in (Sort.INTEGER, Sort.NUMBER)
+def _check_sort(text: str, name: str, sort: AttributeType) -> None:
+    plain = sort in (AttributeType.INTEGER, AttributeType.NUMBER)
     summed = name == "sum" or (name not in (*PREFIXED, "min", "max") and monoid(name).numeric)
     if summed and not plain:
         raise UsageError(f"--aggregate {text!r}: expected a number; the field is of type {sort}")
     if name == "mean" and not sort.numeric:
         raise UsageError(f"--aggregate {text!r}: expected a number or time; the field is of type {sort}")
-    if name in ("min", "max") and sort is Sort.BOOLEAN:
+    if name in ("min", "max") and sort is AttributeType.BOOLEAN:
         raise UsageError(f"--aggregate {text!r}: truth values have no order")
 
 

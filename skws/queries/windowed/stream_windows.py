@@ -17,19 +17,19 @@ from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.evaluator import Counts
 from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.window_span import RECENT, WindowSpan
-from skws_schema.model import Schema
-from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, FieldInfo, Sort, StreamRecord
+from skws_schema.model import AttributeType, Schema
+from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, FieldInfo, StreamRecord
 from skws_windows.guards.columns import Column, exact, time_column, typed
 from skws_windows.processor.processor import Processor, Window
 from skws_windows.processor.spans import Spans, Tracker
 from skws_windows.window import ExpressionWindow
 
 _TYPES: Final = {
-    Sort.NUMBER: np.dtype(np.float64),
-    Sort.INTEGER: np.dtype(np.int64),
-    Sort.TIMESTAMP: np.dtype(np.int64),
-    Sort.BOOLEAN: np.dtype(np.bool_),
-    Sort.TEXT: np.dtype(object),
+    AttributeType.NUMBER: np.dtype(np.float64),
+    AttributeType.INTEGER: np.dtype(np.int64),
+    AttributeType.TIMESTAMP: np.dtype(np.int64),
+    AttributeType.BOOLEAN: np.dtype(np.bool_),
+    AttributeType.TEXT: np.dtype(object),
 }
 
 
@@ -75,7 +75,7 @@ class BatchSource:
         return exact(Column(values, present)) if values.dtype == np.int64 else Column(values, present)
 
 
-def _of_block(block: Block, column: int, sort: Sort) -> Column:
+def _of_block(block: Block, column: int, sort: AttributeType) -> Column:
     numbers = block.numbers(column)
     return typed(block.values(column), sort) if numbers is None else Column(*numbers)
 

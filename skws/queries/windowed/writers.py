@@ -13,10 +13,10 @@ from skws.results.model import dumped
 from skws.results.names import json_row
 from skws.sinks.encoders import Encoder
 from skws.sinks.text import escaped, fitted, instant, padded, value_text, visible
-from skws_schema.model import Value
+from skws_schema.model import AttributeType, Value
 from skws_windows.check.verdict import Verdict
 from skws_windows.check.witness import Witness
-from skws_windows.guards.alphabet import Alphabet, Sort
+from skws_windows.guards.alphabet import Alphabet
 from skws_windows.language.expression import WindowExpression
 from skws_windows.processor.panes import Aggregate
 from skws_windows.processor.processor import Key, Window
@@ -32,9 +32,11 @@ class Shown:
     def __init__(self, alphabet: Alphabet, per: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
         self.per = tuple(per)
         self.aggregates = tuple(aggregates)
-        self._key_times = [alphabet.fields[name].sort is Sort.TIMESTAMP for name in per]
+        self._key_times = [alphabet.fields[name].sort is AttributeType.TIMESTAMP for name in per]
         self._times = [
-            a.field is not None and a.monoid != "count" and alphabet.fields[a.field].sort is Sort.TIMESTAMP
+            a.field is not None
+            and a.monoid != "count"
+            and alphabet.fields[a.field].sort is AttributeType.TIMESTAMP
             for a in aggregates
         ]
 

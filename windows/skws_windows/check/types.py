@@ -30,8 +30,9 @@ from enum import Enum, auto
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from skws_schema.model import AttributeType
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import TIME, Alphabet, Sort
+from skws_windows.guards.alphabet import TIME, Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
 
 
@@ -103,14 +104,14 @@ def _fragment(
     bounded = any(alphabet.bounds(name) for name in variables)
     compared = [atom for atom in atoms if isinstance(atom, g.Compare)]
     simple = not any(isinstance(term, g.Sum) for atom in compared for term in (atom.left, atom.right))
-    if sorts == {Sort.BOOLEAN}:
+    if sorts == {AttributeType.BOOLEAN}:
         return Fragment.FINITE
     moving = len(sorts) == 1 and all(sort.numeric for sort in sorts) and len(remembered) == 1
     if moving and not bounded and all(_invariant(atom) for atom in compared):
         return Fragment.TRANSLATION
     if TIME in variables and alphabet.clock:
         return Fragment.CLOCK if simple and all(_against_constant(a) for a in compared) else Fragment.NONE
-    if sorts == {Sort.NUMBER} and simple:
+    if sorts == {AttributeType.NUMBER} and simple:
         return Fragment.DENSE
     equal = all(atom.operator in ("=", "!=") for atom in compared)
     return Fragment.EQUALITY if len(sorts) == 1 and equal and simple and not bounded else Fragment.NONE
@@ -215,10 +216,12 @@ def _of_component(component: Component, guards: Sequence[g.Guard], alphabet: Alp
     sort = alphabet.fields[component.variables[0]].sort
     if component.fragment is Fragment.TRANSLATION:
         return
-    if sort is Sort.BOOLEAN:
+    if sort is AttributeType.BOOLEAN:
         yield from (g.Compare("=", field, g.Constant(value=True)) for field in terms)
         return
-    operators = ("=",) if component.fragment is Fragment.EQUALITY or sort is Sort.TEXT else ("<", "=")
+    operators = (
+        ("=",) if component.fragment is Fragment.EQUALITY or sort is AttributeType.TEXT else ("<", "=")
+    )
     for operator in operators:
         yield from (g.Compare(operator, a, b) for a, b in combinations(terms, 2))
         yield from (g.Compare(operator, a, c) for a in terms for c in component.constants)

@@ -14,12 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from skws_schema.comparison import COMPARED
-from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
+from skws_schema.model import AttributeType, Relation, Row, Schema, Value
 from skws_windows.guards import guard as g
 
 _WORD = re.compile(r"\w+")
@@ -46,39 +45,16 @@ class StreamRecord(NamedTuple):
     row: Row
 
 
-class Sort(StrEnum):
-    """The type of a field's values in guards. Integers and timestamps are both whole numbers."""
-
-    TEXT = "text"
-    INTEGER = "integer"
-    NUMBER = "number"
-    BOOLEAN = "boolean"
-    TIMESTAMP = "timestamp"
-
-    @property
-    def numeric(self) -> bool:
-        return self in (Sort.INTEGER, Sort.NUMBER, Sort.TIMESTAMP)
-
-
-_SORTS: Final = {
-    AttributeType.TEXT: Sort.TEXT,
-    AttributeType.STRING: Sort.TEXT,
-    AttributeType.INTEGER: Sort.INTEGER,
-    AttributeType.NUMBER: Sort.NUMBER,
-    AttributeType.BOOLEAN: Sort.BOOLEAN,
-    AttributeType.TIMESTAMP: Sort.TIMESTAMP,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class FieldInfo:
     """A field and its column in the rows of each relation, ABSENT where it has none.
 
+    ``sort``: the type of its values in guards, where all texts are alike.
     ``variable`` names the value: a field and its qualified name have the same.
     """
 
     name: str
-    sort: Sort
+    sort: AttributeType
     columns: tuple[int, ...]
     variable: str
 
@@ -109,7 +85,7 @@ class Alphabet:
                     found[own.name] = own
         if TIME not in found and not any(TIME in r.columns for r in self.schema.relations):
             count = len(self.schema.relations)
-            found[TIME] = FieldInfo(TIME, Sort.TIMESTAMP, (TIME_COLUMN,) * count, TIME)
+            found[TIME] = FieldInfo(TIME, AttributeType.TIMESTAMP, (TIME_COLUMN,) * count, TIME)
         return found
 
     @cached_property
@@ -146,18 +122,19 @@ class Alphabet:
             f"{relation.name}.{name}"
             for relation in self.schema.relations
             for name in relation.search
-            if self.fields[f"{relation.name}.{name}"].sort is Sort.TEXT
+            if self.fields[f"{relation.name}.{name}"].sort is AttributeType.TEXT
         )
 
 
-def _attribute(relation: Relation, name: str) -> Attribute:
-    return relation.attributes[relation.columns[name]]
+def _sort(relation: Relation, name: str) -> AttributeType:
+    kind = relation.attributes[relation.columns[name]].type
+    return AttributeType.TEXT if kind is AttributeType.STRING else kind
 
 
 def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
     """The unqualified field; None if the relations disagree about its sort."""
     holders = [r for r in relations if name in r.columns]
-    sorts = {_SORTS[_attribute(r, name).type] for r in holders}
+    sorts = {_sort(r, name) for r in holders}
     if len(sorts) > 1:
         return None
     columns = tuple(r.columns.get(name, ABSENT) for r in relations)
@@ -166,11 +143,10 @@ def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
 
 def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: FieldInfo | None) -> FieldInfo:
     """The field of one relation, by its qualified name."""
-    attribute = _attribute(relation, name)
     columns = tuple(r.columns[name] if r is relation else ABSENT for r in relations)
     qualified = f"{relation.name}.{name}"
     variable = qualified if shared is None else name
-    return FieldInfo(qualified, _SORTS[attribute.type], columns, variable)
+    return FieldInfo(qualified, _sort(relation, name), columns, variable)
 
 
 def holds(  # noqa: PLR0911 - a case each

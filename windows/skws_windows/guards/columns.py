@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws_schema.model import Row
-from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, FieldInfo, Sort, StreamRecord
+from skws_schema.model import AttributeType, Row
+from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, FieldInfo, StreamRecord
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -100,15 +100,15 @@ def time_column(time: Ints) -> Column:
     return Column(time, np.ones(len(time), dtype=bool))
 
 
-def typed(values: Sequence[Any], sort: Sort) -> Column:
+def typed(values: Sequence[Any], sort: AttributeType) -> Column:
     """Values of one sort, None for NULL."""
-    if sort is Sort.NUMBER:
+    if sort is AttributeType.NUMBER:
         numbers = np.array(values, dtype=np.float64)  # None becomes not-a-number, which is no value
         return Column(numbers, ~np.isnan(numbers))
-    if sort in (Sort.INTEGER, Sort.TIMESTAMP):
+    if sort in (AttributeType.INTEGER, AttributeType.TIMESTAMP):
         return _whole(values)
     present = np.array([value is not None for value in values], dtype=bool)
-    if sort is Sort.BOOLEAN:
+    if sort is AttributeType.BOOLEAN:
         return Column(np.array([value is True for value in values], dtype=bool), present)
     texts = np.empty(len(values), dtype=object)
     texts[:] = values

@@ -21,9 +21,9 @@ from typing import Any, Final
 from skws_schema.budget import OverBudgetError, StepBudget
 from skws_schema.comparison import COMPARED
 from skws_schema.errors import UsageError
-from skws_schema.model import Value
+from skws_schema.model import AttributeType, Value
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import TIME_COLUMN, Alphabet, FieldInfo, Sort, StreamRecord, holds
+from skws_windows.guards.alphabet import TIME_COLUMN, Alphabet, FieldInfo, StreamRecord, holds
 
 MOST_UNITS: Final = 2_000_000
 """z3's units of work for one check, some seconds; a check that takes more counts as possible."""
@@ -238,7 +238,9 @@ class _Encoding:
         key = (info.variable, back)
         if key not in self._values:
             name = f"{info.variable}@{back}"
-            kind = {Sort.NUMBER: self._z3.Real, Sort.BOOLEAN: self._z3.Bool}.get(info.sort, self._z3.Int)
+            kind = {AttributeType.NUMBER: self._z3.Real, AttributeType.BOOLEAN: self._z3.Bool}.get(
+                info.sort, self._z3.Int
+            )
             self._values[key] = kind(name, self._context)
             if info.columns[0] == TIME_COLUMN and back < self._depth:
                 self._value(info, back + 1)
@@ -312,12 +314,12 @@ class _Encoding:
         if value is None or not model.eval(self._present(info.variable, back), model_completion=True):
             return None
         found = model.eval(value, model_completion=True)
-        if info.sort is Sort.BOOLEAN:
+        if info.sort is AttributeType.BOOLEAN:
             return bool(found)
-        if info.sort is Sort.NUMBER:
+        if info.sort is AttributeType.NUMBER:
             fraction = found.as_fraction()
             return float(fraction)
-        return self._text(model, found) if info.sort is Sort.TEXT else int(found.as_long())
+        return self._text(model, found) if info.sort is AttributeType.TEXT else int(found.as_long())
 
     def _text(self, model: Any, code: Any) -> str:
         number = code.as_long()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from skws_schema.comparison import COMPARED
 from skws_schema.errors import UsageError, nearest
 from skws_schema.instants import instant
+from skws_schema.model import AttributeType
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import Alphabet, FieldInfo, Sort
+from skws_windows.guards.alphabet import Alphabet, FieldInfo
 from skws_windows.language.grammar import fault, position, taken, tree, unquoted
 from skws_windows.window import parse_duration
 
@@ -29,12 +30,12 @@ class Operand:
     """One side of a comparison. ``sort`` is TIMESTAMP for durations too: both are in microseconds."""
 
     term: g.Term
-    sort: Sort
+    sort: AttributeType
     info: FieldInfo | None = None
 
     @property
     def what(self) -> str:
-        return "a time" if self.sort is Sort.TIMESTAMP else f"of type {self.sort}"
+        return "a time" if self.sort is AttributeType.TIMESTAMP else f"of type {self.sort}"
 
 
 Meaning: TypeAlias = g.Guard | Operand
@@ -73,7 +74,7 @@ class Conditions:
         meaning = self._meaning(node)
         if not isinstance(meaning, Operand):
             return meaning
-        if meaning.sort is Sort.BOOLEAN:
+        if meaning.sort is AttributeType.BOOLEAN:
             return g.Compare("=", meaning.term, g.Constant(value=True))
         raise self._fault(
             f"expected a condition, found a value {meaning.what}; compare it with something", node
@@ -108,13 +109,13 @@ class Conditions:
         _, parts = taken(node)
         match kind:
             case "integer":
-                return Operand(g.Constant(self._integer(parts[0])), Sort.INTEGER)
+                return Operand(g.Constant(self._integer(parts[0])), AttributeType.INTEGER)
             case "decimal":
-                return Operand(g.Constant(self._decimal(parts[0])), Sort.NUMBER)
+                return Operand(g.Constant(self._decimal(parts[0])), AttributeType.NUMBER)
             case "text":
-                return Operand(g.Constant(unquoted(str(parts[0]))), Sort.TEXT)
+                return Operand(g.Constant(unquoted(str(parts[0]))), AttributeType.TEXT)
             case "duration":
-                return Operand(g.Constant(self.duration(tree(node))), Sort.TIMESTAMP)
+                return Operand(g.Constant(self.duration(tree(node))), AttributeType.TIMESTAMP)
             case "negative":
                 operand = self._operand(parts[0])
                 return self._scaled(operand, -1, node)
@@ -125,7 +126,7 @@ class Conditions:
     def _operand(self, node: Node) -> Operand:
         meaning = self._meaning(node)
         if isinstance(meaning, g.Truth):
-            return Operand(g.Constant(meaning.value), Sort.BOOLEAN)
+            return Operand(g.Constant(meaning.value), AttributeType.BOOLEAN)
         if not isinstance(meaning, Operand):
             raise self._fault("expected a value, found a condition", node)
         return meaning
@@ -159,20 +160,20 @@ class Conditions:
         return _compare(operator, a.term, b.term)
 
     def _comparable(self, a: Operand, b: Operand) -> bool:
-        if Sort.TIMESTAMP in (a.sort, b.sort):
+        if AttributeType.TIMESTAMP in (a.sort, b.sort):
             return a.sort is b.sort
         return a.sort is b.sort or (a.sort.numeric and b.sort.numeric)
 
     def _dated(self, operand: Operand, other: Operand, node: Node) -> Operand:
         """The operand, as a time if it is a text in ISO 8601 that is compared with a time."""
-        if other.sort is not Sort.TIMESTAMP or not isinstance(operand.term, g.Constant):
+        if other.sort is not AttributeType.TIMESTAMP or not isinstance(operand.term, g.Constant):
             return operand
-        if operand.sort.numeric and operand.sort is not Sort.TIMESTAMP:
+        if operand.sort.numeric and operand.sort is not AttributeType.TIMESTAMP:
             raise self._fault("a time is compared with a number; write a duration such as 30 minutes", node)
         if not isinstance(operand.term.value, str):
             return operand
         try:
-            return Operand(g.Constant(instant(operand.term.value)), Sort.TIMESTAMP)
+            return Operand(g.Constant(instant(operand.term.value)), AttributeType.TIMESTAMP)
         except ValueError:
             raise self._fault(f"{operand.term} is no time in ISO 8601", node) from None
 
@@ -182,7 +183,7 @@ class Conditions:
             raise self._fault("expected a keyword with at least one letter or digit", parts[-1])
         if kind == "contains":
             field = self._field_of(parts[0])
-            if self._alphabet.fields[field.name].sort is not Sort.TEXT:
+            if self._alphabet.fields[field.name].sort is not AttributeType.TEXT:
                 raise self._fault(f"{field.name} is no text", parts[0])
             return g.Contains(field, keyword)
         texts = self._alphabet.searched_fields
@@ -199,7 +200,7 @@ class Conditions:
     def _sum(self, kind: str, node: Node) -> Operand:
         left, right = taken(node)[1]
         a, b = self._number(left), self._number(right)
-        times = [operand.sort is Sort.TIMESTAMP for operand in (a, b)]
+        times = [operand.sort is AttributeType.TIMESTAMP for operand in (a, b)]
         if any(times) and not all(times):
             place = left if times[1] else right
             raise self._fault("a time and a number are added; write a duration such as 30 minutes", place)
@@ -210,12 +211,13 @@ class Conditions:
         left, right = taken(node)[1]
         a, b = self._number(left), self._number(right)
         if kind == "divide":
-            if not isinstance(b.term, g.Constant) or not b.term.value or b.sort is Sort.TIMESTAMP:
+            if not isinstance(b.term, g.Constant) or not b.term.value or b.sort is AttributeType.TIMESTAMP:
                 raise self._fault("expected a number other than 0 to divide by", right)
             return self._scaled(a, 1 / float(b.term.value), node)
         if not isinstance(a.term, g.Constant):
             a, b = b, a
-        if not isinstance(a.term, g.Constant) or a.sort is Sort.TIMESTAMP or isinstance(a.term.value, str):
+        timed = a.sort is AttributeType.TIMESTAMP
+        if timed or not isinstance(a.term, g.Constant) or isinstance(a.term.value, str):
             raise self._fault("expected a product with a number (guards are linear)", node)
         return self._scaled(b, a.term.value, node)
 
@@ -223,8 +225,8 @@ class Conditions:
         if not operand.sort.numeric:
             raise self._fault(f"expected a number, found a value {operand.what}", node)
         scaled = g.summed(g.Sum(()), _linear(operand.term), factor)
-        sort = Sort.NUMBER if isinstance(factor, float) and operand.sort is Sort.INTEGER else operand.sort
-        return Operand(_simple(scaled), sort)
+        fraction = isinstance(factor, float) and operand.sort is AttributeType.INTEGER
+        return Operand(_simple(scaled), AttributeType.NUMBER if fraction else operand.sort)
 
     def _number(self, node: Node) -> Operand:
         operand = self._operand(node)
@@ -276,8 +278,8 @@ def _simple(total: g.Sum) -> g.Term:
     return total
 
 
-def _wider(a: Sort, b: Sort) -> Sort:
-    return Sort.NUMBER if a is not b else a
+def _wider(a: AttributeType, b: AttributeType) -> AttributeType:
+    return AttributeType.NUMBER if a is not b else a
 
 
 def _compare(operator: str, left: g.Term, right: g.Term) -> g.Guard:

@@ -9,7 +9,7 @@ from typing import Any
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Stream
 from skws_schema.comparison import Op
 from skws_schema.errors import BadRecordsError, nearest
-from skws_schema.model import Attribute, Relation, Schema, Value
+from skws_schema.model import Attribute, Relation, Schema, Value, meant
 
 PSEUDO_TIME = "time"
 """The application time of a stream whose relation names no attribute for it: the time of the record."""
@@ -98,9 +98,9 @@ def _implied(domain: Domain, op: Op, value: float) -> tuple[Op, Constant]:
 
 def _meant(name: str, known: list[str], what: str, where: str = "") -> str:
     """The known name as written, or the only one that differs in case alone."""
-    folded = [k for k in known if k.casefold() == name.casefold()]
-    if name in known or len(folded) == 1:
-        return name if name in known else folded[0]
+    found = meant(name, known)
+    if found is not None:
+        return found
     raise UnknownNameError(f"no {what} {name!r}{where}: there are {', '.join(known)}{nearest(name, known)}")
 
 

@@ -6,13 +6,17 @@ A row is a plain tuple of values in the order of the relation's attributes;
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeAlias
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = tuple[Value, ...]
+Key: TypeAlias = Value | tuple[Value, ...]
+"""The value of one column, or those of several or none."""
 
 
 class AttributeType(StrEnum):
@@ -177,3 +181,26 @@ def sourced(schema: Schema) -> list[int]:
     """Positions of the tables whose rows come from sources of their own."""
     gone = schema.evolution.removed_relations
     return [n for n, relation in enumerate(schema.relations) if relation.source and n not in gone]
+
+
+def key_getter(columns: tuple[int, ...]) -> Callable[[Row], Key]:
+    """Reads the values of some columns of a row; None if any of them is NULL, which equals nothing."""
+    if not columns:
+        return lambda _: ()
+    take: Callable[[Row], Any] = itemgetter(*columns)
+    if len(columns) == 1:
+        return take
+
+    def several(row: Row) -> Key:
+        values: tuple[Value, ...] = take(row)
+        return None if None in values else values
+
+    return several
+
+
+def meant(name: str, candidates: Collection[str]) -> str | None:
+    """The candidate spelled like ``name``, else the only one that differs by case alone."""
+    if name in candidates:
+        return name
+    alike = [candidate for candidate in candidates if candidate.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None

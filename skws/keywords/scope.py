@@ -8,7 +8,7 @@ from typing import Final
 
 from skws.keywords.query import Scope
 from skws_schema.errors import QueryError, nearest
-from skws_schema.model import Relation, Schema
+from skws_schema.model import Relation, Schema, meant
 
 
 def resolve(name: str, schema: Schema) -> tuple[Scope, ...]:
@@ -17,11 +17,11 @@ def resolve(name: str, schema: Schema) -> tuple[Scope, ...]:
     Raises ``QueryError`` if there is no such relation or attribute, or if no
     keyword is ever looked for in it.
     """
-    relation = _match(name, list(schema.index))
+    relation = meant(name, schema.index)
     if relation is not None:
         return (_whole_relation(schema, relation),)
     head, dot, tail = name.rpartition(".")
-    owner = _match(head, list(schema.index)) if dot else None
+    owner = meant(head, schema.index) if dot else None
     if owner is not None:
         return (_one_column(schema, owner, tail),)
     return _every_column(name, schema)
@@ -31,7 +31,7 @@ def left_out(name: str, schema: Schema) -> int:
     """The position of a relation that a query leaves out. Raises ``QueryError`` if there is none."""
     gone = schema.evolution.removed_relations
     known = [relation.name for number, relation in enumerate(schema.relations) if number not in gone]
-    relation = _match(name, known)
+    relation = meant(name, known)
     if relation is not None:
         return schema.index[relation]
     hint = nearest(name, known) or f"; there are {', '.join(known)}"
@@ -39,14 +39,6 @@ def left_out(name: str, schema: Schema) -> int:
         f"no relation {name!r}, which '-{name}:' would leave out{hint}"
         " (to exclude the word, leave out the colon)"
     )
-
-
-def _match(name: str, candidates: list[str]) -> str | None:
-    """The candidate spelled like ``name``, else the only one that differs by case alone."""
-    if name in candidates:
-        return name
-    alike = [candidate for candidate in candidates if candidate.casefold() == name.casefold()]
-    return alike[0] if len(alike) == 1 else None
 
 
 def _whole_relation(schema: Schema, name: str) -> Scope:
@@ -57,7 +49,7 @@ def _whole_relation(schema: Schema, name: str) -> Scope:
 
 def _one_column(schema: Schema, owner: str, name: str) -> Scope:
     relation = schema.relation(owner)
-    attribute = _match(name, list(relation.columns))
+    attribute = meant(name, relation.columns)
     if attribute is None:
         raise QueryError(f"relation {owner!r} has no attribute {name!r}{nearest(name, relation.columns)}")
     if attribute not in relation.search:
@@ -71,7 +63,7 @@ def _searched(relation: Relation) -> str:
 
 
 def _every_column(name: str, schema: Schema) -> tuple[Scope, ...]:
-    attribute = _match(name, list(dict.fromkeys(a.name for r in schema.relations for a in r.attributes)))
+    attribute = meant(name, list(dict.fromkeys(a.name for r in schema.relations for a in r.attributes)))
     owners = [relation for relation in schema.relations if attribute in relation.columns]
     if attribute is None:
         hint = nearest(name, _names(schema)) or "; if the colon is part of the text, put quotes around it"

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import count, takewhile
-from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from skws_mesh.cngen import CNGen
@@ -22,10 +21,9 @@ from skws_mesh.sequence import FREE, KeywordSequence
 from skws_mesh.tree import DEPTH, Tree
 from skws_purging.tuples import Members, StreamTuple, compatible, end_of
 from skws_schema.graph import Edge
-from skws_schema.model import Row, Value
+from skws_schema.model import Key, Row, key_getter
 from skws_windows.window import FOREVER
 
-Key: TypeAlias = Value | tuple[Value, ...]
 GetKey: TypeAlias = Callable[[Row], Key]
 Index: TypeAlias = dict[Key, dict[Members, int]]
 Columns: TypeAlias = tuple[int, ...]
@@ -49,19 +47,6 @@ def compatibility(sequence: KeywordSequence) -> Compatible:
         return compatible(members, new) and all(agree(member, new) for member in members)
 
     return in_order if sequence else compatible
-
-
-def key_getter(columns: tuple[int, ...]) -> GetKey:
-    """Reads a row's join value; None if any part of it is NULL, which joins nothing."""
-    if len(columns) == 1:
-        return itemgetter(columns[0])
-    many = itemgetter(*columns)
-
-    def composite(row: Row) -> Key:
-        values: tuple[Value, ...] = many(row)
-        return None if None in values else values
-
-    return composite
 
 
 class Buffer:

@@ -15,17 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from skws_patterns.automata.pcea import PCEA, State, Transition
 from skws_patterns.automata.predicates import Columns, Unary
 from skws_patterns.evaluation.heap import Heaps, Mark, Node, Valuation, count, insert, valuations
-from skws_schema.model import Row, Value
+from skws_schema.model import Key, Row, key_getter
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, by_position
 
-# One value, a tuple of several, () if nothing is compared; None if a NULL makes it undefined.
-Key: TypeAlias = Value | tuple[Value, ...]
 Table: TypeAlias = list[dict[Key, Node]]
 # A table, and the number of the key under which a tuple is looked up or entered.
 Place: TypeAlias = tuple[Table, int]
@@ -61,7 +58,7 @@ class Program:
         if not mine:
             return None
         steps = tuple((holds_function(unary), tuple(found)) for unary, found in by_unary.items())
-        return RelationProgram(tuple(map(key_function, keys)), steps)
+        return RelationProgram(tuple(map(key_getter, keys)), steps)
 
     def _step(self, transition: Transition, keys: dict[Columns, int], final: bool) -> Step:
         def numbered(columns: Columns) -> int:
@@ -76,21 +73,6 @@ class Program:
             if columns is not None:
                 entered.append((table, numbered(columns)))
         return tuple(sources), transition.labels, tuple(entered), final
-
-
-def key_function(columns: Columns) -> Callable[[Row], Key]:
-    """The function that takes the values of some columns from a row; it gives None if one is NULL."""
-    if not columns:
-        return lambda _: ()
-    take: Callable[[Row], Any] = itemgetter(*columns)
-    if len(columns) == 1:
-        return take
-
-    def together(row: Row) -> Key:
-        values: tuple[Value, ...] = take(row)
-        return None if None in values else values
-
-    return together
 
 
 def holds_function(unary: Unary) -> Holds | None:

@@ -13,8 +13,7 @@ from typing import Final, cast
 import numpy as np
 
 from skws_patterns.automata.pcea import PCEA, State, Transition
-from skws_patterns.evaluation.evaluator import Key
-from skws_schema.model import Value
+from skws_schema.model import Key, Value
 from skws_windows.guards.columns import Flags, Ints
 
 NONE: Final = -1  # the number of a key that is undefined

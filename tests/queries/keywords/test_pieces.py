@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+import skws.queries.keywords.columnar
 import skws.queries.keywords.result_emitter
-import skws.queries.keywords.tuple_batch
 import skws_mesh.columnar.hash_index
 import skws_mesh.columnar.mesh
 from skws.data.batch import RecordBatch
@@ -39,8 +39,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skws_mesh.columnar.mesh, "_FEW", 0)
     monkeypatch.setattr(skws.queries.keywords.result_emitter, "MOST", 2)
     monkeypatch.setattr(skws.queries.keywords.result_emitter.in_ranges, "__defaults__", (2,))
-    monkeypatch.setattr(skws.queries.keywords.tuple_batch, "_FIRST", 2)
-    monkeypatch.setattr(skws.queries.keywords.tuple_batch, "RESULTS", 4)
+    monkeypatch.setattr(skws.queries.keywords.columnar, "_FIRST", 2)
+    monkeypatch.setattr(skws.queries.keywords.columnar, "RESULTS", 4)
 
 
 def _told(plan: Plan, records: list[Record]) -> list[bytes]:
@@ -62,7 +62,7 @@ def test_results_are_those_without_pieces(
             whole.setattr(module, "PAIRS", 1 << 18)
         whole.setattr(skws_mesh.columnar.mesh, "_FEW", 1 << 12)
         whole.setattr(skws.queries.keywords.result_emitter, "MOST", 1 << 15)
-        whole.setattr(skws.queries.keywords.tuple_batch, "_FIRST", 2048)
+        whole.setattr(skws.queries.keywords.columnar, "_FIRST", 2048)
         assert _told(plan, records) == cut
 
 

@@ -100,13 +100,13 @@ class KeyPruning:
     whole: bool
 
 
-def pruned_by_keys(generator: CNGen, most: int = MOST_COMPARED) -> KeyPruning:
-    """Compare with ``most`` of the networks that a schema without keys has."""
+def pruned_by_keys(generator: CNGen) -> KeyPruning:
+    """Compare with ``MOST_COMPARED`` of the networks that a schema without keys has."""
     known = edges(generator.schema)
     if not any(edge.at_most_one for edge in known):
         return KeyPruning(0, None, True)
     networks = _without_keys(generator).networks()
-    found = [clash for tree in islice(networks, most) if (clash := _clash(tree, known)) is not None]
+    found = [clash for tree in islice(networks, MOST_COMPARED) if (clash := _clash(tree, known)) is not None]
     example = min(found, key=lambda clash: len(clash.tree.relations), default=None)
     return KeyPruning(len(found), example, next(networks, None) is None)
 

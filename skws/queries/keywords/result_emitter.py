@@ -174,9 +174,9 @@ class ResultEmitter:
         parts = [part.end < self._natural(part.members)[0] for part in results.parts(MOST)]
         return np.concatenate([np.empty(0, dtype=bool), *parts])
 
-    def results(self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool = False) -> list[Result]:
+    def results(self, found: Partials, starts: Ints, ends: Ints) -> list[Result]:
         """Rows as results with given lifespans; ALWAYS, FOREVER where not known."""
-        return self._together(found, starts, ends, snapshot=snapshot)[0]
+        return self._together(found, starts, ends, snapshot=False)[0]
 
     def _together(
         self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool

@@ -39,12 +39,11 @@ def parse_pairs(
     *,
     lookback: int = 0,
     selection: Selection = Selection.EVERY,
-    limits: Limits = NO_LIMITS,
     per: tuple[str, ...] = (),
 ) -> WindowExpression:
     """Pairs (R, R') of regular expressions; ``lookback`` may exceed what guards need. Raises UsageError."""
     read = [(parse_regular(before, alphabet), parse_regular(window, alphabet)) for before, window in pairs]
-    return expression(read, lookback, selection, limits, per)
+    return expression(read, lookback, selection, NO_LIMITS, per)
 
 
 class _Reader:

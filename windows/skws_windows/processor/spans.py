@@ -50,12 +50,12 @@ class Spans(NamedTuple):
 
 
 class Tracker:
-    """Follows the windows of an expression over a stream whose next record is at ``position``."""
+    """Follows the windows of an expression over a stream; ``position``: of the next record."""
 
-    def __init__(self, expression: WindowExpression, alphabet: Alphabet, position: int = 0) -> None:
+    def __init__(self, expression: WindowExpression, alphabet: Alphabet) -> None:
         if expression.selection is Selection.EVERY:
             expression = replace(expression, selection=Selection.LONGEST)
-        self.position = position
+        self.position = 0
         self.fields = expression.per
         self._limits = expression.limits
         self._alphabet = alphabet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
@@ -15,7 +15,7 @@ from skws.queries.diagnosis import why_nothing
 from skws.replay_search import Search
 from skws.sinks.destination import destination
 from skws.sinks.formats import open_match_writer, open_writer
-from skws.spec.enums import OutputFormat
+from skws.spec.enums import EngineName, OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import SIZE
 from skws_schema.plural import counted
@@ -26,6 +26,11 @@ COUNT: Final = "count"
 
 def run_search(job: Job, output_format: str, output: Path | None, *, quiet: bool) -> None:
     """Search, write the results and print a summary. Raises SkwsError."""
+    with _forked_python(job):
+        _search(job, output_format, output, quiet=quiet)
+
+
+def _search(job: Job, output_format: str, output: Path | None, *, quiet: bool) -> None:
     started = perf_counter()
     search = Search(job, tell=tell if not quiet else lambda _: None)
     for note in () if quiet else _notes(search):
@@ -43,6 +48,15 @@ def run_search(job: Job, output_format: str, output: Path | None, *, quiet: bool
     if not (search.plan is None or search.found or search.retracted or quiet):
         for line in why_nothing(search.plan, search.replay):
             tell(line)
+
+
+def _forked_python(job: Job) -> AbstractContextManager[None]:
+    """Inside, a Spark on this machine forks its Python processes from one that is loaded."""
+    if job.engine is not EngineName.SPARK:
+        return nullcontext()
+    from skws.spark.preloaded.driver import preloaded_python  # noqa: PLC0415 - only for who asks for Spark
+
+    return preloaded_python(job.master)
 
 
 def _notes(search: Search) -> list[str]:

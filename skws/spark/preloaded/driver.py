@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,8 @@ LOADED: Final = (
     "skws.spark.streaming.shard_server",
     "skws.spark.streaming.processor",
     "skws.spark.streaming.reader",
+    "skws.spark.batch",
+    "skws.formats.jsonl_columns",
 )
 _NAMES: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _PATIENCE: Final = 2.0  # seconds
@@ -95,12 +98,14 @@ class PreloadedPython:
 def preloaded_python(master: str | None) -> Iterator[None]:
     """A Spark that is started inside forks its Python processes, where it runs on this machine alone.
 
-    Elsewhere, and where the user has named a Python, nothing is changed. For a
+    Elsewhere, and where the user has named a Python or Spark runs already, nothing is changed. For a
     process that starts one Java at most: it keeps the names for ever.
     """
     if (
         not is_local(master)
         or sys.platform != "linux"
+        or "pyspark" in sys.modules
+        or find_spec("pyspark") is None
         or any(name in os.environ for name in (*_NAMES, "SPARK_ENV_LOADED"))
     ):
         yield
